@@ -1,0 +1,41 @@
+"""How notebooks run as tests, under nbval.
+
+Cells tagged nbval-check-output must print what is kept in the file; all others must only run. Pictures and pages are
+not compared: they show measured numbers, and the text beside them is. When a cell has failed, the rest of its notebook
+is skipped: those cells would only tell of the same thing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+NOT_COMPARED = (
+    "stderr",
+    "text/html",
+    "image/svg+xml",
+    "application/vnd.plotly.v1+json",
+    "application/vnd.jupyter.widget-view+json",
+)
+_failed: dict[str, str] = {}
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    if hasattr(collector, "skip_compare"):
+        collector.skip_compare += NOT_COMPARED
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    first = _failed.get(str(item.path))
+    if first is not None and hasattr(item, "cell"):
+        pytest.skip(f"{first} has failed before")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    report = yield
+    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+        _failed.setdefault(str(item.path), item.name)
+    return report

@@ -1,0 +1,49 @@
+"""pykraft: a complete small Kafka in Python, made to be read.
+
+What most people need is here by its short name; everything else is found under its module's name. The short names are
+looked up when they are used, so that a Spark executor that only decodes record batches does not load a whole broker.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykraft.admin import Admin
+    from pykraft.client.admin import NewTopic
+    from pykraft.cluster import Cluster, ClusterError
+    from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+    from pykraft.common.types import TopicPartition
+    from pykraft.consumer import Consumer
+    from pykraft.producer import Producer
+
+_HOMES = {
+    "Admin": "pykraft.admin",
+    "Cluster": "pykraft.cluster",
+    "ClusterError": "pykraft.cluster",
+    "ConfigError": "pykraft.common.errors",
+    "Consumer": "pykraft.consumer",
+    "ErrorCode": "pykraft.common.errors",
+    "KafkaError": "pykraft.common.errors",
+    "NewTopic": "pykraft.client.admin",
+    "Producer": "pykraft.producer",
+    "TopicPartition": "pykraft.common.types",
+}
+
+__all__ = [
+    "Admin",
+    "Cluster",
+    "ClusterError",
+    "ConfigError",
+    "Consumer",
+    "ErrorCode",
+    "KafkaError",
+    "NewTopic",
+    "Producer",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module pykraft has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

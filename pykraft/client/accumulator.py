@@ -1,0 +1,233 @@
+"""Records on their way into batches: for each partition a queue of batches, of which the last is being filled.
+
+A batch is *ready* when it is full, when it has waited for ``linger.ms``, when somebody flushes or closes, or when the
+memory for records is used up. Batching is what makes a producer fast: a request, a checksum and an append cost about
+the same for one record as for a hundred.
+
+Follows org.apache.kafka.clients.producer.internals.{RecordAccumulator,ProducerBatch,BufferPool}.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from pykraft.client.config import BATCH_SIZE, BUFFER_MEMORY, COMPRESSION_TYPE, LINGER_MS
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER
+from pykraft.common.types import TopicPartition
+from pykraft.records.batch import NO_SEQUENCE, RecordBatch
+from pykraft.records.builder import RecordBatchBuilder, estimated_size
+from pykraft.records.compression import Compression
+from pykraft.records.record import Header
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is: offset -1 if the broker did not say."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+OnDelivery = Callable[[RecordMetadata | None, Exception | None], None]
+"""Called once for each record: with its place, or with why it has none."""
+
+
+class ProducerBatch:
+    """A batch of one partition, from its first record to its acknowledgement."""
+
+    __slots__ = (
+        "_callbacks",
+        "_timestamps",
+        "attempts",
+        "builder",
+        "created",
+        "data",
+        "not_before",
+        "sequence",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, compression: Compression, now: int) -> None:
+        self.topic_partition = topic_partition
+        self.builder = RecordBatchBuilder(compression=compression)
+        self.created = now
+        self.attempts = 0
+        self.not_before = 0
+        self.sequence = NO_SEQUENCE
+        self.data: bytearray | None = None
+        """The finished bytes; None while records are added."""
+        self._callbacks: list[OnDelivery | None] = []
+        self._timestamps: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"ProducerBatch({self.topic_partition}, {self.count} records, sequence {self.sequence})"
+
+    @property
+    def count(self) -> int:
+        return self.builder.count
+
+    @property
+    def size(self) -> int:
+        return self.builder.size if self.data is None else len(self.data)
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
+    ) -> None:
+        self.builder.append(timestamp, key, value, headers)
+        self._callbacks.append(on_delivery)
+        self._timestamps.append(timestamp)
+
+    def finish(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
+        """Take no more records, and make the bytes. A batch that is sent again keeps its number."""
+        self.builder.producer_id = producer_id
+        self.builder.producer_epoch = producer_epoch
+        self.builder.base_sequence = self.sequence = sequence
+        self.data = self.builder.build()
+
+    def forget_sequence(self) -> None:
+        """The producer got another id: this batch must be numbered anew."""
+        self.data = None
+        self.sequence = NO_SEQUENCE
+
+    def deliver(self, base_offset: int, log_append_time: int) -> None:
+        """It is acknowledged."""
+        topic, partition = self.topic_partition
+        for number, on_delivery in enumerate(self._callbacks):
+            if on_delivery is not None:
+                offset = base_offset + number if base_offset >= 0 else -1
+                timestamp = self._timestamps[number] if log_append_time < 0 else log_append_time
+                on_delivery(RecordMetadata(topic, partition, offset, timestamp), None)
+
+    def fail(self, error: Exception) -> None:
+        """It will never be acknowledged (it may have been written all the same)."""
+        for on_delivery in self._callbacks:
+            if on_delivery is not None:
+                on_delivery(None, error)
+
+    def split(self, max_bytes: int) -> Iterator["ProducerBatch"]:
+        """The same records in smaller batches: the broker found this one too large."""
+        data = self.data if self.data is not None else self.builder.build()
+        part: ProducerBatch | None = None
+        for number, record in enumerate(RecordBatch(memoryview(data)).records()):
+            size = estimated_size(record.key, record.value, record.headers)
+            if part is None or part.size + size > max_bytes:
+                if part is not None:
+                    yield part
+                part = ProducerBatch(self.topic_partition, self.builder.compression, self.created)
+            part.append(record.timestamp, record.key, record.value, record.headers, self._callbacks[number])
+        if part is not None:
+            yield part
+
+
+class RecordAccumulator:
+    """The batches of one producer that are not on their way."""
+
+    def __init__(self, config: Config) -> None:
+        self._batch_size = config[BATCH_SIZE]
+        self._linger_ms = config[LINGER_MS]
+        self._memory = config[BUFFER_MEMORY]
+        self._compression = Compression.named(config[COMPRESSION_TYPE])
+        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self.used_bytes = 0
+        """Memory of all batches, those on their way included."""
+        self.is_flushing = False
+
+    @property
+    def has_unsent(self) -> bool:
+        return any(self._queues.values())
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record of that size may be added now. One is always let in, however large."""
+        return self.used_bytes == 0 or self.used_bytes + size <= self._memory
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
+        now: int,
+    ) -> bool:
+        """Add a record; whether the sender should look: a batch became full by it, or one began, with its own time to
+        be sent at."""
+        queue = self._queues.setdefault(topic_partition, deque())
+        batch = queue[-1] if queue and queue[-1].data is None and queue[-1].attempts == 0 else None
+        is_new = batch is None or batch.size + estimated_size(key, value, headers) > self._batch_size
+        if batch is None or is_new:
+            batch = ProducerBatch(topic_partition, self._compression, now)
+            queue.append(batch)
+        before = batch.size
+        batch.append(timestamp, key, value, headers, on_delivery)
+        self.used_bytes += batch.size - (before if batch.count > 1 else 0)
+        return is_new or batch.size >= self._batch_size or not self.has_room(1)
+
+    def ready(self, now: int) -> list[TopicPartition]:
+        """The partitions whose first batch should be sent."""
+        return [key for key, queue in self._queues.items() if queue and self._ready_at(queue) <= now]
+
+    def is_ready(self, topic_partition: TopicPartition, now: int) -> bool:
+        """Whether the partition's first batch should be sent."""
+        queue = self._queues.get(topic_partition)
+        return bool(queue) and queue is not None and self._ready_at(queue) <= now
+
+    def deadline(self) -> int:
+        """When the next batch will be ready."""
+        return min((self._ready_at(queue) for queue in self._queues.values() if queue), default=FOREVER)
+
+    def _ready_at(self, queue: deque[ProducerBatch]) -> int:
+        first = queue[0]
+        if first.attempts:
+            return first.not_before
+        is_full = len(queue) > 1 or first.data is not None or first.size >= self._batch_size
+        if is_full or self.is_flushing or not self.has_room(1):
+            return 0
+        return first.created + self._linger_ms
+
+    def peek(self, topic_partition: TopicPartition) -> ProducerBatch | None:
+        queue = self._queues.get(topic_partition)
+        return queue[0] if queue else None
+
+    def take(self, topic_partition: TopicPartition) -> ProducerBatch:
+        """The first batch of the partition, to be sent."""
+        return self._queues[topic_partition].popleft()
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """It must be sent again: before everything with a higher sequence number."""
+        queue = self._queues.setdefault(batch.topic_partition, deque())
+        position = 0
+        while position < len(queue) and queue[position].attempts and queue[position].sequence < batch.sequence:
+            position += 1
+        queue.insert(position, batch)
+
+    def put_first(self, batches: Sequence[ProducerBatch]) -> None:
+        """These, which are new, come before everything else of their partition."""
+        for batch in reversed(batches):
+            self._queues.setdefault(batch.topic_partition, deque()).appendleft(batch)
+            self.used_bytes += batch.builder.size
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The batch is done with, one way or the other."""
+        self.used_bytes -= batch.builder.size
+
+    def take_all(self, condition: Callable[[ProducerBatch], bool]) -> list[ProducerBatch]:
+        """Remove the batches of which this is true."""
+        taken = []
+        for queue in self._queues.values():
+            found = [batch for batch in queue if condition(batch)]
+            for batch in found:
+                queue.remove(batch)
+            taken += found
+        return taken
+
+    def waiting(self) -> Iterator[ProducerBatch]:
+        for queue in self._queues.values():
+            yield from queue

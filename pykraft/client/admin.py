@@ -1,0 +1,226 @@
+"""What an administrator asks of a cluster, in Python's words, and how the answers read.
+
+Follows org.apache.kafka.clients.admin.{Admin,NewTopic,TopicDescription,DescribeClusterResult,QuorumInfo}.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pykraft.client.calls import Calls
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import METADATA_TOPIC, Node, Uuid
+from pykraft.protocol.messages.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from pykraft.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+CLUSTER_DEFAULT = -1
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to make. -1 takes the cluster's default; `replica_assignments` (partition to broker ids, the first one
+    leads) takes the place of both numbers."""
+
+    name: str
+    num_partitions: int = CLUSTER_DEFAULT
+    replication_factor: int = CLUSTER_DEFAULT
+    replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class PartitionDescription(NamedTuple):
+    """One partition; the leader is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    """One topic."""
+
+    name: str
+    topic_id: Uuid
+    partitions: tuple[PartitionDescription, ...]
+
+
+class ClusterDescription(NamedTuple):
+    """The brokers that are not fenced, and the one that answers for the controller."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[Node, ...]
+
+
+class QuorumReplica(NamedTuple):
+    """A voter or an observer of the metadata log, as the leader sees it; times are milliseconds since 1970, -1 if not
+    known."""
+
+    replica_id: int
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+class QuorumDescription(NamedTuple):
+    """The metadata quorum."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
+class AdminCalls:
+    """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], validate_only: bool, timeout_ms: int, deadline: int
+    ) -> "Promise[dict[str, Uuid] | KafkaError]":
+        """Names and ids of the topics that were made."""
+        request_type = CreateTopicsRequest.Topic
+        request = CreateTopicsRequest(
+            topics=[
+                request_type(
+                    name=topic.name,
+                    num_partitions=CLUSTER_DEFAULT if topic.replica_assignments else topic.num_partitions,
+                    replication_factor=CLUSTER_DEFAULT if topic.replica_assignments else topic.replication_factor,
+                    assignments=[
+                        request_type.Assignment(partition_index=partition, broker_ids=list(brokers))
+                        for partition, brokers in sorted(topic.replica_assignments.items())
+                    ],
+                    configs=[
+                        request_type.Config(name=name, value=str(value))
+                        for name, value in sorted(topic.topic_configs.items())
+                    ],
+                )
+                for topic in topics
+            ],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+        )
+
+        def read(response: CreateTopicsResponse) -> dict[str, Uuid]:
+            for topic in response.topics:
+                _check(topic.error_code, topic.name, topic.error_message)
+            return {topic.name: topic.topic_id for topic in response.topics}
+
+        return self._calls.ask("to create topics", request, read, deadline)
+
+    def delete_topics(self, names: Iterable[str], timeout_ms: int, deadline: int) -> "Promise[KafkaError | None]":
+        names = list(names)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.Topic(name=name) for name in names], topic_names=names, timeout_ms=timeout_ms
+        )
+
+        def read(response: DeleteTopicsResponse) -> None:
+            for topic in response.responses:
+                _check(topic.error_code, topic.name or "", topic.error_message)
+
+        return self._calls.ask("to delete topics", request, read, deadline)
+
+    def describe_topics(
+        self, names: Iterable[str] | None, deadline: int
+    ) -> "Promise[dict[str, TopicDescription] | KafkaError]":
+        """These topics, or all."""
+        wanted = None if names is None else [MetadataRequest.Topic(name=name) for name in names]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+        def read(response: MetadataResponse) -> dict[str, TopicDescription]:
+            for topic in response.topics:
+                error = ErrorCode.of(topic.error_code)
+                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise UnknownTopicError(topic.name or "")
+                _check(topic.error_code, topic.name or "", None)
+            return {topic.name or "": _topic(topic) for topic in response.topics}
+
+        return self._calls.ask("to describe topics", request, read, deadline)
+
+    # --- cluster ------------------------------------------------------------------------------------------------------
+
+    def describe_cluster(self, deadline: int) -> "Promise[ClusterDescription | KafkaError]":
+        def read(response: DescribeClusterResponse) -> ClusterDescription:
+            _check(response.error_code, "cluster", response.error_message)
+            brokers = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+            return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+
+        return self._calls.ask("to describe the cluster", DescribeClusterRequest(), read, deadline)
+
+    def describe_quorum(self, deadline: int) -> "Promise[QuorumDescription | KafkaError]":
+        topic_type = DescribeQuorumRequest.Topic
+        request = DescribeQuorumRequest(
+            topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[topic_type.Partition(partition_index=0)])]
+        )
+
+        def read(response: DescribeQuorumResponse) -> QuorumDescription:
+            _check(response.error_code, "quorum", response.error_message)
+            partition = response.topics[0].partitions[0]
+            _check(partition.error_code, "quorum", partition.error_message)
+            return QuorumDescription(
+                partition.leader_id,
+                partition.leader_epoch,
+                partition.high_watermark,
+                tuple(_replica(state) for state in partition.current_voters),
+                tuple(_replica(state) for state in partition.observers),
+            )
+
+        return self._calls.ask("to describe the quorum", request, read, deadline)
+
+
+class UnknownTopicError(KafkaError):
+    """There is no such topic. For an administrator this is an answer, not a reason to ask again."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def _check(code: int, subject: str, message: str | None) -> None:
+    if code:
+        error = ErrorCode.of(code)
+        raise KafkaError(error, f"{subject}: {message or error.text}")
+
+
+def _topic(topic: MetadataResponse.Topic) -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+        )
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    )
+    return TopicDescription(topic.name or "", topic.topic_id, partitions)
+
+
+def _replica(state: DescribeQuorumResponse.Topic.Partition.ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        state.replica_id, state.log_end_offset, state.last_fetch_timestamp, state.last_caught_up_timestamp
+    )

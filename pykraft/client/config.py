@@ -1,0 +1,131 @@
+"""The settings of clients, under Kafka's names and with Kafka's defaults.
+
+Follows org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfig,admin.AdminClientConfig}.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pykraft.common.config import Config, ConfigDef, Key, boolean, integer, names, string
+from pykraft.common.errors import ConfigError
+from pykraft.common.types import Endpoint
+
+BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
+CLIENT_ID = string("client.id", "", "what the brokers' journals call this client")
+REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "an answer is waited for so long", at_least=1)
+RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0)
+RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0)
+METADATA_MAX_AGE_MS = integer("metadata.max.age.ms", 300_000, "who leads what is asked again after so long", at_least=1)
+DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits so long in all", at_least=1)
+
+_COMMON: list[Key[Any]] = [
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MS,
+    RETRY_BACKOFF_MAX_MS,
+    METADATA_MAX_AGE_MS,
+    DEFAULT_API_TIMEOUT_MS,
+]
+
+# --- producer ---------------------------------------------------------------------------------------------------------
+
+ACKS = string(
+    "acks", "all", "whose writing is waited for: nobody's, the leader's, all in-sync replicas'", ["0", "1", "-1", "all"]
+)
+BATCH_SIZE = integer("batch.size", 16_384, "a batch is sent when it has so many bytes", at_least=0)
+LINGER_MS = integer("linger.ms", 5, "a batch that is not full waits so long for more records", at_least=0)
+BUFFER_MEMORY = integer("buffer.memory", 33_554_432, "bytes of records that may wait to be sent", at_least=0)
+MAX_REQUEST_SIZE = integer("max.request.size", 1_048_576, "no request has more bytes than this", at_least=0)
+MAX_BLOCK_MS = integer("max.block.ms", 60_000, "send() waits so long for metadata or memory", at_least=0)
+DELIVERY_TIMEOUT_MS = integer(
+    "delivery.timeout.ms", 120_000, "a record that is not acknowledged after so long has failed", at_least=0
+)
+MAX_IN_FLIGHT = integer(
+    "max.in.flight.requests.per.connection", 5, "produce requests under way to one broker", at_least=1
+)
+ENABLE_IDEMPOTENCE = boolean("enable.idempotence", True, "number the batches, so that a retry is no duplicate")
+COMPRESSION_TYPE = string(
+    "compression.type", "none", "the codec of the batches", ["none", "gzip", "snappy", "lz4", "zstd"]
+)
+RETRIES = integer("retries", (1 << 31) - 1, "how often a batch is sent again, within delivery.timeout.ms", at_least=0)
+
+PRODUCER_CONFIG = ConfigDef(
+    [
+        *_COMMON,
+        ACKS,
+        BATCH_SIZE,
+        LINGER_MS,
+        BUFFER_MEMORY,
+        MAX_REQUEST_SIZE,
+        MAX_BLOCK_MS,
+        DELIVERY_TIMEOUT_MS,
+        MAX_IN_FLIGHT,
+        ENABLE_IDEMPOTENCE,
+        COMPRESSION_TYPE,
+        RETRIES,
+    ]
+)
+
+# --- consumer ---------------------------------------------------------------------------------------------------------
+
+FETCH_MIN_BYTES = integer("fetch.min.bytes", 1, "a fetch waits for so much", at_least=0)
+FETCH_MAX_WAIT_MS = integer("fetch.max.wait.ms", 500, "a fetch waits at most so long", at_least=0)
+FETCH_MAX_BYTES = integer("fetch.max.bytes", 52_428_800, "how much a fetch brings", at_least=0)
+MAX_PARTITION_FETCH_BYTES = integer(
+    "max.partition.fetch.bytes", 1_048_576, "how much of one partition a fetch brings", at_least=0
+)
+MAX_POLL_RECORDS = integer("max.poll.records", 500, "how many records one poll() returns", at_least=1)
+AUTO_OFFSET_RESET = string(
+    "auto.offset.reset", "latest", "where to begin without a position", ["earliest", "latest", "none"]
+)
+ISOLATION_LEVEL = string(
+    "isolation.level",
+    "read_uncommitted",
+    "whether records of open and aborted transactions are read",
+    ["read_uncommitted", "read_committed"],
+)
+CHECK_CRCS = boolean("check.crcs", True, "whether the checksum of every batch is looked at")
+GROUP_ID = string("group.id", "", "the consumer group; groups are not built yet")
+
+CONSUMER_CONFIG = ConfigDef(
+    [
+        *_COMMON,
+        FETCH_MIN_BYTES,
+        FETCH_MAX_WAIT_MS,
+        FETCH_MAX_BYTES,
+        MAX_PARTITION_FETCH_BYTES,
+        MAX_POLL_RECORDS,
+        AUTO_OFFSET_RESET,
+        ISOLATION_LEVEL,
+        CHECK_CRCS,
+        GROUP_ID,
+    ]
+)
+
+ADMIN_CONFIG = ConfigDef(_COMMON)
+
+
+def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Config:
+    """Read a client's settings: Kafka's names, or the same with underscores, as Python keywords have them; values as
+    text or as Python has them. ConfigError names what is wrong."""
+    layer = {name.replace("_", "."): _as_text(value) for name, value in settings.items() if value is not None}
+    unknown = definition.unknown(layer)
+    if unknown:
+        raise ConfigError(f"{unknown[0]} is no setting of this client; it has: {', '.join(sorted(definition.keys))}")
+    return definition.resolve(layer)
+
+
+def bootstrap_endpoints(config: Config) -> list[Endpoint]:
+    """The addresses to begin with; ConfigError if one is none."""
+    servers = config[BOOTSTRAP_SERVERS]
+    try:
+        return [Endpoint.parse(server) for server in servers]
+    except ValueError as error:
+        raise ConfigError(f"bootstrap.servers: {error}") from None
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,40 @@
+"""What a client's user meets besides the protocol's own errors: each with its partition, so that it can be handled.
+
+Follows org.apache.kafka.clients.consumer.{NoOffsetForPartitionException,OffsetOutOfRangeException,
+LogTruncationException} and org.apache.kafka.common.errors.TimeoutException.
+"""
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+
+
+class ClientTimeoutError(KafkaError):
+    """The client gave up waiting; the message says for what, and what the last obstacle was."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, detail)
+
+
+class NoOffsetError(KafkaError):
+    """There is no position to read from, and ``auto.offset.reset=none`` forbids to choose one."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int | None = None) -> None:
+        where = "no position is set" if offset is None else f"offset {offset} is not in the log (any more)"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic_partition}: {where}, and auto.offset.reset is none. Seek, or set auto.offset.reset",
+        )
+        self.topic_partition = topic_partition
+
+
+class LogTruncationError(KafkaError):
+    """Records that this consumer had read were cut off when another leader took over (KIP-320)."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic_partition}: the log was truncated to offset {diverging_offset}, this consumer had read up to "
+            f"{offset}. Seek, or set auto.offset.reset",
+        )
+        self.topic_partition = topic_partition
+        self.diverging_offset = diverging_offset

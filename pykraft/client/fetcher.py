@@ -1,0 +1,277 @@
+"""Fetching records ahead of whoever reads them.
+
+One fetch is under way to each broker that leads something, and asks for all partitions that may be fetched and of which
+nothing is left. The broker holds it back until there is something (``fetch.min.bytes``, ``fetch.max.wait.ms``). What
+comes is kept as it came, in batches; a batch is unpacked when its records are asked for, and only then does the
+position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops the bytes.
+
+Not every offset has a record: control batches are for the log, not for readers; cleaning leaves gaps; and a reader of
+committed data skips the batches of aborted transactions. For those the leader sends along the producers whose
+transactions were aborted, each with the first offset; from there on its batches are skipped until its abort marker.
+
+Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch}. Every fetch names all
+its partitions; fetch sessions (KIP-227) are not built.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pykraft.client import config as keys
+from pykraft.client.errors import NoOffsetError
+from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.subscription import FetchPosition, PartitionState, SubscriptionState
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER, Failure, Outbound, Poll
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.types import ZERO_UUID, Node, TopicPartition, Uuid
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.markers import read_marker
+from pykraft.records.record import Record
+
+CHANNEL = "fetch"
+READ_COMMITTED = 1
+
+
+class FetchedRecord(NamedTuple):
+    """A record, and where it was."""
+
+    topic_partition: TopicPartition
+    record: Record
+    timestamp_type: int
+    """0: the producer's timestamp; 1: the time of the append."""
+    leader_epoch: int
+
+
+class _Fetched:
+    """What a fetch brought of one partition, and how much of it was handed out."""
+
+    def __init__(
+        self, key: TopicPartition, offset: int, answer: FetchResponse.Topic.Partition, read_committed: bool
+    ) -> None:
+        self.key = key
+        self.next_offset = offset
+        """The position that this continues; if the partition's is another one, somebody has sought."""
+        # The response is a view of the connection's buffer, which the next response overwrites.
+        self._batches = batches(memoryview(bytes(answer.records or b"")))
+        aborted = answer.aborted_transactions or ()
+        self._aborts = deque(sorted((a.first_offset, a.producer_id) for a in aborted)) if read_committed else deque()
+        self._aborting: set[int] = set()
+        self._read_committed = read_committed
+        self._records: Iterator[Record] = iter(())
+        self._batch: RecordBatch | None = None
+
+    def take(self, limit: int, check_crcs: bool) -> tuple[list[FetchedRecord], bool]:
+        """(at most `limit` records, whether there may be more). CorruptRecordError: `next_offset` cannot be read."""
+        taken: list[FetchedRecord] = []
+        while len(taken) < limit:
+            if self._batch is None and not self._next_batch(check_crcs):
+                return taken, False
+            batch = self._batch
+            assert batch is not None
+            record = next(self._records, None)
+            if record is None:
+                self.next_offset = batch.next_offset
+                self._batch = None
+            elif record.offset >= self.next_offset:
+                taken.append(
+                    FetchedRecord(self.key, record, int(batch.uses_log_append_time), batch.partition_leader_epoch)
+                )
+                self.next_offset = record.offset + 1
+        return taken, True
+
+    def _next_batch(self, check_crcs: bool) -> bool:
+        """Go on to the next batch that a reader sees."""
+        for batch in self._batches:
+            if check_crcs and not batch.is_valid:
+                raise CorruptRecordError(f"{self.key}: the batch at offset {batch.base_offset} fails its checksum")
+            if self._is_shown(batch):
+                self._records = batch.records()
+                self._batch = batch
+                return True
+            self.next_offset = batch.next_offset
+        return False
+
+    def _is_shown(self, batch: RecordBatch) -> bool:
+        if not self._read_committed or not batch.has_producer_id:
+            return not batch.is_control
+        while self._aborts and self._aborts[0][0] <= batch.last_offset:
+            self._aborting.add(self._aborts.popleft()[1])
+        if batch.is_control:
+            if not read_marker(batch).committed:
+                self._aborting.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborting)
+
+
+class Fetcher:
+    """Fetches what the subscription wants. It is a RequestManager."""
+
+    def __init__(self, config: Config, metadata: ClusterMetadata, subscription: SubscriptionState) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._subscription = subscription
+        self._isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
+        self._under_way: set[int] = set()
+        self._not_before: dict[int, int] = {}
+        self._fetched: deque[_Fetched] = deque()
+        self.errors: deque[KafkaError] = deque()
+        """What the consumer's user must be told."""
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: int) -> Poll:
+        """Fetch what may be fetched and is not there yet."""
+        kept = {fetched.key for fetched in self._fetched}
+        by_node: dict[Node, list[TopicPartition]] = {}
+        deadline = FOREVER
+        for key, state in self._subscription.partitions.items():
+            if key in kept or not state.is_fetchable:
+                continue
+            node = self._metadata.leader_of(key)
+            if node is None:
+                self._metadata.request_update()
+            elif now < self._not_before.get(node.id, 0):
+                deadline = min(deadline, self._not_before[node.id])
+            elif node.id not in self._under_way:
+                by_node.setdefault(node, []).append(key)
+        return Poll(deadline, [self._request(node, asked) for node, asked in by_node.items()])
+
+    def _request(self, node: Node, asked: Sequence[TopicPartition]) -> Outbound:
+        self._under_way.add(node.id)
+        offsets: dict[TopicPartition, int] = {}
+        topics: dict[str, list[FetchRequest.Topic.Partition]] = {}
+        for key in asked:
+            position = self._subscription.partitions[key].position
+            assert position is not None
+            offsets[key] = position.offset
+            partition = FetchRequest.Topic.Partition(
+                partition=key.partition,
+                current_leader_epoch=self._metadata.leader_epoch(key),
+                fetch_offset=position.offset,
+                partition_max_bytes=self._config[keys.MAX_PARTITION_FETCH_BYTES],
+            )
+            topics.setdefault(key.topic, []).append(partition)
+        ids = {topic: self._metadata.topic_id(topic) for topic in topics}
+        names = {topic_id: topic for topic, topic_id in ids.items() if topic_id != ZERO_UUID}
+        max_wait_ms = self._config[keys.FETCH_MAX_WAIT_MS]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=self._config[keys.FETCH_MIN_BYTES],
+            max_bytes=self._config[keys.FETCH_MAX_BYTES],
+            isolation_level=self._isolation_level,
+            topics=[
+                FetchRequest.Topic(topic=topic, topic_id=ids[topic], partitions=parts)
+                for topic, parts in topics.items()
+            ],
+        )
+
+        def on_response(response: Any, now: int) -> None:
+            self._under_way.discard(node.id)
+            self._on_response(node, offsets, names, response, now)
+
+        return Outbound(CHANNEL, node, request, on_response, self._config[keys.REQUEST_TIMEOUT_MS] + max_wait_ms)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _on_response(
+        self,
+        node: Node,
+        offsets: Mapping[TopicPartition, int],
+        names: Mapping[Uuid, str],
+        response: Any,
+        now: int,
+    ) -> None:
+        error = ErrorCode.NONE
+        if isinstance(response, FetchResponse):
+            error = ErrorCode.of(response.error_code)
+        elif response is Failure.UNSUPPORTED_VERSION:
+            error = ErrorCode.UNSUPPORTED_VERSION
+        else:
+            error = ErrorCode.NETWORK_EXCEPTION
+        if error is not ErrorCode.NONE:
+            if not error.retriable:
+                self.errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
+            self._retry(node, now)
+            return
+        for topic in response.responses:
+            for answer in topic.partitions:
+                key = TopicPartition(topic.topic or names.get(topic.topic_id, ""), answer.partition_index)
+                state = self._subscription.partitions.get(key)
+                if state is None or not self._is_awaited(state, offsets.get(key)):
+                    continue  # given up or sought meanwhile
+                self._on_partition(node, key, state, answer, response, now)
+
+    @staticmethod
+    def _is_awaited(state: PartitionState, offset: int | None) -> bool:
+        return state.position is not None and state.position.offset == offset
+
+    def _on_partition(
+        self,
+        node: Node,
+        key: TopicPartition,
+        state: PartitionState,
+        answer: FetchResponse.Topic.Partition,
+        response: FetchResponse,
+        now: int,
+    ) -> None:
+        error = ErrorCode.of(answer.error_code)
+        assert state.position is not None
+        if error is ErrorCode.NONE:
+            state.high_watermark = answer.high_watermark
+            if answer.records:
+                is_committed = self._isolation_level == READ_COMMITTED
+                self._fetched.append(_Fetched(key, state.position.offset, answer, is_committed))
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            try:
+                self._subscription.reset(key, state.position.offset)
+            except NoOffsetError as no_offset:
+                self.errors.append(no_offset)
+                self._retry(node, now)
+        elif error.retriable:
+            if answer.current_leader is not None:
+                self._metadata.learn_leader(key, answer.current_leader, response.node_endpoints)
+            self._retry(node, now)
+        else:
+            self.errors.append(KafkaError(error, f"{key}: {error.text}"))
+            self._retry(node, now)
+
+    def _retry(self, node: Node, now: int) -> None:
+        self._not_before[node.id] = now + self._config[keys.RETRY_BACKOFF_MS]
+        self._metadata.request_update()
+
+    # --- handing out --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self._fetched)
+
+    def take(self, limit: int) -> list[FetchedRecord]:
+        """At most `limit` records; the positions move behind them. CorruptRecordError where a batch cannot be read: the
+        position stays before it, and whoever wants to go on without it seeks."""
+        taken: list[FetchedRecord] = []
+        paused = []
+        while self._fetched and len(taken) < limit:
+            fetched = self._fetched[0]
+            state = self._subscription.partitions.get(fetched.key)
+            if state is None or state.position is None or state.position.offset != fetched.next_offset:
+                self._fetched.popleft()  # given up or sought meanwhile
+                continue
+            if not state.is_fetchable:
+                paused.append(self._fetched.popleft())
+                continue
+            try:
+                records, has_more = fetched.take(limit - len(taken), self._config[keys.CHECK_CRCS])
+            except KafkaError:
+                if taken:
+                    break  # those first; the next call comes here again
+                self._fetched.popleft()
+                raise
+            if not has_more:
+                self._fetched.popleft()
+            taken += records
+            epoch = records[-1].leader_epoch if records else state.position.offset_epoch
+            state.advance(FetchPosition(fetched.next_offset, epoch))
+        self._fetched.extend(paused)
+        return taken

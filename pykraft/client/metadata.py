@@ -1,0 +1,152 @@
+"""What a client knows of the cluster: which brokers there are, and who leads which partition.
+
+It is asked for when a topic is named for the first time, when a broker says that it does not lead what the client
+thought it did, and from time to time. While an answer is under way nothing is asked again; after one there is a pause.
+What is known stays in use meanwhile.
+
+Follows org.apache.kafka.clients.{Metadata,NetworkClient.DefaultMetadataUpdater}.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from pykraft.client.config import METADATA_MAX_AGE_MS, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER, Failure, Outbound, Poll
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import ZERO_UUID, Endpoint, Node, TopicPartition, Uuid
+from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint
+
+CHANNEL = "metadata"
+
+
+class PartitionLeader(NamedTuple):
+    """Who leads a partition, and since which epoch; -1 while nobody does."""
+
+    leader_id: int
+    epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionLeader]
+    error: ErrorCode
+
+
+class ClusterMetadata:
+    """The newest view of the cluster, and the questions that renew it. It is a RequestManager."""
+
+    def __init__(self, config: Config, bootstrap: Sequence[Endpoint], random: Random) -> None:
+        self._config = config
+        self._bootstrap = [Node(-1 - number, *endpoint) for number, endpoint in enumerate(bootstrap)]
+        self._random = random
+        self.brokers: dict[int, Node] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.topics: dict[str, TopicMetadata] = {}
+        self._wanted: set[str] = set()
+        self._wants_update = False
+        self._in_flight = False
+        self._not_before = 0
+        self._fresh_until = 0
+        self._has_failed = False
+        self.version = 0
+        """Counts the answers."""
+
+    def add_topic(self, topic: str) -> None:
+        """From now on, know about this topic."""
+        if topic not in self._wanted:
+            self._wanted.add(topic)
+            self._wants_update = True
+
+    def request_update(self) -> None:
+        """Something that is known has turned out to be wrong."""
+        self._wants_update = True
+
+    def leader_of(self, topic_partition: TopicPartition) -> Node | None:
+        """The broker that leads the partition; None while nobody is known to."""
+        topic = self.topics.get(topic_partition.topic)
+        leader = topic.partitions.get(topic_partition.partition) if topic is not None else None
+        return None if leader is None else self.brokers.get(leader.leader_id)
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        topic = self.topics.get(topic_partition.topic)
+        leader = topic.partitions.get(topic_partition.partition) if topic is not None else None
+        return -1 if leader is None else leader.epoch
+
+    def topic_id(self, topic: str) -> Uuid:
+        known = self.topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
+
+    def partitions_of(self, topic: str) -> Sequence[int] | None:
+        """The partitions of a topic; None while it is not known."""
+        known = self.topics.get(topic)
+        return sorted(known.partitions) if known is not None and known.partitions else None
+
+    def any_node(self) -> Node:
+        """Somebody to ask: a known broker, else a bootstrap address. After a failure either: perhaps those that are
+        known are all gone, perhaps the bootstrap servers are."""
+        known = [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
+        return self._random.choice(known + self._bootstrap if self._has_failed else known or self._bootstrap)
+
+    def poll(self, now: int) -> Poll:
+        """Ask, if something is wanted or what is known is old."""
+        if self._in_flight:
+            return Poll(FOREVER)
+        if not self._wants_update and now < self._fresh_until:
+            return Poll(self._fresh_until if self.version else FOREVER)
+        if now < self._not_before:
+            return Poll(self._not_before)
+        self._in_flight = True
+        self._wants_update = False
+        topics = [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
+        return Poll(FOREVER, [Outbound(CHANNEL, self.any_node(), request, self._on_response, timeout_ms)])
+
+    def _on_response(self, response: MetadataResponse | Failure | Any, now: int) -> None:
+        self._in_flight = False
+        self._not_before = now + self._config[RETRY_BACKOFF_MS]
+        if not isinstance(response, MetadataResponse):
+            self._wants_update = True
+            self._has_failed = True
+            return
+        self.version += 1
+        self._has_failed = False
+        self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
+            self._learn(topic)
+
+    def _learn(self, topic: MetadataResponse.Topic) -> None:
+        error = ErrorCode.of(topic.error_code)
+        partitions = {p.partition_index: self._newer(topic, p) for p in topic.partitions}
+        self.topics[topic.name or ""] = TopicMetadata(topic.topic_id, partitions, error)
+        nobody_leads = any(leader.leader_id < 0 for leader in partitions.values())
+        if error.retriable or nobody_leads:
+            self._wants_update = True
+
+    def learn_leader(
+        self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch, endpoints: Sequence[NodeEndpoint]
+    ) -> None:
+        """A broker that does not lead the partition any more says who does, and where (KIP-951)."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or leader.leader_id < 0 or leader.leader_epoch <= self.leader_epoch(topic_partition):
+            return
+        for endpoint in endpoints:
+            self.brokers[endpoint.node_id] = Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+        told = {topic_partition.partition: PartitionLeader(leader.leader_id, leader.leader_epoch)}
+        self.topics[topic_partition.topic] = topic._replace(partitions={**topic.partitions, **told})
+
+    def _newer(self, topic: MetadataResponse.Topic, partition: MetadataResponse.Topic.Partition) -> PartitionLeader:
+        """A broker that lags behind may tell of an older leader than is known already."""
+        told = PartitionLeader(partition.leader_id, partition.leader_epoch)
+        before = self.topics.get(topic.name or "")
+        if before is None or before.topic_id != topic.topic_id:
+            return told
+        known = before.partitions.get(partition.partition_index)
+        return known if known is not None and 0 <= told.epoch < known.epoch else told

@@ -1,0 +1,131 @@
+"""A producer without a thread: partitioner, accumulator, sender and metadata put together.
+
+`try_append` takes a record, or says what it must wait for; `poll` sends. Whoever has a clock and a network drives it:
+the `Producer` façade with a thread and sockets, the simulator with its own.
+
+Follows org.apache.kafka.clients.producer.KafkaProducer.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+from pykraft.client import config as keys
+from pykraft.client.accumulator import OnDelivery, RecordAccumulator
+from pykraft.client.config import bootstrap_endpoints
+from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.partitioner import StickyPartitioner, partition_of_key
+from pykraft.client.sender import Sender
+from pykraft.common.config import Config
+from pykraft.common.core import Poll, merge
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.records.builder import estimated_size
+from pykraft.records.record import Header
+
+
+class Obstacle(Enum):
+    """What a record must wait for before it can be taken."""
+
+    METADATA = "the topic's partitions are not known yet"
+    MEMORY = "buffer.memory is used up"
+
+
+class Outgoing(NamedTuple):
+    """A record that is to be sent. Without a partition the key decides, without a key the partitioner does."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    partition: int | None
+    timestamp: int
+
+
+class ProducerCore:
+    """One producer. It is a RequestManager."""
+
+    def __init__(self, config: Config, random: Random) -> None:
+        """ConfigError if the settings contradict each other."""
+        _check(config)
+        self.config = config
+        self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
+        self.accumulator = RecordAccumulator(config)
+        self._sender = Sender(config, self.metadata, self.accumulator, random)
+        self._partitioner = StickyPartitioner(random, config[keys.BATCH_SIZE])
+        self._max_record_bytes = config[keys.MAX_REQUEST_SIZE]
+        self.wants_poll = False
+        """Something was appended that need not wait any longer, or that has its own time to be sent at."""
+
+    def try_append(self, record: Outgoing, on_delivery: OnDelivery | None, now: int) -> Obstacle | None:
+        """Take the record, or say what it must wait for. KafkaError or ValueError if it can never be sent."""
+        size = estimated_size(record.key, record.value, record.headers)
+        if size > self._max_record_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the record has {size} bytes, max.request.size allows {self._max_record_bytes}",
+            )
+        partitions = self.metadata.partitions_of(record.topic)
+        if partitions is None:
+            self._want(record.topic)
+            return Obstacle.METADATA
+        if not self.accumulator.has_room(size):
+            return Obstacle.MEMORY
+        topic_partition = TopicPartition(record.topic, self._partition(record, partitions, size))
+        concerns_sender = self.accumulator.append(
+            topic_partition, record.timestamp, record.key, record.value, record.headers, on_delivery, now
+        )
+        self.wants_poll |= concerns_sender
+        return None
+
+    def _want(self, topic: str) -> None:
+        known = self.metadata.topics.get(topic)
+        if known is not None and known.error is not ErrorCode.NONE and not known.error.retriable:
+            raise KafkaError(known.error, f"{topic}: {known.error.text}")
+        self.metadata.add_topic(topic)
+
+    def _partition(self, record: Outgoing, partitions: Sequence[int], size: int) -> int:
+        if record.partition is not None:
+            if record.partition not in partitions:
+                raise ValueError(
+                    f"{record.topic} has partitions {partitions[0]} to {partitions[-1]}, not {record.partition}"
+                )
+            return record.partition
+        if record.key is not None:
+            return partition_of_key(record.key, len(partitions))
+        led = [p for p in partitions if self.metadata.leader_of(TopicPartition(record.topic, p)) is not None]
+        return self._partitioner.partition(record.topic, led or partitions, size)
+
+    @property
+    def is_idle(self) -> bool:
+        """Every record that was taken is acknowledged, or has failed."""
+        return not (self.accumulator.has_unsent or self._sender.has_under_way)
+
+    def abandon(self, error: Exception) -> None:
+        """Fail all records that are not on their way: nobody will send them."""
+        for batch in self.accumulator.take_all(lambda batch: True):
+            batch.fail(error)
+
+    def poll(self, now: int) -> Poll:
+        self.wants_poll = False
+        sender = self._sender.poll(now)  # first: it may find out that the metadata are old
+        return merge([sender, self.metadata.poll(now)])
+
+
+def _check(config: Config) -> None:
+    acks = config[keys.ACKS]
+    in_flight = config[keys.MAX_IN_FLIGHT]
+    if config[keys.ENABLE_IDEMPOTENCE]:
+        if acks not in ("all", "-1"):
+            raise ConfigError(f"acks={acks}: an idempotent producer needs acks=all. Or set enable.idempotence=false")
+        if in_flight > 5:
+            raise ConfigError(
+                f"max.in.flight.requests.per.connection={in_flight}: brokers remember five batches of a producer, so "
+                "an idempotent one may have at most 5 under way. Or set enable.idempotence=false"
+            )
+    if config[keys.DELIVERY_TIMEOUT_MS] < config[keys.LINGER_MS] + config[keys.REQUEST_TIMEOUT_MS]:
+        raise ConfigError(
+            f"delivery.timeout.ms={config[keys.DELIVERY_TIMEOUT_MS]} is less than linger.ms plus request.timeout.ms, "
+            f"{config[keys.LINGER_MS] + config[keys.REQUEST_TIMEOUT_MS]}: no request could ever be late"
+        )

@@ -1,0 +1,174 @@
+"""What a consumer reads: which partitions, and from where on in each.
+
+A consumer either *assigns* itself partitions, or *subscribes* to topics and is given partitions; it cannot do both at
+once, and the mode is left only by giving up everything. Each partition it reads is in one state::
+
+    AWAITING_RESET ---> FETCHING <---> AWAITING_VALIDATION
+          ^                |                  |
+          +----------------+------------------+
+
+* AWAITING_RESET: there is no position, or it is not in the log. The log's start or end must be looked up.
+* AWAITING_VALIDATION: the leader has changed since the position was read. The new leader is asked where the epoch of
+  the last record that was read ends in its log; if before the position, records that were read are gone (KIP-320).
+* FETCHING: there is a position, and records are fetched from it on.
+
+Follows org.apache.kafka.clients.consumer.internals.SubscriptionState.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from pykraft.client.errors import NoOffsetError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
+
+_RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+class Mode(Enum):
+    """How the consumer comes to its partitions."""
+
+    NONE = "it reads nothing yet"
+    ASSIGN = "assign() names partitions"
+    SUBSCRIBE = "subscribe() names topics"
+
+
+class State(Enum):
+    """Whether a partition can be fetched from, or what must come first."""
+
+    AWAITING_RESET = "its position must be looked up"
+    AWAITING_VALIDATION = "its position must be compared with the new leader's log"
+    FETCHING = "records are fetched from its position on"
+
+
+TRANSITIONS = frozenset(
+    [
+        (State.AWAITING_RESET, State.AWAITING_RESET),
+        (State.AWAITING_RESET, State.FETCHING),
+        (State.FETCHING, State.AWAITING_RESET),
+        (State.FETCHING, State.AWAITING_VALIDATION),
+        (State.FETCHING, State.FETCHING),
+        (State.AWAITING_VALIDATION, State.AWAITING_RESET),
+        (State.AWAITING_VALIDATION, State.AWAITING_VALIDATION),
+        (State.AWAITING_VALIDATION, State.FETCHING),
+    ]
+)
+
+
+class FetchPosition(NamedTuple):
+    """The next offset to read, and the leader epoch of the record before it (-1: not known)."""
+
+    offset: int
+    offset_epoch: int = NO_EPOCH
+
+
+class PartitionState:
+    """One partition that is read."""
+
+    __slots__ = ("checked_epoch", "high_watermark", "is_paused", "position", "reset_timestamp", "state")
+
+    def __init__(self, reset_timestamp: int | None) -> None:
+        self.state = State.AWAITING_RESET
+        self.position: FetchPosition | None = None
+        self.reset_timestamp = reset_timestamp
+        """-2 for the log's start, -1 for its end, another for the first record as young; None: nobody may choose."""
+        self.is_paused = False
+        self.checked_epoch = NO_EPOCH
+        """The leader epoch under which the position is known to be right."""
+        self.high_watermark = -1
+
+    @property
+    def is_fetchable(self) -> bool:
+        return self.state is State.FETCHING and not self.is_paused
+
+    def seek(self, position: FetchPosition, checked_epoch: int = NO_EPOCH) -> None:
+        """Read from here on; who knows under which leader epoch this is right says so."""
+        self._move(State.FETCHING)
+        self.position = position
+        self.checked_epoch = checked_epoch
+
+    def advance(self, position: FetchPosition) -> None:
+        """What was before this position has been handed out."""
+        assert self.state is State.FETCHING
+        self.position = position
+
+    def reset(self, timestamp: int) -> None:
+        self._move(State.AWAITING_RESET)
+        self.reset_timestamp = timestamp
+
+    def check(self, leader_epoch: int) -> None:
+        """The partition's leader has this epoch now: whether the position is right must be asked again if the epoch is
+        a new one."""
+        if self.state is not State.FETCHING or self.position is None or leader_epoch <= self.checked_epoch:
+            return
+        if self.checked_epoch == NO_EPOCH or self.position.offset_epoch == NO_EPOCH:
+            self.checked_epoch = leader_epoch  # nothing was read yet that could be gone
+        else:
+            self._move(State.AWAITING_VALIDATION)
+
+    def complete_check(self, leader_epoch: int) -> None:
+        """The position is right under this leader."""
+        self._move(State.FETCHING)
+        self.checked_epoch = leader_epoch
+
+    def _move(self, state: State) -> None:
+        assert (self.state, state) in TRANSITIONS, f"a partition went from {self.state} to {state}"
+        self.state = state
+
+
+class SubscriptionState:
+    """All partitions that a consumer reads."""
+
+    def __init__(self, auto_offset_reset: str) -> None:
+        self._default_reset = _RESET_TIMESTAMPS.get(auto_offset_reset)
+        self.mode = Mode.NONE
+        self.topics: frozenset[str] = frozenset()
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+
+    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those that were read already keep their position."""
+        self._enter(Mode.ASSIGN)
+        self._set(topic_partitions)
+        if not self.partitions:
+            self.mode = Mode.NONE
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read these topics; `assign_from_subscription` will say which of their partitions."""
+        self._enter(Mode.SUBSCRIBE)
+        self.topics = frozenset(topics)
+        self._set(key for key in self.partitions if key.topic in self.topics)
+        if not self.topics:
+            self.mode = Mode.NONE
+
+    def assign_from_subscription(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """The partitions of the subscribed topics that are this consumer's."""
+        assert self.mode is Mode.SUBSCRIBE
+        self._set(topic_partitions)
+
+    def unsubscribe(self) -> None:
+        self.mode = Mode.NONE
+        self.topics = frozenset()
+        self.partitions = {}
+
+    def _enter(self, mode: Mode) -> None:
+        if self.mode not in (Mode.NONE, mode):
+            raise ValueError(f"{self.mode.value}, {mode.value}: a consumer does one of the two; unsubscribe() first")
+        self.mode = mode
+
+    def _set(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        before = self.partitions
+        self.partitions = {
+            key: before.get(key) or PartitionState(self._default_reset) for key in sorted(set(topic_partitions))
+        }
+
+    def reset(self, topic_partition: TopicPartition, offset: int | None = None) -> None:
+        """The position is missing, or is not in the log: choose another, as ``auto.offset.reset`` says; NoOffsetError
+        if it says not to."""
+        if self._default_reset is None:
+            raise NoOffsetError(topic_partition, offset)
+        self.partitions[topic_partition].reset(self._default_reset)
+
+    @property
+    def may_reset(self) -> bool:
+        return self._default_reset is not None

@@ -1,0 +1,382 @@
+"""A cluster on this machine: started, watched, broken and mended from a notebook or a test.
+
+::
+
+    with Cluster(nodes=3) as cluster:
+        print(cluster.bootstrap_servers)
+        cluster.kill(1)
+        cluster.wait_until(lambda view: view.active_controller not in (None, 1))
+        cluster.restart(1)
+
+Each node is built from its own properties file and its own directory, and knows nothing of the others but what comes
+through its sockets. By default the nodes are threads of this process; with ``mode="processes"`` each is a process of
+its own, started by the same command as from a shell.
+
+`close` stops everything and raises if a node died that nobody killed: whatever was shown before it then was not the
+whole story.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from pykraft.admin import Admin
+from pykraft.cluster_view import ClusterView, view_over_the_wire
+from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.trace import RingBuffer, TraceEvent
+from pykraft.common.types import Uuid
+from pykraft.runtime.clock import StallTolerantClock
+from pykraft.runtime.ports import HOST, PortReservation
+from pykraft.runtime.process import NodeProcess
+from pykraft.runtime.threaded import NodeStopped, NodeThread
+from pykraft.server.config import read_node_config
+from pykraft.server.describe import NodeView
+from pykraft.server.storage_format import format_directories
+from pykraft.storage.checkpoint import read_meta_properties
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
+
+FIRST_CONTROLLER_ID = 101
+_START_TIMEOUT_S = 30.0
+_POLL_S = 0.01
+_ASK_TIMEOUT_MS = 2000
+_REPLICAS_OF_INTERNAL_TOPICS = 3
+
+
+class ClusterError(RuntimeError):
+    """A node died, or did not come up; the message says which and why."""
+
+
+class Cluster:
+    """Some brokers and controllers on 127.0.0.1."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        controllers: int | None = None,
+        mode: str = "threads",
+        timeouts: str = "lesson",
+        directory: str | Path | None = None,
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start `nodes` nodes and wait until they are ready.
+
+        Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
+        many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
+        temporary one that `close` removes; a directory that holds a cluster is started again. `properties` are added to
+        every node's file. ClusterError if a node does not come up.
+        """
+        _check(nodes, controllers, mode, timeouts)
+        self.mode = mode
+        self.timeouts = timeouts
+        self._is_temporary = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
+        self.broker_ids = list(range(1, nodes + 1))
+        self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
+        self.controller_ids = self._separate or self.broker_ids
+        self.node_ids = self.broker_ids + self._separate
+        self._reservation = self._reserve_ports()
+        ports = iter(self._reservation.ports)
+        self._broker_ports = {node_id: next(ports) for node_id in self.broker_ids}
+        self._controller_ports = {node_id: next(ports) for node_id in self.controller_ids}
+        self._clock = StallTolerantClock()
+        self._started_at = self._clock.now()
+        self._nodes: dict[int, NodeThread | NodeProcess] = {}
+        self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
+        self._last_seen: dict[int, NodeView] = {}
+        self._admin: Admin | None = None
+        self._is_closed = False
+        self._extra = dict(properties or {})
+        try:
+            self.cluster_id = self._format()
+            self._start_all()
+        except BaseException:
+            self._release()
+            raise
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client is given to begin with."""
+        return ",".join(f"{HOST}:{port}" for port in self._broker_ports.values())
+
+    def properties(self, node_id: int) -> dict[str, str]:
+        """What is in a node's server.properties."""
+        is_broker = node_id in self._broker_ports
+        is_controller = node_id in self._controller_ports
+        listeners = []
+        if is_broker:
+            listeners.append(f"PLAINTEXT://{HOST}:{self._broker_ports[node_id]}")
+        if is_controller:
+            listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
+        replicas = min(_REPLICAS_OF_INTERNAL_TOPICS, len(self.broker_ids))
+        found: dict[str, object] = {
+            "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
+            "node.id": node_id,
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
+            "log.dirs": self.directory / f"node-{node_id}",
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            **PROFILES[self.timeouts],
+            **self._extra,
+        }
+        if is_broker:
+            found["inter.broker.listener.name"] = "PLAINTEXT"
+        return {key: str(value) for key, value in found.items()}
+
+    def properties_file(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}.properties"
+
+    def node_directory(self, node_id: int) -> Path:
+        """Where a node keeps its logs."""
+        return self.directory / f"node-{node_id}"
+
+    def partition_directory(self, node_id: int, topic: str, partition: int) -> Path:
+        """Where a node keeps one partition's log."""
+        return self.node_directory(node_id) / f"{topic}-{partition}"
+
+    def _reserve_ports(self) -> PortReservation:
+        """Free ports; for nodes that were here before, the ports they had, since the quorum's log names them."""
+        wanted = [self._known_port(node_id, "PLAINTEXT") for node_id in self.broker_ids]
+        wanted += [self._known_port(node_id, "CONTROLLER") for node_id in self.controller_ids]
+        try:
+            return PortReservation(wanted)
+        except OSError as error:
+            raise ClusterError(f"the cluster in {self.directory} needs ports that are taken now: {error}") from None
+
+    def _known_port(self, node_id: int, listener: str) -> int:
+        file = self.properties_file(node_id)
+        if not file.exists():
+            return 0
+        listeners = parse_properties(file.read_text()).get("listeners", "").split(",")
+        return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
+
+    def _format(self) -> str:
+        """Write the properties files, and format the directories that are new; returns the cluster's id."""
+        filesystem = OsFileSystem()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        found = {
+            node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
+            for node_id in self.node_ids
+            if self.node_directory(node_id).exists()
+        }
+        known = {properties.cluster_id for properties in found.values() if properties is not None}
+        random = Random()
+        cluster_id = min(known) if known else str(Uuid.random(random))
+        for node_id in self.node_ids:
+            properties = self.properties(node_id)
+            self.properties_file(node_id).write_text(format_properties(properties))
+            if found.get(node_id) is None:
+                config = read_node_config(properties)
+                format_directories(config, cluster_id, filesystem, random, time.time_ns() // 1_000_000)
+        return cluster_id
+
+    def _start_all(self) -> None:
+        for node_id in self.node_ids:
+            self._start(node_id)
+        self._wait_until_ready(self.node_ids)
+
+    def _start(self, node_id: int) -> None:
+        if self.mode == "processes":
+            log_file = self.directory / f"node-{node_id}.out"
+            self._nodes[node_id] = NodeProcess(node_id, self.properties_file(node_id), log_file)
+            return
+        config = read_node_config(self.properties(node_id))
+        node = NodeThread(config, self._clock, Random(), self._journals[node_id])
+        self._nodes[node_id] = node
+        node.start()
+
+    def _wait_until_ready(self, node_ids: list[int]) -> None:
+        brokers = {node_id for node_id in node_ids if node_id in self._broker_ports}
+
+        def are_ready(view: ClusterView) -> bool:
+            return brokers <= view.ready_brokers
+
+        self.wait_until(are_ready, _START_TIMEOUT_S, f"nodes {node_ids} are ready")
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def describe(self) -> ClusterView:
+        """What the nodes know, now."""
+        if self.mode == "processes":
+            if self._admin is None:
+                self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
+            self._last_seen |= view_over_the_wire(self._admin, self.alive, self.controller_ids)
+        else:
+            for node_id, node in self._nodes.items():
+                assert isinstance(node, NodeThread)
+                try:
+                    self._last_seen[node_id] = node.describe()
+                except NodeStopped:
+                    continue
+        alive = self.alive
+        seen = {
+            node_id: self._last_seen[node_id]._replace(is_alive=node_id in alive)
+            for node_id in self.node_ids
+            if node_id in self._last_seen
+        }
+        return ClusterView(self.cluster_id, self._clock.now() - self._started_at, seen)
+
+    @property
+    def alive(self) -> list[int]:
+        """The nodes that run."""
+        return [node_id for node_id, node in self._nodes.items() if node.is_running]
+
+    def describe_timeouts(self) -> Timeouts:
+        """The times that this cluster waits, beside Kafka's defaults."""
+        return describe_timeouts(self.timeouts)
+
+    def journal(self, node_id: int) -> list[TraceEvent]:
+        """What a node reported lately, oldest first; times are milliseconds of the cluster's clock."""
+        self._needs_threads("journal")
+        return list(self._journals[self._known(node_id)].events)
+
+    def wait_until(
+        self, condition: Callable[[ClusterView], bool], timeout_s: float = _START_TIMEOUT_S, what: str = "the condition"
+    ) -> ClusterView:
+        """Look again and again until the condition is true of the view; returns that view. TimeoutError tells what was
+        seen last; ClusterError if a node dies meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            view = self.describe()
+            if condition(view):
+                return view
+            self._raise_failures()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s:g} s it is not so that {what}; last seen:\n{view}")
+            time.sleep(_POLL_S)
+
+    def admin(self) -> Admin:
+        """An administrator's client of this cluster; close it."""
+        return Admin(bootstrap_servers=self.bootstrap_servers)
+
+    # --- breaking -----------------------------------------------------------------------------------------------------
+
+    def kill(self, node_id: int) -> None:
+        """End a node between two steps of its loop (a process: by SIGKILL). Nothing is flushed, nobody is told."""
+        node = self._running(node_id)
+        if isinstance(node, NodeThread):
+            self._last_seen[node_id] = node.describe()
+        node.kill()
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node in order: it hands over what it leads, and closes its files."""
+        node = self._running(node_id)
+        node.stop()
+        self._raise_failures()
+
+    def restart(self, node_id: int, wait: bool = True) -> None:
+        """Start a node on its directory (after stopping it, if it runs), and wait until it is ready."""
+        node = self._nodes[self._known(node_id)]
+        if node.is_running:
+            node.stop()
+        self._raise_failures()
+        self._start(node_id)
+        if wait:
+            self._wait_until_ready([node_id])
+
+    def disconnect(self, one: int, other: int) -> None:
+        """Let nothing through between two nodes, in either direction, until `reconnect`. Clients reach both."""
+        first, second = self._pair(one, other)
+        first.cut(second)
+        second.cut(first)
+
+    def reconnect(self, one: int, other: int) -> None:
+        """Let everything through between two nodes again."""
+        first, second = self._pair(one, other)
+        first.mend(second)
+        second.mend(first)
+
+    def _pair(self, one: int, other: int) -> tuple[NodeThread, NodeThread]:
+        self._needs_threads("disconnect")
+        first, second = self._running(one), self._running(other)
+        assert isinstance(first, NodeThread)
+        assert isinstance(second, NodeThread)
+        return first, second
+
+    def _needs_threads(self, what: str) -> None:
+        if self.mode != "threads":
+            raise ValueError(f'{what} needs nodes in this process: make the cluster with mode="threads"')
+
+    def _known(self, node_id: int) -> int:
+        if node_id not in self._nodes:
+            raise ValueError(f"there is no node {node_id}; there are {', '.join(map(str, self.node_ids))}")
+        return node_id
+
+    def _running(self, node_id: int) -> NodeThread | NodeProcess:
+        node = self._nodes[self._known(node_id)]
+        if not node.is_running:
+            raise ValueError(f"node {node_id} does not run; restart({node_id}) starts it")
+        return node
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def failures(self) -> dict[int, BaseException]:
+        """The nodes that died though nobody killed them, and of what."""
+        found = {node_id: node.failure for node_id, node in self._nodes.items()}
+        return {node_id: failure for node_id, failure in found.items() if failure is not None}
+
+    def _raise_failures(self) -> None:
+        for node_id, failure in self.failures().items():
+            raise ClusterError(f"node {node_id} died: {type(failure).__name__}: {failure}") from failure
+
+    def close(self) -> None:
+        """Stop all nodes and remove temporary files. ClusterError if a node died that nobody killed."""
+        if self._is_closed:
+            return
+        try:
+            self._stop_all()
+            self._raise_failures()
+        finally:
+            self._release()
+
+    def _stop_all(self) -> None:
+        """All at once, and nothing is handed over: nobody is left to take it."""
+        for node in self._nodes.values():
+            node.begin_stop(hand_over=False)
+        for node in self._nodes.values():
+            node.stop()
+
+    def _release(self) -> None:
+        self._is_closed = True
+        self._stop_all()
+        if self._admin is not None:
+            self._admin.close()
+        self._clock.close()
+        self._reservation.close()
+        if self._is_temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        elif not self._is_closed:
+            self._release()
+
+
+def _check(nodes: int, controllers: int | None, mode: str, timeouts: str) -> None:
+    if nodes < 1:
+        raise ValueError(f"nodes={nodes}: a cluster has at least one broker")
+    if nodes >= FIRST_CONTROLLER_ID:
+        raise ValueError(f"nodes={nodes}: at most {FIRST_CONTROLLER_ID - 1} brokers fit below the controllers' ids")
+    if controllers is not None and controllers < 1:
+        raise ValueError(f"controllers={controllers}: leave it out for combined nodes, or name at least one")
+    if mode not in ("threads", "processes"):
+        raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
+    if timeouts not in PROFILES:
+        raise ValueError(f"timeouts={timeouts!r}: must be {' or '.join(sorted(PROFILES))}")

@@ -1,0 +1,273 @@
+"""Configuration: typed keys, layers, and the properties file.
+
+A `Key` says what a setting is called, what it means, which values it may have and what holds if nobody sets it. A
+`Config` answers ``config[KEY]`` with a value of the key's own type. It is made from layers of text, strongest first
+(a topic's own settings, the node's dynamic ones, the cluster's, the node's file), and is never changed: when a setting
+changes, a new Config replaces the old one as a whole, so no reader sees half of a change.
+
+A key may have synonyms, weaker names for the same setting in the same layer: ``log.retention.ms``, else
+``log.retention.minutes``, else ``log.retention.hours``.
+
+A wrong value is refused with one sentence that names key, value and what is allowed. Unknown keys are no error, as in
+Kafka (a properties file may be shared with other programs): `unknown` lists them, for a warning.
+
+Follows org.apache.kafka.common.config.{ConfigDef,AbstractConfig} and java.util.Properties.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pykraft.common.errors import ConfigError
+
+T = TypeVar("T")
+
+HOURS_TO_MS = 3_600_000
+MINUTES_TO_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """A weaker name of a key; a number under that name counts `scale` units of the key."""
+
+    name: str
+    scale: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Key(Generic[T]):
+    """One setting. `parse` reads the text or raises ValueError; `allowed` completes the sentence "... must be ..."."""
+
+    name: str
+    default: T
+    parse: Callable[[str], T]
+    allowed: str
+    meaning: str
+    kind: str
+    synonyms: tuple[Synonym, ...] = ()
+    required: bool = False
+
+    def read(self, text: str, name: str = "") -> T:
+        """The value that `text` stands for; ConfigError names what is wrong."""
+        try:
+            return self.parse(text.strip())
+        except ValueError:
+            raise ConfigError(f"{name or self.name} is {text.strip()!r}, but must be {self.allowed}") from None
+
+
+def integer(
+    name: str,
+    default: int,
+    meaning: str,
+    at_least: int = -(1 << 63),
+    at_most: int = (1 << 63) - 1,
+    synonyms: Sequence[Synonym] = (),
+    required: bool = False,
+) -> Key[int]:
+    """A key whose value is a whole number."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if not at_least <= value <= at_most:
+            raise ValueError(value)
+        return value
+
+    return Key(name, default, parse, _range(at_least, at_most), meaning, "int", tuple(synonyms), required)
+
+
+def _range(at_least: int, at_most: int) -> str:
+    bounds = [f"at least {at_least}"] if at_least > -(1 << 63) else []
+    bounds += [f"at most {at_most}"] if at_most < (1 << 63) - 1 else []
+    return "a whole number" + (" of " + " and ".join(bounds) if bounds else "")
+
+
+def decimal(name: str, default: float, meaning: str, at_least: float, at_most: float) -> Key[float]:
+    """A key whose value is a number with a fraction."""
+
+    def parse(text: str) -> float:
+        value = float(text)
+        if not at_least <= value <= at_most:
+            raise ValueError(value)
+        return value
+
+    return Key(name, default, parse, f"a number from {at_least:g} to {at_most:g}", meaning, "double")
+
+
+def boolean(name: str, default: bool, meaning: str) -> Key[bool]:
+    """A key whose value is true or false."""
+
+    def parse(text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
+
+    return Key(name, default, parse, "true or false", meaning, "boolean")
+
+
+def string(
+    name: str,
+    default: str,
+    meaning: str,
+    one_of: Sequence[str] = (),
+    required: bool = False,
+    synonyms: Sequence[Synonym] = (),
+) -> Key[str]:
+    """A key whose value is text, perhaps one of a few words."""
+
+    def parse(text: str) -> str:
+        if (one_of and text not in one_of) or (required and not text):
+            raise ValueError(text)
+        return text
+
+    allowed = "one of " + ", ".join(one_of) if one_of else "text"
+    return Key(name, default, parse, allowed, meaning, "string", tuple(synonyms), required)
+
+
+def names(
+    name: str,
+    default: Sequence[str],
+    meaning: str,
+    one_of: Sequence[str] = (),
+    required: bool = False,
+    synonyms: Sequence[Synonym] = (),
+) -> Key[tuple[str, ...]]:
+    """A key whose value is a list of words, separated by commas."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        values = tuple(part.strip() for part in text.split(",") if part.strip())
+        if (one_of and not set(values) <= set(one_of)) or (required and not values):
+            raise ValueError(text)
+        return values
+
+    allowed = "a comma-separated list" + (" of " + ", ".join(one_of) if one_of else "")
+    return Key(name, tuple(default), parse, allowed, meaning, "list", tuple(synonyms), required)
+
+
+class ConfigDef:
+    """A set of keys that belong together, and the readings of text by them."""
+
+    def __init__(self, keys: Iterable[Key[Any]]) -> None:
+        self.keys: dict[str, Key[Any]] = {}
+        for key in keys:
+            assert key.name not in self.keys, f"{key.name} is defined twice"
+            self.keys[key.name] = key
+        self._known = set(self.keys) | {s.name for key in self.keys.values() for s in key.synonyms}
+
+    def unknown(self, layer: Mapping[str, str]) -> list[str]:
+        """The names in this layer that no key has, sorted."""
+        return sorted(set(layer) - self._known)
+
+    def resolve(self, *layers: Mapping[str, str]) -> "Config":
+        """The settings that hold when these layers lie on top of each other, strongest first."""
+        values: dict[str, Any] = {}
+        for key in self.keys.values():
+            found = next((value for layer in layers for value in _in_layer(key, layer)), None)
+            if found is None and key.required:
+                raise ConfigError(f"{key.name} is not set, but must be: {key.meaning}")
+            values[key.name] = key.default if found is None else found[0]
+        return Config(values)
+
+
+def _in_layer(key: Key[Any], layer: Mapping[str, str]) -> Iterable[tuple[Any]]:
+    """What this layer says of the key: nothing, or its value in a tuple (a value may itself be None or empty)."""
+    if key.name in layer:
+        yield (key.read(layer[key.name]),)
+    for synonym in key.synonyms:
+        if synonym.name in layer:
+            value = key.read(layer[synonym.name], synonym.name)
+            scaled = synonym.scale != 1 and value >= 0  # -1 means "no limit" in every unit
+            yield (value * synonym.scale if scaled else value,)
+
+
+class Config:
+    """The settings in force. ``config[KEY]`` has the key's own type."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: Key[T]) -> T:
+        value: T = self._values[key.name]
+        return value
+
+    def with_values(self, **values: Any) -> "Config":
+        """A copy with other values; names with underscores for dots."""
+        return Config({**self._values, **{name.replace("_", "."): value for name, value in values.items()}})
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read a Java properties file: ``key=value``, ``key:value`` or ``key value``; ``#`` and ``!`` begin comments; a
+    backslash escapes the next character, and at the end of a line continues it. A later line wins."""
+    properties: dict[str, str] = {}
+    lines = iter(re.split(r"\r\n|\r|\n", text))
+    for line in lines:
+        line = line.lstrip(_BLANKS)
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            line = line[:-1] + next(lines, "").lstrip(_BLANKS)
+        key, value = _split(line)
+        properties[_unescape(key)] = _unescape(value)
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text of a properties file with these settings, one a line, in the order given."""
+    return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items())
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Cut a line at the first unescaped separator."""
+    position = 0
+    while position < len(line) and line[position] not in "=:" + _BLANKS:
+        position += 2 if line[position] == "\\" else 1
+    rest = line[position:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:position], rest
+
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    out = []
+    characters = iter(text)
+    for character in characters:
+        if character != "\\":
+            out.append(character)
+            continue
+        escaped = next(characters, "")
+        if escaped == "u":
+            out.append(_character("".join(next(characters, "") for _ in range(4))))
+        else:
+            out.append(_ESCAPES.get(escaped, escaped))
+    return "".join(out)
+
+
+def _character(digits: str) -> str:
+    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
+        raise ConfigError(f"\\u{digits} is no character: four hexadecimal digits are wanted")
+    return chr(int(digits, 16))
+
+
+def _escape_key(text: str) -> str:
+    return re.sub(r"([=:#! \t\f])", r"\\\1", _escape_lines(text))
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"^([ \t\f])", r"\\\1", _escape_lines(text))
+
+
+def _escape_lines(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

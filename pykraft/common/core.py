@@ -1,0 +1,136 @@
+"""The one idiom in which every core of pykraft is written.
+
+A core is an object without a thread, a socket, a clock or dice of its own. It is driven from outside, by whoever owns
+a clock and a network (a thread with sockets, a process, the simulator), through two kinds of call:
+
+* ``handle(request, context, now)`` brings it a request; the answer is a `Promise`, kept at once or later;
+* ``poll(now)`` lets it act on time. It returns what it wants from the world: the requests to send, and the deadline
+  by which it must be polled again at the latest. Answers to those requests come back through ``on_response``.
+
+``now`` is a count of milliseconds since an arbitrary start, the same for all calls of one run. It never goes back. It
+is not the time of day: what a record's timestamp needs is the `Clock` port.
+
+Because all of a core's inputs are arguments, a run is a function of its inputs: the simulator repeats it from a seed.
+
+Kafka came to the same form three times: KafkaRaftClient.poll, the RequestManagers of the consumer (KIP-945), and the
+(records, response) results of the controller and the new coordinators.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from pykraft.common.types import Node
+
+T = TypeVar("T")
+
+FOREVER = 1 << 62
+"""A deadline that never comes."""
+
+
+class Failure(Enum):
+    """Why a request that was sent has no response. The receiver may or may not have carried it out."""
+
+    DISCONNECTED = "the connection broke, or could not be made"
+    TIMED_OUT = "no answer came in time"
+    UNSUPPORTED_VERSION = "the peer speaks no version of this API that we speak"
+
+
+class Outbound(NamedTuple):
+    """A request on its way out.
+
+    Requests of one `channel` to one node travel on one connection, in order, and are answered in order. A manager whose
+    requests may wait long at the receiver (a fetch) has a channel of its own, so that they hold up nobody else's.
+    """
+
+    channel: str
+    destination: Node
+    request: Any
+    on_response: Callable[[Any, int], None]
+    """Called once with the response message, or a `Failure`, and the time."""
+    timeout_ms: int
+
+
+class Poll(NamedTuple):
+    """What a core wants: to be polled again by `deadline`, and these requests sent."""
+
+    deadline: int = FOREVER
+    requests: Sequence[Outbound] = ()
+
+
+class RequestManager(Protocol):
+    """A part of a core that sends requests: raft, a replica fetcher, the heartbeats, a producer's sender."""
+
+    def poll(self, now: int) -> Poll: ...
+
+
+def merge(polls: Sequence[Poll]) -> Poll:
+    """The wants of several managers as the want of one."""
+    return Poll(
+        min((poll.deadline for poll in polls), default=FOREVER),
+        [request for poll in polls for request in poll.requests],
+    )
+
+
+class Promise(Generic[T]):
+    """A value that may come later. Kept once; whoever asked with `then` is called when it is.
+
+    A node belongs to one thread, so there is no lock and nothing to wait on: a core never waits. (The façades, which
+    other threads wait on, hand out `concurrent.futures.Future`.)
+    """
+
+    __slots__ = ("_callbacks", "_value", "kept")
+
+    def __init__(self) -> None:
+        self.kept = False
+        self._value: T | None = None
+        self._callbacks: list[Callable[[T], None]] = []
+
+    @classmethod
+    def of(cls, value: T) -> "Promise[T]":
+        promise: Promise[T] = cls()
+        promise.keep(value)
+        return promise
+
+    @property
+    def value(self) -> T:
+        assert self.kept, "the promise has not been kept yet"
+        return self._value  # type: ignore[return-value]
+
+    def keep(self, value: T) -> None:
+        assert not self.kept, "a promise is kept once"
+        self.kept = True
+        self._value = value
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(value)
+
+    def then(self, callback: Callable[[T], None]) -> None:
+        """Call back with the value: now, if the promise is kept, or when it is."""
+        if self.kept:
+            callback(self.value)
+        else:
+            self._callbacks.append(callback)
+
+
+class Clock(Protocol):
+    """The time of day, for what is written into records and files; never for deadlines."""
+
+    def time_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+
+class FileRegion(Protocol):
+    """A piece of a file that is to be sent as it is. It stands among the parts of a response in place of bytes, so that
+    the network can hand it to the kernel without reading it."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, length: int) -> bytes:
+        """`length` bytes of the region from `start` on. EOFError if the file was cut shorter since."""
+        ...
+
+    def send_to(self, socket_fileno: int, start: int) -> int:
+        """Let the kernel send the region from `start` on; how many bytes went. EOFError as for `read`."""
+        ...

@@ -1,0 +1,219 @@
+"""What a topic may be told: its own settings, and the broker's under other names where the topic says nothing.
+
+Every key that Kafka 4.2 has for a topic is known here, with its default and its limits, so that a client may set it;
+those that pykraft does not act on yet are listed in SKIPPED.md.
+
+Follows org.apache.kafka.storage.internals.log.LogConfig and org.apache.kafka.server.config.ServerTopicConfigSynonyms.
+"""
+
+from typing import Any
+
+from pykraft.common.config import (
+    HOURS_TO_MS,
+    MINUTES_TO_MS,
+    ConfigDef,
+    Key,
+    Synonym,
+    boolean,
+    decimal,
+    integer,
+    names,
+    string,
+)
+
+FOREVER_MS = (1 << 63) - 1
+WEEK_MS = 7 * 24 * HOURS_TO_MS
+
+SEGMENT_BYTES = integer(
+    "segment.bytes",
+    1 << 30,
+    "a segment is rolled before it grows larger",
+    at_least=1 << 20,
+    synonyms=[Synonym("log.segment.bytes")],
+)
+INTERNAL_SEGMENT_BYTES = integer(
+    "internal.segment.bytes", 0, "segment.bytes below Kafka's limit of 1 MiB, for tests; 0 for none", at_least=0
+)
+SEGMENT_MS = integer(
+    "segment.ms",
+    WEEK_MS,
+    "a segment is rolled when its records span more time",
+    at_least=1,
+    synonyms=[Synonym("log.roll.ms"), Synonym("log.roll.hours", HOURS_TO_MS)],
+)
+SEGMENT_JITTER_MS = integer(
+    "segment.jitter.ms",
+    0,
+    "at most so much is taken off segment.ms, so that logs do not roll together",
+    at_least=0,
+    synonyms=[Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOURS_TO_MS)],
+)
+SEGMENT_INDEX_BYTES = integer(
+    "segment.index.bytes",
+    10 << 20,
+    "a segment is rolled before one of its indexes grows larger",
+    at_least=4,
+    synonyms=[Synonym("log.index.size.max.bytes")],
+)
+INDEX_INTERVAL_BYTES = integer(
+    "index.interval.bytes",
+    4096,
+    "about so many bytes of log lie between two entries of the indexes",
+    at_least=0,
+    synonyms=[Synonym("log.index.interval.bytes")],
+)
+MAX_MESSAGE_BYTES = integer(
+    "max.message.bytes",
+    1_048_588,
+    "a larger batch is refused",
+    at_least=0,
+    synonyms=[Synonym("message.max.bytes")],
+)
+RETENTION_MS = integer(
+    "retention.ms",
+    WEEK_MS,
+    "segments whose records are all older are deleted; -1 keeps them",
+    at_least=-1,
+    synonyms=[
+        Synonym("log.retention.ms"),
+        Synonym("log.retention.minutes", MINUTES_TO_MS),
+        Synonym("log.retention.hours", HOURS_TO_MS),
+    ],
+)
+RETENTION_BYTES = integer(
+    "retention.bytes",
+    -1,
+    "old segments are deleted while the log is larger; -1 keeps them",
+    synonyms=[Synonym("log.retention.bytes")],
+)
+FLUSH_MESSAGES = integer(
+    "flush.messages",
+    FOREVER_MS,
+    "sync the log after so many records; by default the operating system decides and replication protects",
+    at_least=1,
+    synonyms=[Synonym("log.flush.interval.messages")],
+)
+FLUSH_MS = integer(
+    "flush.ms",
+    FOREVER_MS,
+    "sync the log after so long",
+    at_least=0,
+    synonyms=[Synonym("log.flush.interval.ms")],
+)
+FILE_DELETE_DELAY_MS = integer(
+    "file.delete.delay.ms",
+    60_000,
+    "deleted files stay so long under another name",
+    at_least=0,
+    synonyms=[Synonym("log.segment.delete.delay.ms")],
+)
+CLEANUP_POLICY = names(
+    "cleanup.policy",
+    ["delete"],
+    "old segments are deleted, or compacted to the last value of each key, or both",
+    one_of=["compact", "delete"],
+    synonyms=[Synonym("log.cleanup.policy")],
+)
+COMPRESSION_TYPE = string(
+    "compression.type",
+    "producer",
+    "the codec of the log; producer keeps what comes",
+    one_of=["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"],
+)
+MESSAGE_TIMESTAMP_TYPE = string(
+    "message.timestamp.type",
+    "CreateTime",
+    "whose clock stamps the records, the producer's or the broker's",
+    one_of=["CreateTime", "LogAppendTime"],
+    synonyms=[Synonym("log.message.timestamp.type")],
+)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = integer(
+    "message.timestamp.before.max.ms",
+    FOREVER_MS,
+    "how far a producer's timestamp may lie in the past",
+    at_least=0,
+    synonyms=[Synonym("log.message.timestamp.before.max.ms")],
+)
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = integer(
+    "message.timestamp.after.max.ms",
+    HOURS_TO_MS,
+    "how far a producer's timestamp may lie in the future",
+    at_least=0,
+    synonyms=[Synonym("log.message.timestamp.after.max.ms")],
+)
+MIN_INSYNC_REPLICAS = integer(
+    "min.insync.replicas",
+    1,
+    "with fewer replicas in sync a write with acks=all is refused",
+    at_least=1,
+)
+UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
+    "unclean.leader.election.enable", False, "whether a replica that is not in sync may lead when no other can"
+)
+DELETE_RETENTION_MS = integer(
+    "delete.retention.ms",
+    24 * HOURS_TO_MS,
+    "compaction keeps tombstones and markers so long",
+    at_least=0,
+    synonyms=[Synonym("log.cleaner.delete.retention.ms")],
+)
+MIN_COMPACTION_LAG_MS = integer(
+    "min.compaction.lag.ms",
+    0,
+    "records younger than this are not compacted",
+    at_least=0,
+    synonyms=[Synonym("log.cleaner.min.compaction.lag.ms")],
+)
+MAX_COMPACTION_LAG_MS = integer(
+    "max.compaction.lag.ms",
+    FOREVER_MS,
+    "records older than this are compacted soon, however little there is to gain",
+    at_least=1,
+    synonyms=[Synonym("log.cleaner.max.compaction.lag.ms")],
+)
+MIN_CLEANABLE_DIRTY_RATIO = decimal(
+    "min.cleanable.dirty.ratio", 0.5, "a log is compacted when so much of it is dirty", at_least=0, at_most=1
+)
+
+_NOT_ACTED_ON: list[Key[Any]] = [
+    integer("compression.gzip.level", -1, "level of gzip when the broker compresses", at_least=-1, at_most=9),
+    integer("compression.lz4.level", 9, "level of lz4 when the broker compresses", at_least=1, at_most=17),
+    integer("compression.zstd.level", 3, "level of zstd when the broker compresses", at_least=-131072, at_most=22),
+    names("follower.replication.throttled.replicas", [], "replicas whose fetching is throttled"),
+    names("leader.replication.throttled.replicas", [], "replicas whose serving is throttled"),
+    integer("local.retention.bytes", -2, "how much stays on the broker's disk beside tiered storage", at_least=-2),
+    integer("local.retention.ms", -2, "how long data stays on the broker's disk beside tiered storage", at_least=-2),
+    boolean("preallocate", False, "allocate a segment's file at once"),
+    boolean("remote.log.copy.disable", False, "stop copying to tiered storage"),
+    boolean("remote.log.delete.on.disable", False, "delete tiered data when tiering is switched off"),
+    boolean("remote.storage.enable", False, "use tiered storage"),
+]
+
+LOG_CONFIG = ConfigDef(
+    [
+        SEGMENT_BYTES,
+        INTERNAL_SEGMENT_BYTES,
+        SEGMENT_MS,
+        SEGMENT_JITTER_MS,
+        SEGMENT_INDEX_BYTES,
+        INDEX_INTERVAL_BYTES,
+        MAX_MESSAGE_BYTES,
+        RETENTION_MS,
+        RETENTION_BYTES,
+        FLUSH_MESSAGES,
+        FLUSH_MS,
+        FILE_DELETE_DELAY_MS,
+        CLEANUP_POLICY,
+        COMPRESSION_TYPE,
+        MESSAGE_TIMESTAMP_TYPE,
+        MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+        MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+        MIN_INSYNC_REPLICAS,
+        UNCLEAN_LEADER_ELECTION_ENABLE,
+        DELETE_RETENTION_MS,
+        MIN_COMPACTION_LAG_MS,
+        MAX_COMPACTION_LAG_MS,
+        MIN_CLEANABLE_DIRTY_RATIO,
+        *_NOT_ACTED_ON,
+    ]
+)

@@ -1,0 +1,158 @@
+"""Brokers come, go silent, and leave: the plans for it.
+
+A broker registers with a fresh incarnation id; the offset of its registration record becomes its broker epoch, by which
+everybody tells the processes of one id apart. It begins fenced, and is unfenced when it has applied the metadata log up
+to its own registration. A fenced broker leads nothing and is in no ISR of more than itself.
+
+Follows org.apache.kafka.controller.ClusterControlManager.
+"""
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.features import METADATA_VERSION
+from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
+from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.metadata.image import BrokerRegistration, MetadataImage
+from pykraft.protocol.messages.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from pykraft.protocol.messages.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    RegisterBrokerRecord,
+    SupportedFeature,
+)
+
+REGISTER_BROKER_VERSION = 3
+
+
+class ClusterControl:
+    """Plans registrations, heartbeats and fencing."""
+
+    def __init__(self, cluster_id: str, replication: ReplicationControl, heartbeats: BrokerHeartbeats) -> None:
+        self._cluster_id = cluster_id
+        self._replication = replication
+        self.heartbeats = heartbeats
+
+    def register_broker(
+        self, image: MetadataImage, request: BrokerRegistrationRequest, epoch: int, now: int
+    ) -> Result[BrokerRegistrationResponse]:
+        """`epoch` is the offset that the registration's record will have. Records that must come before it are counted
+        by the caller: they are in the result, and shift it."""
+        self._check_registration(image, request)
+        known = image.brokers.get(request.broker_id)
+        is_same_process = known is not None and known.incarnation_id == request.incarnation_id
+        if known is not None and not is_same_process and self.heartbeats.has_valid_session(request.broker_id, now):
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {request.broker_id} is registered, and was heard from within its session",
+            )
+        records: list[VersionedRecord] = []
+        registration = _registration(request)
+        if known is not None and is_same_process:
+            # It asks again, or its first question comes twice: it goes on as what it is.
+            registration.broker_epoch = known.epoch
+            registration.fenced = known.fenced
+            registration.in_controlled_shutdown = known.in_controlled_shutdown
+        else:
+            if known is not None:
+                # What the old process led, others lead: the new one may have lost what was not synced.
+                records += self._replication.plan_broker_gone(image, request.broker_id)
+            registration.broker_epoch = epoch + len(records)
+        records.append((registration, REGISTER_BROKER_VERSION))
+        return Result(records, BrokerRegistrationResponse(broker_epoch=registration.broker_epoch))
+
+    def _check_registration(self, image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+        if request.cluster_id != self._cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._cluster_id}, not {request.cluster_id}"
+            )
+        if request.broker_id < 0 or not request.listeners:
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, "a broker has an id of at least 0 and a listener")
+        if not request.log_dirs or len(set(request.log_dirs)) < len(request.log_dirs):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a broker names each of its log directories once")
+        supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+        for name, level in sorted(image.features.items()):
+            low, high = supported.get(name, (0, 0))
+            if name == METADATA_VERSION and not low <= level <= high:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, f"the cluster runs {name} {level}, the broker {low} to {high}"
+                )
+
+    def heartbeat(
+        self, image: MetadataImage, request: BrokerHeartbeatRequest, now: int
+    ) -> Result[BrokerHeartbeatResponse]:
+        """What becomes of a broker that was heard from."""
+        broker = self.checked(image, request.broker_id, request.broker_epoch)
+        leads = self._replication.leads_partitions(image, broker.broker_id)
+        state = self.heartbeats.next_state(broker, request, leads, image.active_brokers)
+        records: list[VersionedRecord] = []
+        if state is not state_of(broker):
+            records = self._plan_state(image, broker, state)
+        self.heartbeats.touch(broker.broker_id, now, request.current_metadata_offset)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= broker.epoch,
+            is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        )
+        return Result(records, response)
+
+    def _plan_state(
+        self, image: MetadataImage, broker: BrokerRegistration, state: BrokerState
+    ) -> list[VersionedRecord]:
+        change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+        match state:
+            case BrokerState.UNFENCED:
+                change.fenced = -1
+                return [(change, 0), *self._replication.plan_broker_back(image, broker.broker_id)]
+            case BrokerState.CONTROLLED_SHUTDOWN:
+                change.in_controlled_shutdown = 1
+                return [(change, 1), *self._replication.plan_broker_gone(image, broker.broker_id)]
+            case _:
+                return self.plan_fencing(image, broker.broker_id)
+
+    def plan_fencing(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+        """The broker is fenced: its leaderships and ISR memberships go to others."""
+        broker = image.brokers[broker_id]
+        records = self._replication.plan_broker_gone(image, broker_id)
+        if not broker.fenced:
+            change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=1)
+            records.append((change, 0))
+        return records
+
+    @staticmethod
+    def checked(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
+        """The registration, if the request comes from the process that holds it."""
+        broker = image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"no broker {broker_id} is registered")
+        if broker.epoch != epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {epoch}")
+        return broker
+
+
+def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    """A new process, fenced; its epoch is not known yet."""
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=-1,
+        end_points=[
+            Endpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            SupportedFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=request.log_dirs,
+    )

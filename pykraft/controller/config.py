@@ -1,0 +1,31 @@
+"""The settings that only the controller reads, under Kafka's names: sessions of brokers, defaults of new topics.
+
+Follows org.apache.kafka.server.config.{KRaftConfigs,ServerLogConfigs}.
+"""
+
+from typing import Any
+
+from pykraft.common.config import Key, boolean, integer
+
+BROKER_SESSION_TIMEOUT_MS = integer(
+    "broker.session.timeout.ms", 9000, "a broker that is silent so long is fenced", at_least=1
+)
+NUM_PARTITIONS = integer("num.partitions", 1, "partitions of a topic whose maker names no number", at_least=1)
+DEFAULT_REPLICATION_FACTOR = integer(
+    "default.replication.factor", 1, "replicas of a partition whose maker names no number", at_least=1, at_most=32767
+)
+DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, "whether topics may be deleted")
+METADATA_MAX_IDLE_INTERVAL_MS = integer(
+    "metadata.max.idle.interval.ms",
+    500,
+    "the active controller writes a record at least so often, so that everybody sees that it lives; 0 for never",
+    at_least=0,
+)
+
+CONTROLLER_KEYS: list[Key[Any]] = [
+    BROKER_SESSION_TIMEOUT_MS,
+    NUM_PARTITIONS,
+    DEFAULT_REPLICATION_FACTOR,
+    DELETE_TOPIC_ENABLE,
+    METADATA_MAX_IDLE_INTERVAL_MS,
+]

@@ -1,0 +1,275 @@
+"""The quorum controller: one queue of changes to the cluster, decided by the active one, followed by the others.
+
+Every controller of the quorum has this object. The one that leads the metadata log is *active*; it alone answers
+requests. A change takes four steps::
+
+    plan      (records, response) = f(image, request)      nothing has changed yet
+    append    the records get their offsets in the metadata log
+    replay    the active controller's image takes them in at once: the next plan sees them
+    answer    when a majority has them on disk: the high watermark has passed the last one
+
+So the active controller's image runs ahead of what is decided. Images are values: beside the newest one the controller
+keeps that of the last *decided* offset, and when it loses its leadership it goes back to it, and all that was promised
+in between is answered with NOT_CONTROLLER. The standing-by controllers replay what is decided, nothing else.
+
+An answer that changes nothing may still rest on a change that is not decided. It waits for that, too.
+
+Follows org.apache.kafka.controller.QuorumController.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER, Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.trace import Tracer
+from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
+from pykraft.controller import config as keys
+from pykraft.controller.cluster_control import ClusterControl
+from pykraft.controller.features import bootstrap_records, check_supported
+from pykraft.controller.heartbeats import BrokerHeartbeats
+from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.topics import TopicControl
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.messages.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from pykraft.protocol.messages.brokers import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from pykraft.protocol.messages.records import (
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+    encode_metadata_record,
+)
+from pykraft.raft.client import RaftClient
+from pykraft.raft.listener import CommittedBatch
+
+PRODUCER_ID_BLOCK = 1000
+NOT_ACTIVE = -1
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """What becomes of a request: its response, or the error that refused it."""
+
+    response: Any
+    error: KafkaError | None
+
+
+class _Waiting(NamedTuple):
+    """An answer that waits until `offset` is decided."""
+
+    offset: int
+    promise: Promise[Outcome]
+    outcome: Outcome
+
+
+class QuorumController:
+    """One controller of the quorum. It is a listener of the Raft client."""
+
+    def __init__(
+        self, *, node_id: int, cluster_id: str, raft: RaftClient, config: Config, random: Random, trace: Tracer
+    ) -> None:
+        self._node_id = node_id
+        self._raft = raft
+        self._trace = trace
+        self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
+        self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
+        self._replication = ReplicationControl()
+        self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
+        self._topics = TopicControl(config, random)
+        self._decided = MetadataLoader()
+        self._image: MetadataImage = self._decided.image
+        self._epoch = NOT_ACTIVE
+        self._last_append = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._now = 0
+
+    # --- what holds now -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self._epoch != NOT_ACTIVE
+
+    @property
+    def _may_write(self) -> bool:
+        """An active controller whose node has just resigned is told a little later; it can write no more."""
+        return self.is_active and self._raft.leads(self._epoch)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image: on the active controller it may run ahead of what is decided."""
+        return self._image
+
+    # --- Raft tells ---------------------------------------------------------------------------------------------------
+
+    def handle_commit(self, batch: CommittedBatch) -> None:
+        """What the active controller proposed itself it has replayed already; the decided image takes it in now."""
+        self._decided.handle_commit(batch)
+        check_supported(self._decided.image)
+        if not self.is_active:
+            self._image = self._decided.image
+        while self._waiting and self._waiting[0].offset <= batch.last_offset:
+            waiting = self._waiting.popleft()
+            waiting.promise.keep(waiting.outcome)
+
+    def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
+        assert not self.is_active, "the leader loads no snapshot"
+        self._decided.handle_load_snapshot(snapshot, batches)
+        self._image = self._decided.image
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        if self.is_active:
+            self._step_down()
+        if leader.leader_id == self._node_id:
+            self._become_active(leader.epoch)
+
+    def _become_active(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._image = self._decided.image
+        self._heartbeats.begin(sorted(self._image.brokers), self._now)
+        self._trace("controller", active=True, epoch=epoch)
+        if not self._image.features:
+            self._append(bootstrap_records(), self._now)
+
+    def _step_down(self) -> None:
+        """Another controller leads: what is not decided is not ours to promise."""
+        self._trace("controller", active=False, epoch=self._epoch)
+        self._epoch = NOT_ACTIVE
+        self._image = self._decided.image
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.promise.keep(_refused(ErrorCode.NOT_CONTROLLER, "the leadership was lost before it was decided"))
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def poll(self, now: int) -> int:
+        """Fence brokers whose session is over, and keep the log alive; returns when to be called again."""
+        self._now = now
+        if not self._may_write:
+            return FOREVER
+        for broker_id in self._heartbeats.stale(self._unfenced(), now):
+            self._trace("broker_session_expired", broker=broker_id)
+            self._append(self._cluster.plan_fencing(self._image, broker_id), now)
+        deadline = self._heartbeats.next_expiry(self._unfenced())
+        if self._idle_ms:
+            if now >= self._last_append + self._idle_ms:
+                self._append([(NoOpRecord(), 0)], now)
+            deadline = min(deadline, self._last_append + self._idle_ms)
+        return deadline
+
+    def _unfenced(self) -> list[int]:
+        return [broker_id for broker_id, broker in sorted(self._image.brokers.items()) if not broker.fenced]
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def register_broker(self, request: BrokerRegistrationRequest, now: int) -> Promise[Outcome]:
+        def plan(image: MetadataImage) -> Result[BrokerRegistrationResponse]:
+            return self._cluster.register_broker(image, request, self._raft.next_append_offset, now)
+
+        outcome = self._write(plan, now)
+        if self.is_active and request.broker_id in self._image.brokers:
+            registered = self._image.brokers[request.broker_id]
+            if registered.incarnation_id == request.incarnation_id:
+                self._heartbeats.register(request.broker_id, now)
+        return outcome
+
+    def broker_heartbeat(self, request: BrokerHeartbeatRequest, now: int) -> Promise[Outcome]:
+        def plan(image: MetadataImage) -> Result[BrokerHeartbeatResponse]:
+            return self._cluster.heartbeat(image, request, now)
+
+        outcome = self._write(plan, now)
+        broker = self._image.brokers.get(request.broker_id)
+        if self.is_active and broker is not None and broker.in_controlled_shutdown:
+            self._heartbeats.begin_shutdown(request.broker_id, self._image.provenance.offset)
+        return outcome
+
+    def alter_partition(self, request: AlterPartitionRequest, now: int) -> Promise[Outcome]:
+        if not request.topics:
+            return Promise.of(Outcome(AlterPartitionResponse(topics=[]), None))
+
+        def plan(image: MetadataImage) -> Result[AlterPartitionResponse]:
+            self._cluster.checked(image, request.broker_id, request.broker_epoch)
+            return self._replication.alter_partition(image, request)
+
+        return self._write(plan, now)
+
+    def create_topics(self, request: CreateTopicsRequest, now: int) -> Promise[Outcome]:
+        def plan(image: MetadataImage) -> Result[CreateTopicsResponse]:
+            return self._topics.create_topics(image, request)
+
+        return self._write(plan, now)
+
+    def delete_topics(self, request: DeleteTopicsRequest, now: int) -> Promise[Outcome]:
+        def plan(image: MetadataImage) -> Result[DeleteTopicsResponse]:
+            return self._topics.delete_topics(image, request)
+
+        return self._write(plan, now)
+
+    def allocate_producer_ids(self, request: AllocateProducerIdsRequest, now: int) -> Promise[Outcome]:
+        def plan(image: MetadataImage) -> Result[AllocateProducerIdsResponse]:
+            self._cluster.checked(image, request.broker_id, request.broker_epoch)
+            start = image.next_producer_id
+            record = ProducerIdsRecord(
+                broker_id=request.broker_id,
+                broker_epoch=request.broker_epoch,
+                next_producer_id=start + PRODUCER_ID_BLOCK,
+            )
+            response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK)
+            return Result([(record, 0)], response)
+
+        return self._write(plan, now)
+
+    # --- plan, append, replay, answer ---------------------------------------------------------------------------------
+
+    def _write(self, plan: Callable[[MetadataImage], Result[T]], now: int) -> Promise[Outcome]:
+        self._now = now
+        if not self._may_write:
+            return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
+        try:
+            result = plan(self._image)
+        except KafkaError as error:
+            return Promise.of(Outcome(None, error))
+        if result.records:
+            self._append(result.records, now)
+        outcome = Outcome(result.response, None)
+        if self._image.provenance.offset <= self._decided.image.provenance.offset:
+            return Promise.of(outcome)
+        promise: Promise[Outcome] = Promise()
+        self._waiting.append(_Waiting(self._image.provenance.offset, promise, outcome))
+        return promise
+
+    def _append(self, records: Sequence[VersionedRecord], now: int) -> None:
+        """Give the records to the log, and let the newest image take them in."""
+        values = [encode_metadata_record(record, version) for record, version in records]
+        last_offset = self._raft.append(self._epoch, values, now)
+        delta = MetadataDelta(self._image)
+        for record, _ in records:
+            delta.replay(record)
+            if isinstance(record, BrokerRegistrationChangeRecord):
+                self._trace("broker_change", broker=record.broker_id, fenced=record.fenced)
+        self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
+        self._last_append = now
+
+
+def _refused(code: ErrorCode, detail: str) -> Outcome:
+    return Outcome(None, KafkaError(code, detail))

@@ -1,0 +1,169 @@
+"""Who leads and who is in sync: the plans when brokers go and come, and when a leader asks for another ISR.
+
+A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
+(AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
+request carries what the leader believes (leader epoch, partition epoch, the broker epoch of each replica); if any of it
+is outdated, nothing is changed and the leader learns why.
+
+Follows org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
+from pykraft.common.types import Uuid
+from pykraft.controller.partition_change import plan_partition_change
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
+from pykraft.protocol.messages.brokers import RECOVERED, AlterPartitionRequest, AlterPartitionResponse
+from pykraft.protocol.messages.records import PartitionChangeRecord
+
+Answer = AlterPartitionResponse.Topic.Partition
+Wanted = AlterPartitionRequest.Topic.Partition
+
+
+class ReplicationControl:
+    """Plans leadership and ISR changes."""
+
+    def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+        """The broker may neither lead nor count as in sync any more."""
+
+        def may_lead(replica: int) -> bool:
+            return replica != broker_id and image.is_active(replica)
+
+        return [
+            record
+            for topic_id, number, partition in _partitions(image)
+            if broker_id in partition.isr or partition.leader == broker_id
+            for record in self._plan(
+                image, topic_id, number, [replica for replica in partition.isr if replica != broker_id], may_lead
+            )
+        ]
+
+    def plan_broker_back(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+        """The broker may lead again: partitions without a leader may get one."""
+
+        def may_lead(replica: int) -> bool:
+            return replica == broker_id or image.is_active(replica)
+
+        return [
+            record
+            for topic_id, number, partition in _partitions(image)
+            if not partition.has_leader and broker_id in partition.replicas
+            for record in self._plan(image, topic_id, number, partition.isr, may_lead)
+        ]
+
+    def _plan(
+        self,
+        image: MetadataImage,
+        topic_id: Uuid,
+        number: int,
+        new_isr: Sequence[int],
+        may_lead: Callable[[int], bool],
+        recovery_state: int | None = None,
+    ) -> list[VersionedRecord]:
+        topic = image.topics[topic_id]
+        setting = image.config_of(TOPIC_RESOURCE, topic.name).get(UNCLEAN.name)
+        record = plan_partition_change(
+            topic_id,
+            number,
+            topic.partitions[number],
+            new_isr=new_isr,
+            may_lead=may_lead,
+            unclean=UNCLEAN.default if setting is None else UNCLEAN.read(setting),
+            recovery_state=recovery_state,
+        )
+        return [] if record is None else [record]
+
+    @staticmethod
+    def leads_partitions(image: MetadataImage, broker_id: int) -> bool:
+        return any(partition.leader == broker_id for _, _, partition in _partitions(image))
+
+    # --- AlterPartition -----------------------------------------------------------------------------------------------
+
+    def alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+        """The caller has checked the broker's epoch."""
+        records: list[VersionedRecord] = []
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                try:
+                    some, answer = self._alter_one(image, request.broker_id, topic.topic_id, wanted)
+                    records += some
+                    answers.append(answer)
+                except KafkaError as error:
+                    answers.append(Answer(partition_index=wanted.partition_index, error_code=error.code, isr=[]))
+            topics.append(AlterPartitionResponse.Topic(topic_id=topic.topic_id, partitions=answers))
+        return Result(records, AlterPartitionResponse(topics=topics))
+
+    def _alter_one(
+        self, image: MetadataImage, broker_id: int, topic_id: Uuid, wanted: Wanted
+    ) -> tuple[list[VersionedRecord], Answer]:
+        topic = image.topics.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = topic.partitions.get(wanted.partition_index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        new_isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
+        _check_claim(partition, broker_id, wanted)
+        _check_isr(image, partition, wanted, new_isr)
+        records = self._plan(
+            image,
+            topic_id,
+            wanted.partition_index,
+            new_isr,
+            image.is_active,
+            recovery_state=wanted.leader_recovery_state,
+        )
+        after = partition
+        for record, _ in records:
+            assert isinstance(record, PartitionChangeRecord)
+            after = partition.merge(record)
+        error = ErrorCode.NONE if after.leader == partition.leader else ErrorCode.NEW_LEADER_ELECTED
+        return records, Answer(
+            partition_index=wanted.partition_index,
+            error_code=error,
+            leader_id=after.leader,
+            leader_epoch=after.leader_epoch,
+            isr=after.isr,
+            leader_recovery_state=after.leader_recovery_state,
+            partition_epoch=after.partition_epoch,
+        )
+
+
+def _partitions(image: MetadataImage) -> Iterator[tuple[Uuid, int, PartitionRegistration]]:
+    """Every partition, in an order that is the same everywhere."""
+    for topic_id in sorted(image.topics):
+        for number, partition in sorted(image.topics[topic_id].partitions.items()):
+            yield topic_id, number, partition
+
+
+def _check_claim(partition: PartitionRegistration, broker_id: int, wanted: Wanted) -> None:
+    """Whether the sender leads the partition, and knows its latest state."""
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # it knows more than this controller does
+    if broker_id != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if wanted.leader_epoch < partition.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if wanted.partition_epoch < partition.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def _check_isr(image: MetadataImage, partition: PartitionRegistration, wanted: Wanted, new_isr: Sequence[int]) -> None:
+    """Whether these replicas may be in sync: replicas of the partition, the leader among them, each active, and each
+    the process that the leader heard from."""
+    is_subset = set(new_isr) <= set(partition.replicas) and len(set(new_isr)) == len(new_isr)
+    if not is_subset or partition.leader not in new_isr:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    recovering = wanted.leader_recovery_state != RECOVERED
+    if recovering and (len(new_isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
+    for replica in new_isr:
+        epoch = epochs.get(replica, -1)
+        if not image.is_active(replica) or epoch not in (-1, image.brokers[replica].epoch):
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)

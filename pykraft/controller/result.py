@@ -1,0 +1,21 @@
+"""What planning a change comes to: the records that would make it, and the answer once they are decided.
+
+A plan is a function of an image and a request. It changes nothing. So it can be tried, refused, or thrown away with a
+leadership that is lost, and the one place where state changes is the replay of its records.
+
+Follows org.apache.kafka.controller.ControllerResult.
+"""
+
+from typing import Generic, NamedTuple, TypeVar
+
+from pykraft.protocol.messages.records import MetadataRecord
+
+T = TypeVar("T")
+
+VersionedRecord = tuple[MetadataRecord, int]
+"""A record, and the version that it is written in."""
+
+
+class Result(NamedTuple, Generic[T]):
+    records: list[VersionedRecord]
+    response: T

@@ -1,0 +1,261 @@
+"""Making and deleting topics: the plans for it, with every refusal that a client may meet.
+
+One request may name many topics; each is judged alone, and those that are in order are made even if others are not. A
+topic that is named twice is refused, and answered once.
+
+Follows org.apache.kafka.controller.ReplicationControlManager and org.apache.kafka.common.internals.Topic.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from pykraft.common.config import Config
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.types import METADATA_TOPIC, UNASSIGNED_DIRECTORY, ZERO_UUID, Uuid
+from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from pykraft.controller.placement import UsableBroker, place
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration, TopicImage
+from pykraft.protocol.messages.admin import (
+    CLUSTER_DEFAULT,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from pykraft.protocol.messages.records import ConfigRecord, RemoveTopicRecord, TopicRecord
+
+MAX_RECORDS_PER_REQUEST = 10_000
+PARTITION_RECORD_VERSION = 2
+MAX_NAME_LENGTH = 249
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_DYNAMIC_TOPIC_CONFIG = 1
+_DEFAULT_CONFIG = 5
+_INTERNAL = "internal."
+"""Settings for tests, that nobody is told of."""
+
+
+def check_topic_name(name: str) -> None:
+    """KafkaError(INVALID_TOPIC_EXCEPTION) unless a topic may be called so: the name is also that of a folder."""
+    if not name or name in (".", ".."):
+        problem = "a topic is called neither nothing nor . nor .."
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"the name has {len(name)} characters; {MAX_NAME_LENGTH} are allowed"
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = f"{name!r} has other characters than letters, digits, dot, underscore and dash"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+class TopicControl:
+    """Plans the making and deleting of topics."""
+
+    def __init__(self, config: Config, random: Random) -> None:
+        self._config = config
+        self._random = random
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def create_topics(self, image: MetadataImage, request: CreateTopicsRequest) -> Result[CreateTopicsResponse]:
+        times_named = Counter(topic.name for topic in request.topics)
+        total = sum(max(self._partition_count(topic), 0) + 1 + len(topic.configs) for topic in request.topics)
+        records: list[VersionedRecord] = []
+        taken = {_collision_key(name): name for name in image.topic_ids}
+        results = []
+        for topic in {topic.name: topic for topic in request.topics}.values():
+            try:
+                if times_named[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice")
+                if total > MAX_RECORDS_PER_REQUEST:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"{total} topics, partitions and settings at once; {MAX_RECORDS_PER_REQUEST} are allowed",
+                    )
+                self._check_name(topic.name, image, taken)
+                created, some = self._create_topic(image, topic)
+                taken[_collision_key(topic.name)] = topic.name
+                records += some
+                results.append(created)
+            except KafkaError as error:
+                results.append(
+                    CreateTopicsResponse.Topic(name=topic.name, error_code=error.code, error_message=str(error.detail))
+                )
+        return Result([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+    def _partition_count(self, topic: CreateTopicsRequest.Topic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config[NUM_PARTITIONS] if topic.num_partitions == CLUSTER_DEFAULT else topic.num_partitions
+
+    def _check_name(self, name: str, image: MetadataImage, taken: Mapping[str, str]) -> None:
+        check_topic_name(name)
+        if name == METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is the quorum's own log")
+        if name in image.topic_ids:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+        if _collision_key(name) in taken:
+            # Metrics write dots as underscores, so the two could not be told apart there.
+            other = taken[_collision_key(name)]
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}")
+
+    def _create_topic(
+        self, image: MetadataImage, topic: CreateTopicsRequest.Topic
+    ) -> tuple[CreateTopicsResponse.Topic, list[VersionedRecord]]:
+        settings = {config.name: config.value for config in topic.configs}
+        effective = self._checked_config(settings)
+        replicas = self._assigned(image, topic) if topic.assignments else self._placed(image, topic)
+        topic_id = Uuid.random(self._random)
+        records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
+        for name, value in settings.items():
+            config = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+            records.append((config, 0))
+        for number, assigned in enumerate(replicas):
+            registration = self._registration(image, number, assigned)
+            records.append((registration.to_record(topic_id, number), PARTITION_RECORD_VERSION))
+        created = CreateTopicsResponse.Topic(
+            name=topic.name,
+            topic_id=topic_id,
+            num_partitions=len(replicas),
+            replication_factor=len(replicas[0]),
+            configs=_described(settings, effective),
+        )
+        return created, records
+
+    def _checked_config(self, settings: Mapping[str, str | None]) -> Config:
+        unknown = [name for name in settings if name not in LOG_CONFIG.keys]
+        if unknown:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{unknown[0]} is no setting of a topic")
+        for name, value in settings.items():
+            if value is None:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is null")
+        try:
+            return LOG_CONFIG.resolve({name: value for name, value in settings.items() if value is not None})
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _placed(self, image: MetadataImage, topic: CreateTopicsRequest.Topic) -> list[tuple[int, ...]]:
+        """Replicas as the controller chooses them."""
+        factor = topic.replication_factor
+        if factor == CLUSTER_DEFAULT:
+            factor = self._config[DEFAULT_REPLICATION_FACTOR]
+        if factor < 1:
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas are wanted: at least 1")
+        partitions = self._partition_count(topic)
+        if partitions < 1:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions are wanted: at least 1")
+        brokers = [
+            UsableBroker(broker_id, broker.rack or "", fenced=not broker.is_active)
+            for broker_id, broker in sorted(image.brokers.items())
+        ]
+        return place(brokers, partitions, factor, self._random)
+
+    def _assigned(self, image: MetadataImage, topic: CreateTopicsRequest.Topic) -> list[tuple[int, ...]]:
+        """Replicas as the client wants them."""
+        if topic.replication_factor != CLUSTER_DEFAULT or topic.num_partitions != CLUSTER_DEFAULT:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "with an assignment, partitions and replication factor must be -1"
+            )
+        chosen = {assignment.partition_index: tuple(assignment.broker_ids) for assignment in topic.assignments}
+        if len(chosen) < len(topic.assignments) or sorted(chosen) != list(range(len(chosen))):
+            raise _bad_assignment("partitions are to be numbered 0, 1, 2, ..., each once")
+        for number, replicas in sorted(chosen.items()):
+            if not replicas or len(set(replicas)) < len(replicas):
+                raise _bad_assignment(f"partition {number} names no replica, or one twice: {replicas}")
+            if len(replicas) != len(chosen[0]):
+                raise _bad_assignment(f"partition {number} has {len(replicas)} replicas, partition 0 {len(chosen[0])}")
+            for broker_id in replicas:
+                if broker_id not in image.brokers:
+                    raise _bad_assignment(f"broker {broker_id} of partition {number} is not registered")
+        return [chosen[number] for number in range(len(chosen))]
+
+    def _registration(self, image: MetadataImage, number: int, replicas: Sequence[int]) -> PartitionRegistration:
+        """A new partition: its active replicas are in sync, since there is nothing to have."""
+        in_sync = tuple(replica for replica in replicas if image.is_active(replica))
+        if not in_sync:
+            raise _bad_assignment(f"all brokers of partition {number} are fenced: {tuple(replicas)}")
+        directories = (image.brokers[replica].directories for replica in replicas)
+        return PartitionRegistration(
+            replicas=tuple(replicas),
+            directories=tuple(known[0] if len(known) == 1 else UNASSIGNED_DIRECTORY for known in directories),
+            isr=in_sync,
+            leader=in_sync[0],
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete_topics(self, image: MetadataImage, request: DeleteTopicsRequest) -> Result[DeleteTopicsResponse]:
+        wanted = [*request.topics, *(DeleteTopicsRequest.Topic(name=name) for name in request.topic_names)]
+        times_named = Counter((topic.name, topic.topic_id) for topic in wanted)
+        times_found = Counter(_found_id(image, name, topic_id) for name, topic_id in times_named)
+        records: list[VersionedRecord] = []
+        results: dict[object, DeleteTopicsResponse.Topic] = {}
+        for name, topic_id in times_named:
+            result = DeleteTopicsResponse.Topic(name=name, topic_id=topic_id)
+            try:
+                if not self._config[DELETE_TOPIC_ENABLE]:
+                    raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+                if times_named[name, topic_id] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+                found = _find(image, name, topic_id)
+                result.name, result.topic_id = found.name, found.topic_id
+                if times_found[found.topic_id] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic by its name and its id")
+                records.append((RemoveTopicRecord(topic_id=found.topic_id), 0))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.detail
+            results[result.name, result.topic_id] = result
+        return Result(records, DeleteTopicsResponse(responses=list(results.values())))
+
+
+def _found_id(image: MetadataImage, name: str | None, topic_id: Uuid) -> Uuid | None:
+    """The id of the topic that is meant, if there is one."""
+    try:
+        return _find(image, name, topic_id).topic_id
+    except KafkaError:
+        return None
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
+    if (name is None) == (topic_id == ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id")
+    found = image.topics.get(topic_id) if name is None else image.topic_named(name)
+    if found is None and name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    return found
+
+
+def _bad_assignment(detail: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
+
+
+def _collision_key(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _described(settings: Mapping[str, str | None], effective: Config) -> list[CreateTopicsResponse.Topic.Config]:
+    """All settings of a new topic, and where each comes from."""
+    values = effective.as_dict()
+    return [
+        CreateTopicsResponse.Topic.Config(
+            name=name,
+            value=settings[name] if name in settings else _as_text(values[name]),
+            config_source=_DYNAMIC_TOPIC_CONFIG if name in settings else _DEFAULT_CONFIG,
+        )
+        for name in sorted(LOG_CONFIG.keys)
+        if not name.startswith(_INTERNAL)
+    ]
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)

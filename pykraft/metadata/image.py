@@ -1,0 +1,257 @@
+"""The state of the cluster at one offset of the metadata log.
+
+An image is what all records up to that offset say together: brokers, topics and partitions, configurations, feature
+levels, producer id blocks, and what security needs. It is never changed; a `MetadataDelta` makes the next one. So
+everybody can keep an image and trust it, and two nodes that have read equally far have equal images.
+
+``to_records`` gives the records from which the same image is built again. That is what a snapshot holds.
+
+Follows org.apache.kafka.image.{MetadataImage,TopicsImage,ClusterImage,...} and
+org.apache.kafka.metadata.{BrokerRegistration,PartitionRegistration}.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
+from pykraft.protocol.messages.records import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    SupportedFeature,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from pykraft.protocol.messages.records import Endpoint as RecordEndpoint
+
+BROKER_RESOURCE = 4
+TOPIC_RESOURCE = 2
+RECOVERED = 0
+NOWHERE = OffsetAndEpoch(-1, -1)
+
+
+class FeatureRange(NamedTuple):
+    """The levels of a feature that somebody supports."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A broker process, from its registration to the next one of the same id."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: Uuid
+    endpoints: Mapping[str, Endpoint]
+    """By listener name."""
+    security_protocols: Mapping[str, int]
+    features: Mapping[str, FeatureRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[Uuid, ...]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and may join an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """Who holds a partition, who is in sync, who leads.
+
+    `leader_epoch` rises whenever the leader changes (or leads anew); it is what fences the old leader.
+    `partition_epoch` rises with every change at all; a leader that proposes an ISR names the one that it knows.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[Uuid, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_leader: tuple[int, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+    @property
+    def preferred_leader(self) -> int:
+        """The first replica: where leadership goes back to when it can."""
+        return self.replicas[0]
+
+    def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
+        """The registration after a change."""
+        changed = replace(self, partition_epoch=self.partition_epoch + 1)
+        if change.leader != NO_LEADER_CHANGE:
+            changed = replace(changed, leader=change.leader, leader_epoch=self.leader_epoch + 1)
+        if change.leader_recovery_state >= 0:
+            changed = replace(changed, leader_recovery_state=change.leader_recovery_state)
+        lists: dict[str, Any] = {
+            "isr": change.isr,
+            "replicas": change.replicas,
+            "removing_replicas": change.removing_replicas,
+            "adding_replicas": change.adding_replicas,
+            "directories": change.directories,
+            "eligible_leader_replicas": change.eligible_leader_replicas,
+            "last_known_leader": change.last_known_elr,
+        }
+        new_lists: dict[str, Any] = {name: tuple(value) for name, value in lists.items() if value is not None}
+        return replace(changed, **new_lists)
+
+    @classmethod
+    def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
+        return cls(
+            replicas=tuple(record.replicas),
+            directories=tuple(record.directories) or (Uuid(bytes(16)),) * len(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            removing_replicas=tuple(record.removing_replicas),
+            adding_replicas=tuple(record.adding_replicas),
+            leader_recovery_state=record.leader_recovery_state,
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_leader=tuple(record.last_known_elr or ()),
+        )
+
+    def to_record(self, topic_id: Uuid, partition: int) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=partition,
+            topic_id=topic_id,
+            replicas=self.replicas,
+            isr=self.isr,
+            removing_replicas=self.removing_replicas,
+            adding_replicas=self.adding_replicas,
+            leader=self.leader,
+            leader_recovery_state=self.leader_recovery_state,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            directories=self.directories,
+            eligible_leader_replicas=self.eligible_leader_replicas or None,
+            last_known_elr=self.last_known_leader or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=dict)
+
+
+class ConfigResource(NamedTuple):
+    """Whose settings: `kind` is BROKER_RESOURCE (all brokers, if the name is empty) or TOPIC_RESOURCE."""
+
+    kind: int
+    name: str
+
+
+@dataclass(frozen=True)
+class MetadataImage:
+    """Everything, as of `provenance`: the offset of the last record in it, and its epoch."""
+
+    provenance: OffsetAndEpoch = NOWHERE
+    features: Mapping[str, int] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    topics: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
+    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
+    client_quotas: Mapping[tuple[tuple[tuple[str, str | None], ...], str], ClientQuotaRecord] = field(
+        default_factory=dict
+    )
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+
+    def topic_named(self, name: str) -> TopicImage | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def partition(self, topic_id: Uuid, partition: int) -> PartitionRegistration | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
+
+    def config_of(self, kind: int, name: str) -> Mapping[str, str]:
+        return self.configs.get(ConfigResource(kind, name), {})
+
+    @property
+    def active_brokers(self) -> list[int]:
+        """The brokers that may lead, ascending."""
+        return [broker_id for broker_id in sorted(self.brokers) if self.brokers[broker_id].is_active]
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def to_records(self) -> Iterator[tuple[MetadataRecord, int]]:
+        """(record, version) from which this image is built again, in an order that can be replayed."""
+        for name, level in sorted(self.features.items()):
+            yield FeatureLevelRecord(name=name, feature_level=level), 0
+        for controller_id in sorted(self.controllers):
+            yield self.controllers[controller_id], 0
+        for broker_id in sorted(self.brokers):
+            yield broker_record(self.brokers[broker_id]), 3
+        for name, topic_id in sorted(self.topic_ids.items()):
+            yield TopicRecord(name=name, topic_id=topic_id), 0
+            for number, partition in sorted(self.topics[topic_id].partitions.items()):
+                yield partition.to_record(topic_id, number), 2
+        for resource, settings in sorted(self.configs.items()):
+            for name, value in sorted(settings.items()):
+                record = ConfigRecord(resource_type=resource.kind, resource_name=resource.name, name=name, value=value)
+                yield record, 0
+        if self.next_producer_id:
+            yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id), 0
+        for records in (self.scram_credentials, self.acls, self.client_quotas, self.delegation_tokens):
+            for _, kept in sorted(records.items()):
+                yield kept, 0
+
+
+def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    """The record that registers this broker in this state."""
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            RecordEndpoint(
+                name=name,
+                host=endpoint.host,
+                port=endpoint.port,
+                security_protocol=broker.security_protocols[name],
+            )
+            for name, endpoint in sorted(broker.endpoints.items())
+        ],
+        features=[
+            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in sorted(broker.features.items())
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.directories,
+    )
+
+
+EMPTY_IMAGE = MetadataImage()

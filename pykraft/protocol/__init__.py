@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: the primitive encodings, the schema compiler, and every message that pykraft speaks."""

@@ -1,0 +1,83 @@
+"""What stands before a message: the size of its frame, and the header.
+
+A connection carries frames: int32 size, then that many bytes. A request's frame begins with a header that says which
+API in which version follows and a correlation id that the answer repeats; answers come in the order of the requests.
+
+=======  ===========================================================  ==============================================
+version  request header                                               response header
+=======  ===========================================================  ==============================================
+0        (gone: only ControlledShutdown used it)                      correlation_id
+1        api_key, api_version, correlation_id, client_id              the same and tagged fields
+2        the same and tagged fields; client_id keeps classic form
+=======  ===========================================================  ==============================================
+
+A message in a flexible version has request header 2 and response header 1; before that, 1 and 0. One exception: the
+response of ApiVersions always has header 0, since a client reads it before it knows what the server speaks (KIP-511).
+
+Follows org.apache.kafka.common.requests.{RequestHeader,ResponseHeader}.
+"""
+
+import struct
+
+from pykraft.common.errors import ProtocolError
+from pykraft.protocol.schema import Message, Request, Response, field, int16, int32, string
+
+API_VERSIONS_KEY = 18
+SIZE = struct.Struct(">i")
+_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+
+
+class RequestHeader(Message, versions=(1, 2), flexible=2):
+    """Which API, in which version, and whose request this is."""
+
+    api_key: int16
+    api_version: int16
+    correlation_id: int32
+    client_id: string | None = field(default=None, flexible=False)
+
+
+class ResponseHeader(Message, versions=(0, 1), flexible=1):
+    """Which request this answers."""
+
+    correlation_id: int32
+
+
+def request_header_version(request: type[Request], version: int) -> int:
+    return 2 if version >= request.flexible else 1
+
+
+def response_header_version(response: type[Response], version: int) -> int:
+    return 1 if version >= response.flexible and response.api != API_VERSIONS_KEY else 0
+
+
+def peek(frame: memoryview) -> tuple[int, int, int]:
+    """(api key, api version, correlation id) of a request's frame: enough to choose how to read the rest."""
+    if len(frame) < 8:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+    return key, version, correlation_id
+
+
+def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
+    """A request's frame with its size, as parts."""
+    header = RequestHeader(api_key=request.api, api_version=version, correlation_id=correlation_id, client_id=client_id)
+    parts = header.encode(request_header_version(type(request), version)) + request.encode(version)
+    return with_size(parts)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes]:
+    """A response's frame with its size, as parts; `records` in it stay parts of their own."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    parts = header.encode(response_header_version(type(response), version)) + response.encode(version)
+    return with_size(parts)
+
+
+def with_size(parts: list[bytes]) -> list[bytes]:
+    """The parts of a frame behind their total size."""
+    return [SIZE.pack(sum(map(len, parts))), *parts]
+
+
+def decode_response(response: type[Response], version: int, frame: memoryview) -> tuple[int, Response]:
+    """(correlation id, message) of a response's frame, given what was asked."""
+    header, position = ResponseHeader.decode_from(frame, response_header_version(response, version))
+    return header.correlation_id, response.decode(frame, version, position)

@@ -1,0 +1,77 @@
+"""The bytes of the primitive types.
+
+==================  ==========================================================================================
+type                on the wire
+==================  ==========================================================================================
+int8 ... int64      big endian, two's complement
+boolean             one byte, 0 or 1 (anything but 0 reads as true)
+float64             IEEE 754, big endian
+uuid                16 bytes
+unsigned varint     7 bits a byte, least significant first, the top bit says that more follows; at most 5 bytes
+string              int16 length, UTF-8; length -1 is null
+bytes, records      int32 length, octets; length -1 is null
+array               int32 count, elements; count -1 is null
+compact_ forms      the same with an unsigned varint of length + 1, so that 0 is null (KIP-482)
+tagged fields       unsigned varint count, then for each: tag, size (both unsigned varints), that many octets
+==================  ==========================================================================================
+
+Reading trusts nobody: a length that goes past the end raises `ProtocolError`, and a count is checked against the bytes
+that are left before anything is allocated, so that eight bytes cannot ask for a gigabyte.
+
+Follows org.apache.kafka.common.protocol.types.Type and org.apache.kafka.common.utils.ByteUtils.
+"""
+
+from pykraft.common.errors import ProtocolError
+
+Buffer = memoryview
+
+LONGEST_STRING = 0x7FFF
+"""Bytes of UTF-8."""
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """At most five bytes, for 0 <= value < 2**32."""
+    if value < 4096:
+        return _SMALL_VARINTS[value]
+    return _encode_unsigned_varint(value)
+
+
+def _encode_unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [_encode_unsigned_varint(value) for value in range(4096)]
+
+
+def decode_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The value at `position`, and the position after it."""
+    value = shift = 0
+    while True:
+        octet = buffer[position]
+        position += 1
+        value |= (octet & 127) << shift
+        if octet < 128:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise ProtocolError("an unsigned varint has more than five bytes")
+
+
+def too_short(name: str, wanted: int, left: int) -> ProtocolError:
+    """What a decoder raises when a length or count goes past the end."""
+    return ProtocolError(f"{name} claims {wanted} bytes or elements, {left} bytes are left")
+
+
+def too_long(name: str, limit: int) -> ProtocolError:
+    """What a decoder raises when a string is longer than any may be, or a tagged value longer than its size says."""
+    return ProtocolError(f"{name} is longer than {limit} bytes")
+
+
+def unexpected_null(name: str) -> ProtocolError:
+    """What a decoder raises when a field that cannot be null is."""
+    return ProtocolError(f"{name} is null, which this version does not allow")

@@ -1,0 +1,341 @@
+"""The Python text of encoders and decoders.
+
+`schema` declares messages; this module writes the code that reads and writes one version of one structure. Here is
+the decoder that it writes for version 2 of ``FindCoordinatorRequest.Coordinator``-like structures, to show the style::
+
+    def decode(b, p):
+        m = new(cls)
+        size = len(b)
+        m.partition, m.leader_epoch = fixed_1(b, p); p += 8
+        n = b[p]; p += 1
+        if n > 127: n, p = uvarint(b, p - 1)
+        n -= 1
+        if n < 0: raise unexpected_null('topic')
+        q = p + n
+        if q > size: raise too_short('topic', n, size - p)
+        m.topic = str(b[p:q], 'utf-8', 'replace'); p = q
+        ...
+        return m, p
+
+One letter for what each line touches: b the buffer, p the position in it, m the message, w writes one part, n a count
+or length, q where the value ends.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pykraft.common.types import Uuid
+from pykraft.protocol.primitives import (
+    LONGEST_STRING,
+    decode_unsigned_varint,
+    encode_unsigned_varint,
+    too_long,
+    too_short,
+    unexpected_null,
+)
+from pykraft.protocol.wire import Field, Fixed, Variable, Wire
+
+CoderOf = Callable[[Any, int, bool], Any]
+"""(structure, version, flexible) -> its compiled encoder or decoder: how the code of a nested structure is found."""
+
+
+class Text:
+    """Source under construction, and the names that it refers to."""
+
+    def __init__(self, head: str, coder_of: CoderOf, version: int, flexible: bool) -> None:
+        self.lines = [head]
+        self.names: dict[str, Any] = {
+            "uvarint": decode_unsigned_varint,
+            "varint": encode_unsigned_varint,
+            "too_long": too_long,
+            "too_short": too_short,
+            "unexpected_null": unexpected_null,
+            "Uuid": Uuid,
+        }
+        self.coder_of = coder_of
+        self.version = version
+        self.flexible = flexible
+        self._indent = 1
+        self._depth = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._indent + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._indent += 1
+        yield
+        self._indent -= 1
+
+    @contextmanager
+    def loop(self) -> Iterator[str]:
+        """Names inside a loop over an array carry its depth, so that nested loops do not share them."""
+        self._depth += 1
+        yield str(self._depth)
+        self._depth -= 1
+
+    def name(self, prefix: str, value: Any) -> str:
+        """A name for a constant."""
+        name = f"{prefix}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def encoder_source(structure: Any, version: int, flexible: bool, coder_of: CoderOf) -> tuple[str, dict[str, Any]]:
+    """The text of ``encode(m, w)``, and the names that it needs."""
+    text = Text("def encode(m, w):", coder_of, version, flexible)
+    plain, tagged = _fields(structure, version)
+    for run in _runs(plain):
+        if _is_fixed(run[0].wire):
+            pack = text.name("fixed", _packing(run).pack)
+            text.line(f"w({pack}({', '.join(f'm.{f.name}' for f in run)}))")
+        else:
+            _write_field(text, run[0], f"m.{run[0].name}")
+    if flexible:
+        _write_tags(text, tagged)
+    if len(text.lines) == 1:
+        text.line("pass")
+    return str(text), text.names
+
+
+def decoder_source(structure: Any, version: int, flexible: bool, coder_of: CoderOf) -> tuple[str, dict[str, Any]]:
+    """The text of ``decode(b, p)``, and the names that it needs."""
+    text = Text("def decode(b, p):", coder_of, version, flexible)
+    text.names |= {"cls": structure, "new": object.__new__}
+    text.line("m = new(cls)")
+    text.line("size = len(b)")
+    plain, tagged = _fields(structure, version)
+    for run in _runs(plain):
+        if _is_fixed(run[0].wire):
+            packing = _packing(run)
+            targets = ", ".join(f"m.{f.name}" for f in run) + ("," if len(run) == 1 else "")
+            text.line(f"{targets} = {text.name('fixed', packing.unpack_from)}(b, p); p += {packing.size}")
+        else:
+            _read_field(text, run[0], f"m.{run[0].name}")
+    if flexible:
+        _read_tags(text, tagged)
+    text.line("return m, p")
+    return str(text), text.names
+
+
+# --- which fields, and how they are grouped ---------------------------------------------------------------------------
+
+
+def _fields(structure: Any, version: int) -> tuple[list[Field], list[Field]]:
+    """The fields of this version: those in order, and those by tag."""
+    present = [f for f in structure.fields if f.present(version)]
+    tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
+    return [f for f in present if f.tag is None], tagged
+
+
+def _is_fixed(wire: Wire) -> bool:
+    return isinstance(wire.element, Fixed) and not wire.array
+
+
+def _runs(fields: Sequence[Field]) -> Iterator[list[Field]]:
+    """Neighbours of fixed size together, every other field alone."""
+    run: list[Field] = []
+    for f in fields:
+        if _is_fixed(f.wire):
+            run.append(f)
+            continue
+        if run:
+            yield run
+            run = []
+        yield [f]
+    if run:
+        yield run
+
+
+def _packing(run: Sequence[Field]) -> struct.Struct:
+    return struct.Struct(">" + "".join(f.wire.element.letter for f in run if isinstance(f.wire.element, Fixed)))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _write_field(text: Text, f: Field, value: str) -> None:
+    flexible = text.flexible and f.flexible
+    if not f.nullable(text.version):
+        _write_value(text, f.wire, value, flexible)
+        return
+    with text.block(f"if {value} is None:"):
+        text.line(f"w({_null(f.wire, flexible)!r})")
+    with text.block("else:"):
+        if isinstance(f.wire.element, type) and not f.wire.array:
+            text.line(r"w(b'\x01')")
+        _write_value(text, f.wire, value, flexible)
+
+
+def _null(wire: Wire, flexible: bool) -> bytes:
+    if isinstance(wire.element, type) and not wire.array:
+        return b"\xff"  # a structure has no length: one byte says whether it is there
+    if flexible:
+        return b"\x00"
+    classic = "i" if wire.array else wire.element.length_letter if isinstance(wire.element, Variable) else "i"
+    return struct.pack(f">{classic}", -1)
+
+
+def _write_value(text: Text, wire: Wire, value: str, flexible: bool) -> None:
+    if wire.array:
+        _write_array(text, wire, value, flexible)
+    elif wire.is_uuid:
+        text.line(f"w({value})")
+    elif isinstance(wire.element, Variable):
+        if wire.element.kind == "string":
+            text.line(f"s = {value}.encode()")
+            value = "s"
+        _write_length(text, f"len({value})", wire.element.length_letter, flexible)
+        text.line(f"w({value})")
+    elif isinstance(wire.element, Fixed):
+        text.line(f"w({text.name('fixed', struct.Struct('>' + wire.element.letter).pack)}({value}))")
+    else:
+        encode = text.coder_of(wire.element, text.version, text.flexible)
+        text.line(f"{text.name('encode', encode)}({value}, w)")
+
+
+def _write_length(text: Text, length: str, letter: str, flexible: bool) -> None:
+    if flexible:
+        text.line(f"w(varint({length} + 1))")
+    else:
+        text.line(f"w({text.name('length', struct.Struct('>' + letter).pack)}({length}))")
+
+
+def _write_array(text: Text, wire: Wire, value: str, flexible: bool) -> None:
+    _write_length(text, f"len({value})", "i", flexible)
+    if isinstance(wire.element, Fixed):
+        text.names["pack"] = struct.pack
+        text.line(f"w(pack('>%d{wire.element.letter}' % len({value}), *{value}))")
+        return
+    with text.loop() as depth, text.block(f"for x{depth} in {value}:"):
+        _write_value(text, wire._replace(array=False), f"x{depth}", flexible)
+
+
+def _write_tags(text: Text, tagged: Sequence[Field]) -> None:
+    if not tagged:
+        text.line(r"w(b'\x00')")
+        return
+    text.line("tags = []")
+    for f in tagged:
+        with text.block(f"if {_differs_from_default(text, f)}:"):
+            text.line("parts = []; out, w = w, parts.append")
+            if f.default is None:
+                _write_value(text, f.wire, f"m.{f.name}", flexible=True)
+            else:
+                _write_field(text, f, f"m.{f.name}")
+            text.line(f"w = out; data = b''.join(parts); tags += [varint({f.tag}), varint(len(data)), data]")
+    text.line("w(varint(len(tags) // 3))")
+    with text.block("for part in tags:"):
+        text.line("w(part)")
+
+
+def _differs_from_default(text: Text, f: Field) -> str:
+    if f.default is None:
+        return f"m.{f.name} is not None"
+    if f.wire.array:
+        return f"m.{f.name} is None or len(m.{f.name})"
+    return f"m.{f.name} != {text.name('default', f.default)}"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read_field(text: Text, f: Field, target: str) -> None:
+    flexible = text.flexible and f.flexible
+    nullable = f.nullable(text.version)
+    if isinstance(f.wire.element, type) and not f.wire.array and nullable:
+        text.line("n = b[p]; p += 1")
+        with text.block("if n == 255:"):
+            text.line(f"{target} = None")
+        with text.block("else:"):
+            _read_value(text, f.name, f.wire, target, flexible, nullable)
+    else:
+        _read_value(text, f.name, f.wire, target, flexible, nullable)
+
+
+def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, nullable: bool) -> None:
+    if wire.array:
+        _read_array(text, name, wire, target, flexible, nullable)
+    elif wire.is_uuid:
+        text.line(f"{target} = Uuid(b[p : p + 16]); p += 16")
+    elif isinstance(wire.element, Variable):
+        _read_variable(text, name, wire.element, target, flexible, nullable)
+    elif isinstance(wire.element, Fixed):
+        fixed = struct.Struct(">" + wire.element.letter)
+        text.line(f"{target}, = {text.name('fixed', fixed.unpack_from)}(b, p); p += {fixed.size}")
+    else:
+        decode = text.coder_of(wire.element, text.version, text.flexible)
+        text.line(f"{target}, p = {text.name('decode', decode)}(b, p)")
+
+
+def _read_length(text: Text, letter: str, flexible: bool) -> None:
+    if flexible:
+        text.line("n = b[p]; p += 1")
+        text.line("if n > 127: n, p = uvarint(b, p - 1)")
+        text.line("n -= 1")
+    else:
+        fixed = struct.Struct(">" + letter)
+        text.line(f"n, = {text.name('length', fixed.unpack_from)}(b, p); p += {fixed.size}")
+
+
+@contextmanager
+def _unless_null(text: Text, name: str, target: str, nullable: bool) -> Iterator[None]:
+    """Code for a value whose length n is known: null is a length below 0."""
+    if nullable:
+        text.line(f"if n < 0: {target} = None")
+        with text.block("else:"):
+            yield
+    else:
+        text.line(f"if n < 0: raise unexpected_null({name!r})")
+        yield
+
+
+_READ = {"string": "str(b[p:q], 'utf-8', 'replace')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}
+
+
+def _read_variable(text: Text, name: str, kind: Variable, target: str, flexible: bool, nullable: bool) -> None:
+    _read_length(text, kind.length_letter, flexible)
+    with _unless_null(text, name, target, nullable):
+        text.line("q = p + n")
+        text.line(f"if q > size: raise too_short({name!r}, n, size - p)")
+        if kind.kind == "string" and flexible:
+            # The limit of the classic form holds for the compact one, too: what came in may have to go out in either.
+            text.line(f"if n > {LONGEST_STRING}: raise too_long({name!r}, {LONGEST_STRING})")
+        text.line(f"{target} = {_READ[kind.kind]}; p = q")
+
+
+def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, nullable: bool) -> None:
+    _read_length(text, "i", flexible)
+    with _unless_null(text, name, target, nullable):
+        # Every element has at least one byte, so a count above the bytes left is a lie.
+        text.line(f"if n > size - p: raise too_short({name!r}, n, size - p)")
+        if isinstance(wire.element, Fixed):
+            text.names["unpack"] = struct.unpack_from
+            text.line(f"{target} = list(unpack('>%d{wire.element.letter}' % n, b, p)); p += {wire.element.size} * n")
+            return
+        with text.loop() as depth:
+            text.line(f"a{depth} = []")
+            with text.block("for _ in range(n):"):
+                _read_value(text, name, wire._replace(array=False), f"x{depth}", flexible, False)
+                text.line(f"a{depth}.append(x{depth})")
+            text.line(f"{target} = a{depth}")
+
+
+def _read_tags(text: Text, tagged: Sequence[Field]) -> None:
+    text.line("count = b[p]; p += 1")
+    text.line("if count > 127: count, p = uvarint(b, p - 1)")
+    with text.block("for _ in range(count):"):
+        text.line("tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length")
+        text.line("if end > size: raise too_short('a tagged field', length, size - p)")
+        for f in tagged:
+            with text.block(f"if tag == {f.tag}:"):
+                _read_field(text, f, f"m.{f.name}")
+        # Without this check one stretch of bytes could be read again and again, as the value of ever another tag.
+        text.line("if p > end: raise too_long('a tagged field', length)")
+        text.line("p = end")

@@ -1,0 +1,382 @@
+"""KRaft: this node's part in the quorum that decides the metadata log (KIP-595, KIP-853, KIP-996).
+
+Raft, with Kafka's log underneath. What differs from the paper: replicas *pull*. There is no AppendEntries; a follower
+sends Fetch, the same request that consumers send, and its fetch offset is the acknowledgement of all before it. A
+leader is known to be alive by its answers, a follower by its fetches::
+
+    follower                          leader
+       |  Fetch(offset 7, epoch 3)       |      "I have everything before 7, synced; my last record is of epoch 3"
+       |-------------------------------->|      checks that (7, 3) is a prefix of its log; counts it towards the
+       |                                 |      high watermark; answers now, or when there is something to tell
+       |  records 7..9, high watermark 7 |
+       |<--------------------------------|
+       |  appends, syncs                 |
+       |  Fetch(offset 10, epoch 3)      |      now a majority has 9: the high watermark becomes 10
+       |-------------------------------->|
+
+If (offset, epoch) is no prefix of the leader's log, the leader says where the follower's epoch ends, and the follower
+truncates to there and asks again.
+
+`poll` makes one step of the current role: each ``_poll_...`` method sends what is due and returns when it wants to be
+called again. `RaftService` answers the others' requests, `RaftReplica` holds the log and makes the transitions. What is
+decided is read from the log and handed to the listeners.
+
+Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here yet: snapshots, and changes of the voter set.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pykraft.common.core import FOREVER, Poll
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.types import LeaderAndEpoch, Node, OffsetAndEpoch, ReplicaKey
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    ListenerEndpoint,
+    VoteResponse,
+)
+from pykraft.raft import config as keys
+from pykraft.raft import wire
+from pykraft.raft.listener import Listener
+from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Prospective, Resigned, Unattached
+from pykraft.raft.replica import RaftReplica
+from pykraft.raft.service import RaftService
+from pykraft.raft.state_machine import CommitReader
+
+_MAX_FETCH_WAIT_MS = 500
+
+# Errors of a top-level field, or that a peer is only not ready yet: worth a pause, and nothing to act on.
+_STALE_OR_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class RaftClient:
+    """Drives this node's replica: a voter, or an observer that only follows."""
+
+    def __init__(self, replica: RaftReplica) -> None:
+        self._replica = replica
+        self._quorum = replica.quorum
+        self.service = RaftService(replica)
+        # A fetch that is held back must not look like a leader that is dead, nor like an answer that is lost.
+        patience_ms = min(replica.config[keys.FETCH_TIMEOUT_MS], replica.config[keys.REQUEST_TIMEOUT_MS])
+        self._fetch_wait_ms = min(_MAX_FETCH_WAIT_MS, patience_ms // 2)
+        self._is_shutting_down = False
+
+    def start(self, now: int) -> None:
+        """Read the log, and take up the role that the node had when it stopped. A single voter leads at once."""
+        replica = self._replica
+        replica.control_records.update()
+        self._quorum.start(replica.log.last_epoch, replica.voter_node, now)
+        if replica.control_records.voters.keys == [replica.local]:
+            if isinstance(self._quorum.role, Resigned):
+                replica.become_unattached(self._quorum.epoch + 1, None, now)
+            if not isinstance(self._quorum.role, Candidate):
+                replica.become_prospective(now)
+        replica.advance_nominee(now)
+
+    def register(self, listener: Listener) -> CommitReader:
+        """Hand everything that is decided to this listener, from the first record on."""
+        reader = CommitReader(listener)
+        self._replica.readers.append(reader)
+        return reader
+
+    # --- what this node knows -----------------------------------------------------------------------------------------
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        leader_id = self._quorum.leader_id
+        return LeaderAndEpoch(-1 if leader_id is None else leader_id, self._quorum.epoch)
+
+    @property
+    def leader_node(self) -> Node | None:
+        """Where the leader's controller listener is reached, if anybody leads."""
+        return self._replica.leader_node
+
+    @property
+    def replica(self) -> RaftReplica:
+        return self._replica
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.log.high_watermark
+
+    # --- what the controller does -------------------------------------------------------------------------------------
+
+    def leads(self, epoch: int) -> bool:
+        """Whether this node leads that epoch, now."""
+        return self._replica.accumulator is not None and epoch == self._quorum.epoch
+
+    def append(self, epoch: int, values: Sequence[bytes], now: int) -> int:
+        """Propose records that become true together; returns the offset of the last.
+
+        KafkaError(NOT_CONTROLLER) unless this node leads that epoch. They are decided when the high watermark passes
+        them, or never.
+        """
+        accumulator = self._replica.accumulator
+        if accumulator is None or not self.leads(epoch):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
+        return accumulator.append(values, self._replica.clock.time_ms(), now)
+
+    @property
+    def append_deadline(self) -> int:
+        """When what was proposed will be written."""
+        return FOREVER if self._replica.accumulator is None else self._replica.accumulator.deadline
+
+    @property
+    def next_append_offset(self) -> int:
+        """The offset that the next proposed record will get."""
+        assert self._replica.accumulator is not None, "only a leader appends"
+        return self._replica.accumulator.next_offset
+
+    def resign(self, epoch: int, now: int) -> None:
+        """Give up the leadership of this epoch, if this node has it: its state machine cannot go on."""
+        if self._replica.leader is not None and epoch == self._quorum.epoch:
+            self._replica.become_resigned(now)
+
+    def begin_shutdown(self, now: int) -> None:
+        """Take no part in elections any more; a leader resigns and tells the others."""
+        self._is_shutting_down = True
+        if self._replica.leader is not None:
+            self._replica.become_resigned(now)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether nobody waits for this node any more."""
+        role = self._quorum.role
+        return not isinstance(role, Resigned) or not self._untold(role)
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def poll(self, now: int) -> Poll:
+        """Do what is due."""
+        replica = self._replica
+        replica.timer.expire(now)
+        deadline = now
+        while deadline <= now:
+            deadline = self._poll_role(now)
+        self._tell_listeners()
+        deadline = min(deadline, self.append_deadline)  # a listener may have proposed something
+        requests = [*replica.voting.take_outbox(), *replica.fetching.take_outbox()]
+        return Poll(min(deadline, replica.timer.deadline), requests)
+
+    def _poll_role(self, now: int) -> int:
+        match self._quorum.role:
+            case Unattached() as role:
+                return self._poll_unattached(role, now)
+            case Nominee() as role:
+                return self._poll_nominee(role, now)
+            case Follower() as role:
+                return self._poll_follower(role, now)
+            case Leader():
+                return self._poll_leader(now)
+            case Resigned() as role:
+                return self._poll_resigned(role, now)
+        raise AssertionError(self._quorum.role)
+
+    def _poll_unattached(self, role: Unattached, now: int) -> int:
+        if now < role.election_deadline or not self._quorum.is_voter:
+            return min(self._fetch_from_anyone(now), role.election_deadline)
+        if self._is_shutting_down:
+            return FOREVER
+        self._replica.become_prospective(now)
+        return now
+
+    def _poll_nominee(self, role: Nominee, now: int) -> int:
+        if now >= role.election_deadline:
+            if isinstance(role, Prospective):
+                self._replica.lose_pre_vote(role, now)
+            else:
+                self._replica.become_prospective(now)
+            return now
+        deadline = role.election_deadline
+        if self._quorum.vote_is_rejected(role):
+            return deadline
+        for key, node in self._other_voters():
+            if key.id not in role.granted | role.rejected:
+                request = wire.vote_request(
+                    self._replica.cluster_id,
+                    role.epoch,
+                    self._replica.local,
+                    key,
+                    self._replica.log.end,
+                    pre_vote=isinstance(role, Prospective),
+                )
+                self._replica.voting.send(node, request, self._on_vote_response, now)
+                deadline = min(deadline, self._replica.voting.next_ready(node, now))
+        return deadline
+
+    def _poll_follower(self, role: Follower, now: int) -> int:
+        fetching = self._replica.fetching
+        if now >= role.fetch_deadline:
+            if not self._quorum.is_voter:
+                self._replica.become_unattached(role.epoch, role.leader_id, now)
+                return now
+            if self._is_shutting_down:
+                return FOREVER
+            self._replica.become_prospective(now)
+            return now
+        if not fetching.is_idle:
+            return role.fetch_deadline
+        if fetching.is_backing_off(role.leader, now):
+            # The leader does not answer: ask anybody whether there is another one.
+            return min(self._fetch_from_anyone(now), fetching.next_ready(role.leader, now), role.fetch_deadline)
+        fetching.send(role.leader, self._fetch_request(), self._on_fetch_response, now)
+        return role.fetch_deadline
+
+    def _poll_leader(self, now: int) -> int:
+        replica = self._replica
+        leader, accumulator = replica.leader, replica.accumulator
+        assert leader is not None and accumulator is not None
+        if now >= leader.check_quorum_deadline:
+            replica.become_resigned(now)
+            return now
+        if now >= accumulator.deadline:
+            replica.write(accumulator.drain())
+        if now >= leader.begin_quorum_deadline:
+            silent = leader.silent_voters(now)
+            for key, node in self._other_voters():
+                if key in silent:
+                    request = wire.begin_request(
+                        replica.cluster_id, leader.epoch, replica.local.id, self._local_endpoints(), key
+                    )
+                    replica.voting.send(node, request, self._on_begin_response, now)
+        return min(accumulator.deadline, leader.begin_quorum_deadline, leader.check_quorum_deadline)
+
+    def _poll_resigned(self, role: Resigned, now: int) -> int:
+        replica = self._replica
+        if now >= role.election_deadline and not self._is_shutting_down:
+            # A new epoch: in the old one this node had led, and must neither be followed nor follow.
+            replica.become_unattached(role.epoch + 1, None, now)
+            return now
+        deadline = role.election_deadline if now < role.election_deadline else FOREVER
+        for key, node in self._other_voters():
+            if key.id not in role.told:
+                request = wire.end_request(
+                    replica.cluster_id, role.epoch, replica.local.id, self._local_endpoints(), role.successors
+                )
+                replica.voting.send(node, request, self._on_end_response, now)
+                deadline = min(deadline, replica.voting.next_ready(node, now))
+        return deadline
+
+    def _untold(self, role: Resigned) -> list[ReplicaKey]:
+        return [key for key, _ in self._other_voters() if key.id not in role.told]
+
+    def _other_voters(self) -> list[tuple[ReplicaKey, Node]]:
+        """The other voters, and where they are reached."""
+        keys_and_nodes = [(key, self._replica.voter_node(key.id)) for key in self._replica.control_records.voters.keys]
+        return [(key, node) for key, node in keys_and_nodes if node is not None and key.id != self._replica.local.id]
+
+    def _local_endpoints(self) -> list[ListenerEndpoint]:
+        node = self._replica.local_endpoint()
+        return [ListenerEndpoint(name=self._replica.listener_name, host=node.host, port=node.port)]
+
+    def _fetch_from_anyone(self, now: int) -> int:
+        """Fetch from any known address, to learn who leads; returns when to try again."""
+        fetching = self._replica.fetching
+        node = fetching.ready_bootstrap(now) if fetching.is_idle else None
+        if node is not None:
+            fetching.send(node, self._fetch_request(), self._on_fetch_response, now)
+        return fetching.bootstrap_ready(now) if fetching.is_idle else FOREVER
+
+    def _fetch_request(self) -> FetchRequest:
+        replica = self._replica
+        return wire.fetch_request(
+            replica.cluster_id,
+            replica.local,
+            self._quorum.epoch,
+            replica.log.end,
+            replica.log.high_watermark,
+            self._fetch_wait_ms,
+            replica.config[keys.FETCH_MAX_BYTES],
+        )
+
+    def _tell_listeners(self) -> None:
+        """Hand over what was decided, and who leads. A new leader's own listeners hear of it when they know everything
+        that was decided before; nobody is told that this node, resigned, still leads."""
+        leader = self._replica.leader
+        for reader in self._replica.readers:
+            reader.deliver(self._replica.log, self._replica.log.high_watermark)
+            caught_up = leader is None or reader.next_offset > leader.epoch_start_offset
+            if caught_up and not isinstance(self._quorum.role, Resigned):
+                reader.tell_leader(self.leader_and_epoch)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _heed(self, response: Any, partition: Any, error: ErrorCode, now: int) -> bool | None:
+        """What all answers have in common: epoch, leader, and errors about them.
+
+        Returns whether the answer was of use, or None if it is for the caller to go on with it.
+        """
+        replica = self._replica
+        view = wire.view_of(response, partition)
+        if view.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return True  # outdated: this node knows more
+        if replica.contradicts(view):
+            return False
+        if view.epoch > replica.epoch or error in _STALE_OR_FENCED:
+            replica.follow(view, now)
+            return True
+        if self._quorum.leader_id is None and view.leader_id is not None:
+            replica.follow(view, now)
+            return True
+        return None if error is ErrorCode.NONE else False
+
+    def _on_vote_response(self, node: Node, response: VoteResponse, now: int) -> bool:
+        partition = wire.only_partition(response)
+        if response.error_code or partition is None:
+            return False
+        outcome = self._heed(response, partition, ErrorCode.of(partition.error_code), now)
+        if outcome is not None:
+            return outcome
+        if isinstance(self._quorum.role, Nominee):
+            role = self._quorum.record_vote(node.id, partition.vote_granted)
+            self._replica.advance_nominee(now)
+            if isinstance(role, Prospective) and self._quorum.vote_is_rejected(role):
+                self._replica.lose_pre_vote(role, now)
+        return True
+
+    def _on_begin_response(self, _: Node, response: BeginQuorumEpochResponse, now: int) -> bool:
+        partition = wire.only_partition(response)
+        if response.error_code or partition is None:
+            return False
+        outcome = self._heed(response, partition, ErrorCode.of(partition.error_code), now)
+        return True if outcome is None else outcome
+
+    def _on_end_response(self, node: Node, response: EndQuorumEpochResponse, now: int) -> bool:
+        partition = wire.only_partition(response)
+        if response.error_code or partition is None:
+            return False
+        outcome = self._heed(response, partition, ErrorCode.of(partition.error_code), now)
+        if isinstance(self._quorum.role, Resigned):
+            self._quorum.record_told(node.id)
+        return True if outcome is None else outcome
+
+    def _on_fetch_response(self, _: Node, response: FetchResponse, now: int) -> bool:
+        partition = wire.only_partition(response)
+        if response.error_code or partition is None:
+            return False
+        outcome = self._heed(response, partition, ErrorCode.of(partition.error_code), now)
+        if outcome is not None:
+            return outcome
+        if not isinstance(self._quorum.role, Follower):
+            return True
+        diverging = partition.diverging_epoch
+        if partition.snapshot_id is not None:
+            return False  # the leader's log begins after ours ends: snapshots are not built yet
+        if diverging is not None:
+            self._replica.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch))
+        elif not self._append_fetched(partition):
+            return False
+        self._quorum.record_fetch(now)
+        return True
+
+    def _append_fetched(self, partition: FetchResponse.Topic.Partition) -> bool:
+        """Append what the leader sent, and take over its high watermark; False if the bytes cannot be used."""
+        try:
+            self._replica.append_fetched(memoryview(partition.records or b""))
+        except (CorruptRecordError, KafkaError) as error:
+            self._replica.trace("metadata_fetch_refused", reason=str(error))
+            return False
+        self._replica.advance_high_watermark(partition.high_watermark)
+        return True

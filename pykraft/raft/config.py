@@ -1,0 +1,47 @@
+"""The settings of the quorum, under Kafka's names: how long to wait for a leader, for votes, for answers.
+
+Follows org.apache.kafka.raft.QuorumConfig.
+"""
+
+from typing import Any
+
+from pykraft.common.config import Key, integer
+
+ELECTION_TIMEOUT_MS = integer(
+    "controller.quorum.election.timeout.ms", 1000, "a candidate waits so long, and up to twice, for votes", at_least=0
+)
+FETCH_TIMEOUT_MS = integer(
+    "controller.quorum.fetch.timeout.ms", 2000, "a follower that hears nothing so long stands for election", at_least=0
+)
+ELECTION_BACKOFF_MAX_MS = integer(
+    "controller.quorum.election.backoff.max.ms",
+    1000,
+    "after a resignation the least likely successor waits so long before it stands",
+    at_least=0,
+)
+REQUEST_TIMEOUT_MS = integer(
+    "controller.quorum.request.timeout.ms", 2000, "an answer of another controller is waited for so long", at_least=0
+)
+RETRY_BACKOFF_MS = integer(
+    "controller.quorum.retry.backoff.ms", 20, "pause after a failed request to another controller", at_least=0
+)
+APPEND_LINGER_MS = integer(
+    "controller.quorum.append.linger.ms", 25, "the leader gathers records so long before it writes them", at_least=0
+)
+FETCH_MAX_BYTES = integer(
+    "internal.metadata.max.fetch.size.in.bytes", 8 << 20, "how much of the metadata log one fetch brings", at_least=1
+)
+MAX_BATCH_BYTES = integer(
+    "internal.metadata.max.batch.size.in.bytes", 8 << 20, "how large one batch of metadata records may be", at_least=1
+)
+
+RAFT_KEYS: list[Key[Any]] = [
+    ELECTION_TIMEOUT_MS,
+    FETCH_TIMEOUT_MS,
+    ELECTION_BACKOFF_MAX_MS,
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MS,
+    APPEND_LINGER_MS,
+    FETCH_MAX_BYTES,
+    MAX_BATCH_BYTES,
+]

@@ -1,0 +1,65 @@
+"""What a voter must never forget: ``quorum-state``.
+
+::
+
+    {"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
+
+It says the last epoch that the node knows, who leads it, and for whom it voted in it. It is written, synced and renamed
+into place *before* the node acts on it: a vote that is answered before it is on the disk can be given twice, to two
+candidates of one epoch, by a node that crashed in between, and then the epoch has two leaders.
+
+Follows org.apache.kafka.raft.{ElectionState,FileQuorumStateStore}.
+"""
+
+import json
+from typing import NamedTuple
+
+from pykraft.common.types import ZERO_UUID, ReplicaKey, Uuid
+from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.filesystem import FileSystem, replace_file
+
+QUORUM_STATE = "quorum-state"
+NO_ONE = -1
+
+
+class ElectionState(NamedTuple):
+    """Epoch, leader and vote; None for no one."""
+
+    epoch: int
+    leader_id: int | None = None
+    voted: ReplicaKey | None = None
+
+
+class QuorumStateFile:
+    """The file, in the folder of the metadata log."""
+
+    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        self._filesystem = filesystem
+        self._path = f"{directory}/{QUORUM_STATE}"
+
+    def read(self) -> ElectionState:
+        """What was written last; epoch 0 and nothing else before the first election."""
+        if not self._filesystem.exists(self._path):
+            return ElectionState(0)
+        try:
+            state = json.loads(self._filesystem.read(self._path))
+            leader_id, voted_id = int(state["leaderId"]), int(state["votedId"])
+            directory_id = Uuid.parse(state.get("votedDirectoryId", str(ZERO_UUID)))
+            return ElectionState(
+                int(state["leaderEpoch"]),
+                None if leader_id == NO_ONE else leader_id,
+                None if voted_id == NO_ONE else ReplicaKey(voted_id, directory_id),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{self._path} is damaged: {error}") from error
+
+    def write(self, state: ElectionState) -> None:
+        """Return when the state is on the disk."""
+        content = {
+            "leaderId": NO_ONE if state.leader_id is None else state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": NO_ONE if state.voted is None else state.voted.id,
+            "votedDirectoryId": str(ZERO_UUID if state.voted is None else state.voted.directory_id),
+            "data_version": 1,
+        }
+        replace_file(self._filesystem, self._path, json.dumps(content, separators=(",", ":")).encode())

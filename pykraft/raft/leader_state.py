@@ -1,0 +1,147 @@
+"""What a leader knows of its followers: who has how much, and who is still there.
+
+A follower's fetch at offset n says that it has everything before n on its disk. From that the leader takes
+
+* the *high watermark*: the largest offset that a majority of the voters has reached. But only once it lies beyond the
+  start of the leader's own epoch: a record of an older epoch that a majority holds may still be lost, when a voter with
+  a newer last epoch, but without that record, is elected (figure 8 of the Raft paper). The first record that a leader
+  writes makes everything before it safe;
+* the *check of the quorum*: a leader that no majority has fetched from for 1.5 fetch timeouts resigns, since the others
+  may have a new leader that it cannot see;
+* whom to remind: voters that do not fetch are told again who leads (BeginQuorumEpoch).
+
+Observers, the brokers, are kept beside the voters, for DescribeQuorum; they count for nothing.
+
+Follows org.apache.kafka.raft.LeaderState.
+"""
+
+from dataclasses import dataclass
+
+from pykraft.common.core import FOREVER
+from pykraft.common.types import ReplicaKey
+from pykraft.raft.voters import VoterSet
+
+CHECK_QUORUM_FACTOR = 1.5
+OBSERVER_SESSION_MS = 300_000
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """How far one replica is."""
+
+    key: ReplicaKey
+    end_offset: int | None = None
+    """None until it has fetched from this leader."""
+    last_fetch: int = -1
+    last_caught_up: int = -1
+    last_fetch_end_offset: int = 0
+    """The leader's end offset at the last fetch: who reaches it was caught up then."""
+
+
+class LeaderState:
+    """One leadership: from the election to the resignation."""
+
+    def __init__(
+        self, local: ReplicaKey, epoch: int, epoch_start_offset: int, voters: VoterSet, fetch_timeout_ms: int, now: int
+    ) -> None:
+        self.local = local
+        self.epoch = epoch
+        self.epoch_start_offset = epoch_start_offset
+        """Where this epoch's first record stands."""
+        self.high_watermark: int | None = None
+        """Unknown until a record of this epoch is committed."""
+        self._check_quorum_ms = round(fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+        self._begin_quorum_ms = max(1, fetch_timeout_ms // 2)
+        self._check_quorum_deadline = now + self._check_quorum_ms
+        self.begin_quorum_deadline = now
+        """When to look for voters that must be told who leads."""
+        self._fetched: set[int] = set()
+        self.voters: dict[int, ReplicaProgress] = {}
+        self.observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self.update_voters(voters)
+
+    def update_voters(self, voters: VoterSet) -> None:
+        """Another voter set holds from now on; what is known of replicas that stay is kept."""
+        known = {progress.key: progress for progress in self.voters.values()} | self.observers
+        self.voters = {key.id: known.get(key) or ReplicaProgress(key) for key in voters.keys}
+        keys = set(voters.keys)
+        self.observers = {key: progress for key, progress in sorted(known.items()) if key not in keys}
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def update_local(self, end_offset: int) -> bool:
+        """The leader's own log is on its disk up to `end_offset`; whether the high watermark moved."""
+        if self.local.id in self.voters:
+            self.voters[self.local.id].end_offset = end_offset
+        return self._update_high_watermark()
+
+    def update_replica(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now: int) -> bool:
+        """A replica fetches at `fetch_offset`, the leader's log ends at `leader_end_offset`; whether the high watermark
+        moved."""
+        progress = self._progress(key)
+        if fetch_offset >= leader_end_offset:
+            progress.last_caught_up = now
+        elif progress.last_fetch >= 0 and fetch_offset >= progress.last_fetch_end_offset:
+            progress.last_caught_up = max(progress.last_caught_up, progress.last_fetch)
+        progress.last_fetch = now
+        progress.last_fetch_end_offset = leader_end_offset
+        progress.end_offset = fetch_offset
+        self._check_quorum(key, now)
+        return self._update_high_watermark()
+
+    def _progress(self, key: ReplicaKey) -> ReplicaProgress:
+        voter = self.voters.get(key.id)
+        if voter is not None and voter.key == key:
+            return voter
+        return self.observers.setdefault(key, ReplicaProgress(key))
+
+    def _update_high_watermark(self) -> bool:
+        """Take the largest offset that a majority has. It never goes back: voters may only change so that the new
+        majority holds what the old one had."""
+        offsets = sorted((-1 if p.end_offset is None else p.end_offset for p in self.voters.values()), reverse=True)
+        reached = offsets[len(offsets) // 2]
+        if reached <= self.epoch_start_offset:
+            return False
+        if self.high_watermark is not None and reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    # --- who is still there -------------------------------------------------------------------------------------------
+
+    def _check_quorum(self, key: ReplicaKey, now: int) -> None:
+        voter = self.voters.get(key.id)
+        if voter is None or voter.key != key or key == self.local:
+            return
+        self._fetched.add(key.id)
+        needed = len(self.voters) // 2 + 1 - (1 if self.local.id in self.voters else 0)
+        if len(self._fetched) >= needed:
+            self._fetched.clear()
+            self._check_quorum_deadline = now + self._check_quorum_ms
+
+    @property
+    def check_quorum_deadline(self) -> int:
+        """When to resign unless a majority has fetched again; a single voter never does."""
+        return FOREVER if len(self.voters) == 1 else self._check_quorum_deadline
+
+    def silent_voters(self, now: int) -> list[ReplicaKey]:
+        """The voters that have not fetched for half a fetch timeout: they are told who leads. Ask again at
+        `begin_quorum_deadline`."""
+        self.begin_quorum_deadline = now + self._begin_quorum_ms
+        return [
+            progress.key
+            for _, progress in sorted(self.voters.items())
+            if progress.key != self.local
+            and (progress.last_fetch < 0 or now - progress.last_fetch >= self._begin_quorum_ms)
+        ]
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, the one with the longest log first."""
+        others = [progress for progress in self.voters.values() if progress.key != self.local]
+        others.sort(key=lambda progress: (-(progress.end_offset or 0), progress.key.id))
+        return tuple(progress.key for progress in others)
+
+    def forget_silent_observers(self, now: int) -> None:
+        self.observers = {
+            key: progress for key, progress in self.observers.items() if now - progress.last_fetch < OBSERVER_SESSION_MS
+        }

@@ -1,0 +1,288 @@
+"""This node's replica of the metadata log, and what changes with its role.
+
+`QuorumState` says which moves are legal and writes down what must survive; this module does what else belongs to a
+move: requests under way are forgotten, parked fetches are answered, a new leader writes its first records.
+
+A leader's records count for the high watermark only when they are on its disk. If it counted them earlier, and lost
+them with its power, a majority without them could form and elect: a decided record would be gone.
+
+Follows the onBecome... methods of org.apache.kafka.raft.KafkaRaftClient.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from pykraft.common.config import Config
+from pykraft.common.core import Clock, Promise
+from pykraft.common.errors import ErrorCode
+from pykraft.common.timer import Timer, TimerTask
+from pykraft.common.trace import Tracer
+from pykraft.common.types import Node, OffsetAndEpoch, ReplicaKey
+from pykraft.protocol.messages.control import (
+    ControlRecordType,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    encode_control_record,
+)
+from pykraft.protocol.messages.data import FetchResponse
+from pykraft.raft import config as keys
+from pykraft.raft import wire
+from pykraft.raft.accumulator import BatchAccumulator
+from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.peers import Peers
+from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
+from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.state_machine import CommitReader, ControlRecords
+from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
+from pykraft.records.builder import RecordBatchBuilder
+
+
+class ParkedFetch:
+    """A fetch that waits for something to tell. `answer()` makes the answer as of now."""
+
+    __slots__ = ("_answer", "_expiry", "offset", "promise")
+
+    def __init__(self, offset: int, answer: Callable[[], FetchResponse], expiry: TimerTask) -> None:
+        self.offset = offset
+        self.promise: Promise[FetchResponse] = Promise()
+        self._answer = answer
+        self._expiry = expiry
+
+    def release(self) -> None:
+        """Answer, unless that was done."""
+        if not self.promise.kept:
+            self._expiry.cancel()
+            self.promise.keep(self._answer())
+
+
+class RaftReplica:
+    """The log, the role in the quorum, and as long as this node leads the state of its leadership."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        local: ReplicaKey,
+        listener_name: str,
+        local_endpoint: Callable[[], Node],
+        log: ReplicatedLog,
+        control_records: ControlRecords,
+        quorum_file: QuorumStateFile,
+        bootstrap: list[Node],
+        config: Config,
+        random: Random,
+        clock: Clock,
+        trace: Tracer,
+    ) -> None:
+        """`local_endpoint()` is where this node's controller listener is reached; `bootstrap` are addresses to find the
+        quorum by."""
+        self.cluster_id = cluster_id
+        self.local = local
+        self.listener_name = listener_name
+        self.local_endpoint = local_endpoint
+        self.log = log
+        self.control_records = control_records
+        self.config = config
+        self.clock = clock
+        self.trace = trace
+        self.timer = Timer()
+        self.quorum = QuorumState(
+            local=local,
+            voters=lambda: control_records.voters,
+            file=quorum_file,
+            election_timeout_ms=config[keys.ELECTION_TIMEOUT_MS],
+            fetch_timeout_ms=config[keys.FETCH_TIMEOUT_MS],
+            random=random,
+            trace=trace,
+        )
+        backoff_ms, timeout_ms = config[keys.RETRY_BACKOFF_MS], config[keys.REQUEST_TIMEOUT_MS]
+        # Votes have a connection of their own: a fetch may wait long at its receiver.
+        self.voting = Peers("raft-vote", [], backoff_ms, timeout_ms, random)
+        self.fetching = Peers("raft-fetch", bootstrap, backoff_ms, timeout_ms, random)
+        self.readers: list[CommitReader] = []
+        self.leader: LeaderState | None = None
+        self.accumulator: BatchAccumulator | None = None
+        self._parked: list[ParkedFetch] = []
+
+    # --- what holds now -----------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.quorum.epoch
+
+    def voter_node(self, voter_id: int) -> Node | None:
+        """Where a voter's controller listener is reached."""
+        return self.control_records.voters.node(voter_id, self.listener_name)
+
+    @property
+    def leader_node(self) -> Node | None:
+        """Where the leader's controller listener is reached, if anybody leads."""
+        return self.local_endpoint() if self.quorum.is_leader else self.quorum.leader_node
+
+    @property
+    def view(self) -> wire.View:
+        """What this node tells of epoch and leader."""
+        return wire.View(self.epoch, self.quorum.leader_id, self.leader_node)
+
+    # --- transitions --------------------------------------------------------------------------------------------------
+
+    def become_unattached(self, epoch: int, leader_id: int | None, now: int) -> None:
+        self.quorum.become_unattached(epoch, leader_id, now)
+        self._after_transition()
+
+    def become_prospective(self, now: int) -> None:
+        self.quorum.become_prospective(now)
+        self._after_transition()
+        self.advance_nominee(now)
+
+    def become_follower(self, epoch: int, leader: Node, now: int) -> None:
+        self.quorum.become_follower(epoch, leader, now)
+        self._after_transition()
+
+    def become_resigned(self, now: int) -> None:
+        assert self.leader is not None
+        self.quorum.become_resigned(self.leader.successors(), now)
+        self._after_transition()
+
+    def advance_nominee(self, now: int) -> None:
+        """A nominee with a majority goes on: from prospective to candidate, from candidate to leader."""
+        role = self.quorum.role
+        if isinstance(role, Prospective) and self.quorum.vote_is_granted(role):
+            self.quorum.become_candidate(now)
+            self._after_transition()
+            self.advance_nominee(now)
+        elif isinstance(role, Candidate) and self.quorum.vote_is_granted(role):
+            self._become_leader(role, now)
+
+    def lose_pre_vote(self, role: Prospective, now: int) -> None:
+        """The others would not vote for this node: it goes back to the leader that it knew, or waits."""
+        if role.leader is not None:
+            self.become_follower(role.epoch, role.leader, now)
+        else:
+            self.become_unattached(role.epoch, role.leader_id, now)
+
+    def follow(self, view: wire.View, now: int) -> None:
+        """Somebody told of an epoch and its leader: follow, if that is news."""
+        leader = view.leader
+        if leader is None and view.leader_id is not None:
+            leader = self.voter_node(view.leader_id)
+        if view.leader_id == self.local.id:
+            leader = None
+        if view.epoch > self.epoch:
+            if leader is not None:
+                self.become_follower(view.epoch, leader, now)
+            else:
+                self.become_unattached(view.epoch, None, now)
+        elif view.epoch == self.epoch and leader is not None and self.quorum.leader_id is None:
+            self.become_follower(view.epoch, leader, now)
+
+    def contradicts(self, view: wire.View) -> bool:
+        """Whether that cannot be true: an epoch has one leader, and this node knows whether it is itself."""
+        if view.epoch != self.epoch or view.leader_id is None:
+            return False
+        return self.quorum.leader_id not in (None, view.leader_id) or (
+            view.leader_id == self.local.id and self.quorum.leader_id is None
+        )
+
+    def _after_transition(self) -> None:
+        self.voting.reset()
+        self.fetching.reset()
+        if not isinstance(self.quorum.role, Leader):
+            self.leader = None
+            self.accumulator = None
+            self.release_parked()
+
+    def _become_leader(self, role: Nominee, now: int) -> None:
+        self.quorum.become_leader()
+        self._after_transition()
+        fetch_timeout_ms = self.config[keys.FETCH_TIMEOUT_MS]
+        start = self.log.end_offset
+        self.log.begin_epoch(role.epoch)
+        self.leader = LeaderState(self.local, role.epoch, start, self.control_records.voters, fetch_timeout_ms, now)
+        self.write([self._first_batch(role, start)])
+        self.accumulator = BatchAccumulator(
+            role.epoch, self.log.end_offset, self.config[keys.APPEND_LINGER_MS], self.config[keys.MAX_BATCH_BYTES]
+        )
+
+    def _first_batch(self, role: Nominee, offset: int) -> bytearray:
+        """The first records of an epoch: who leads. The first leader of all also writes who may vote."""
+        history = self.control_records.history
+        voter = LeaderChangeMessage.Voter
+        change = LeaderChangeMessage(
+            leader_id=self.local.id,
+            voters=[voter(voter_id=voter_id) for voter_id in history.latest.ids],
+            granting_voters=[voter(voter_id=voter_id) for voter_id in sorted(role.granted)],
+        )
+        timestamp = self.clock.time_ms()
+        builder = RecordBatchBuilder(offset, leader_epoch=role.epoch, control=True)
+        builder.append(timestamp, *encode_control_record(ControlRecordType.LEADER_CHANGE, change))
+        if history.latest_offset == BOOTSTRAP_OFFSET:
+            version = KRaftVersionRecord(kraft_version=KRAFT_VERSION)
+            builder.append(timestamp, *encode_control_record(ControlRecordType.KRAFT_VERSION, version))
+            voters = history.latest.to_record()
+            builder.append(timestamp, *encode_control_record(ControlRecordType.KRAFT_VOTERS, voters))
+        return builder.build()
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def write(self, batches: Sequence[bytearray]) -> None:
+        """Append as the leader: written, synced, counted, told to the fetches that wait for it, in this order."""
+        leader = self.leader
+        assert leader is not None
+        for batch in batches:
+            self.log.append_as_leader(batch, leader.epoch)
+        if self.control_records.update():
+            leader.update_voters(self.control_records.voters)
+        self.log.sync()
+        self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
+        if leader.update_local(self.log.end_offset):
+            self.on_high_watermark()
+        else:
+            self.release_parked()
+
+    def append_fetched(self, data: memoryview) -> None:
+        """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here."""
+        if self.log.append_as_follower(data):
+            if self.quorum.is_voter:
+                self.log.sync()
+            self.control_records.update()
+            self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
+
+    def truncate(self, leaders_end: OffsetAndEpoch) -> None:
+        """Cut the log to where it agrees with the leader's."""
+        before = self.log.end_offset
+        end_offset = self.log.truncate_to_match(leaders_end)
+        self.control_records.truncate_to(end_offset)
+        self.trace("metadata_truncate", before=before, end=end_offset)
+
+    def on_high_watermark(self) -> None:
+        """As the leader: more is decided."""
+        assert self.leader is not None and self.leader.high_watermark is not None
+        self.advance_high_watermark(self.leader.high_watermark)
+        self.release_parked()
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """What is below `offset` is decided; a follower may not have all of it yet."""
+        if offset > self.log.high_watermark and self.log.update_high_watermark(offset):
+            self.trace("metadata_high_watermark", offset=self.log.high_watermark)
+
+    # --- parked fetches -----------------------------------------------------------------------------------------------
+
+    def park(self, offset: int, answer: Callable[[], FetchResponse], deadline: int) -> Promise[FetchResponse]:
+        """Hold a fetch back until there is news for it, or until its time is up."""
+        expiry = self.timer.at(deadline, lambda _: fetch.release())
+        fetch = ParkedFetch(offset, answer, expiry)
+        self._parked.append(fetch)
+        return fetch.promise
+
+    def release_parked(self) -> None:
+        """Answer the fetches that wait: there is more to read, more is decided, or this node leads no more."""
+        parked, self._parked = self._parked, []
+        for fetch in parked:
+            fetch.release()
+
+
+def unavailable(view: wire.View, error: ErrorCode, log: ReplicatedLog) -> FetchResponse:
+    """The answer to a fetch that gets no records, but learns who leads."""
+    return wire.fetch_response(view, error, log.start_offset)

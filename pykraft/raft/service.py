@@ -1,0 +1,258 @@
+"""What the other controllers, brokers and tools ask of this replica: votes, fetches, and how the quorum is.
+
+Follows the handle...Request methods of org.apache.kafka.raft.KafkaRaftClient.
+"""
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import METADATA_TOPIC, Node, OffsetAndEpoch, ReplicaKey
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ListenerEndpoint,
+    VoteRequest,
+    VoteResponse,
+)
+from pykraft.raft import config as keys
+from pykraft.raft import wire
+from pykraft.raft.leader_state import ReplicaProgress
+from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_vote
+from pykraft.raft.replica import RaftReplica, unavailable
+from pykraft.raft.replicated_log import Verdict
+
+
+class RaftService:
+    """Answers requests. Each names the cluster it is meant for, and most an epoch: an older one is refused, a newer one
+    is taken over first."""
+
+    def __init__(self, replica: RaftReplica) -> None:
+        self._replica = replica
+
+    # --- elections ----------------------------------------------------------------------------------------------------
+
+    def vote(self, request: VoteRequest, now: int) -> VoteResponse:
+        replica = self._replica
+        partition = wire.only_partition(request)
+        if self._is_foreign(request.cluster_id):
+            return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        if partition is None:
+            return VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+        end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
+        # A candidate has raised the epoch, so no record of that epoch can be in its log; who only asks, may have some.
+        newest = partition.replica_epoch if partition.pre_vote else partition.replica_epoch - 1
+        if end.offset < 0 or not 0 <= end.epoch <= newest or partition.replica_id < 0:
+            return wire.vote_response(replica.view, ErrorCode.INVALID_REQUEST, granted=False)
+        if partition.replica_epoch < replica.epoch:
+            return wire.vote_response(replica.view, ErrorCode.FENCED_LEADER_EPOCH, granted=False)
+        if partition.replica_epoch > replica.epoch:
+            replica.become_unattached(partition.replica_epoch, None, now)
+        if not self._is_meant(request.voter_id, partition.voter_directory_id):
+            return wire.vote_response(replica.view, ErrorCode.INVALID_VOTER_KEY, granted=False)
+        candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
+        up_to_date = replica.log.is_up_to_date(end)
+        role = replica.quorum.role
+        granted = candidate != replica.local and grants_vote(role, candidate, up_to_date, partition.pre_vote)
+        if granted and not partition.pre_vote and isinstance(role, Unattached | Prospective) and role.voted is None:
+            replica.quorum.give_vote(candidate, now)
+        return wire.vote_response(replica.view, ErrorCode.NONE, granted)
+
+    def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: int) -> BeginQuorumEpochResponse:
+        replica = self._replica
+        partition = wire.only_partition(request)
+        if self._is_foreign(request.cluster_id):
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        if partition is None:
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._heed_leader(partition.leader_id, partition.leader_epoch, request.leader_endpoints, now)
+        if error is ErrorCode.NONE and not self._is_meant(request.voter_id, partition.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        return wire.begin_response(replica.view, error)
+
+    def end_quorum_epoch(self, request: EndQuorumEpochRequest, now: int) -> EndQuorumEpochResponse:
+        replica = self._replica
+        partition = wire.only_partition(request)
+        if self._is_foreign(request.cluster_id):
+            return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        if partition is None:
+            return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._heed_leader(partition.leader_id, partition.leader_epoch, request.leader_endpoints, now)
+        role = replica.quorum.role
+        if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == partition.leader_id:
+            successors = [ReplicaKey(c.candidate_id, c.candidate_directory_id) for c in partition.preferred_candidates]
+            successors = successors or [ReplicaKey(successor) for successor in partition.preferred_successors]
+            replica.quorum.hasten_election(now + self._election_backoff_ms(successors))
+        return wire.end_response(replica.view, error)
+
+    def _heed_leader(self, leader_id: int, epoch: int, endpoints: object, now: int) -> ErrorCode:
+        """A node says that it leads (or led) this epoch."""
+        replica = self._replica
+        if epoch < replica.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        nodes = [
+            Node(leader_id, endpoint.host, endpoint.port)
+            for endpoint in endpoints  # type: ignore[attr-defined]
+            if endpoint.name == replica.listener_name
+        ]
+        view = wire.View(epoch, leader_id, nodes[0] if nodes else None)
+        if leader_id < 0 or leader_id == replica.local.id or replica.contradicts(view):
+            return ErrorCode.INVALID_REQUEST
+        replica.follow(view, now)
+        return ErrorCode.NONE
+
+    def _election_backoff_ms(self, successors: list[ReplicaKey]) -> int:
+        """The first successor stands at once, the others wait the longer the later they come."""
+        longest_ms = self._replica.config[keys.ELECTION_BACKOFF_MAX_MS]
+        known = [key.id for key in successors]
+        if self._replica.local.id not in known:
+            return longest_ms
+        position = known.index(self._replica.local.id)
+        return 0 if position == 0 else min(longest_ms, longest_ms >> (len(known) - 1) << (position - 1))
+
+    def _is_foreign(self, cluster_id: str | None) -> bool:
+        return cluster_id not in (None, self._replica.cluster_id)
+
+    def _is_meant(self, voter_id: int, directory_id: bytes) -> bool:
+        """Whether a request for this voter is for this node, on this disk. Old versions do not say."""
+        local = self._replica.local
+        return voter_id == -1 or (
+            voter_id == local.id and (not any(directory_id) or directory_id == local.directory_id)
+        )
+
+    # --- replication --------------------------------------------------------------------------------------------------
+
+    def fetch(self, request: FetchRequest, now: int) -> Promise[FetchResponse]:
+        """A replica or observer reads. Answered at once if there is anything to tell, else within ``max_wait_ms``."""
+        partition = wire.only_partition(request)
+        if self._is_foreign(request.cluster_id):
+            return Promise.of(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, responses=[]))
+        if partition is None:
+            return Promise.of(FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[]))
+        replica = self._replica
+        newest = partition.current_leader_epoch
+        is_valid = request.max_wait_ms >= 0 and partition.fetch_offset >= 0
+        if not is_valid or not 0 <= partition.last_fetched_epoch <= newest:
+            return Promise.of(unavailable(replica.view, ErrorCode.INVALID_REQUEST, replica.log))
+        key = wire.replica_of(request, partition.replica_directory_id)
+        response = self._try_fetch(key, partition, request.max_bytes, now)
+        answer = response.responses[0].partitions[0]
+        is_news = answer.diverging_epoch is not None or answer.snapshot_id is not None
+        is_news = is_news or len(answer.records or b"") > 0 or partition.high_watermark < answer.high_watermark
+        if answer.error_code or is_news or request.max_wait_ms == 0:
+            return Promise.of(response)
+        # The follower was counted above; answering again later must not count it as of later.
+        return replica.park(
+            partition.fetch_offset, lambda: self._read(partition, request.max_bytes), now + request.max_wait_ms
+        )
+
+    def _try_fetch(
+        self, key: ReplicaKey, partition: FetchRequest.Topic.Partition, max_bytes: int, now: int
+    ) -> FetchResponse:
+        replica = self._replica
+        error = self._fetch_error(partition.current_leader_epoch)
+        if error is not ErrorCode.NONE or replica.leader is None:
+            return unavailable(replica.view, error, replica.log)
+        validation = replica.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
+        is_valid = validation.verdict is Verdict.VALID
+        if is_valid and replica.leader.update_replica(key, partition.fetch_offset, replica.log.end_offset, now):
+            replica.on_high_watermark()
+        return self._read(partition, max_bytes)
+
+    def _read(self, partition: FetchRequest.Topic.Partition, max_bytes: int) -> FetchResponse:
+        """The answer to a fetch, as of now."""
+        replica = self._replica
+        error = self._fetch_error(partition.current_leader_epoch)
+        if error is not ErrorCode.NONE or replica.leader is None:
+            return unavailable(replica.view, error, replica.log)
+        validation = replica.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
+        is_valid = validation.verdict is Verdict.VALID
+        records = replica.log.read(partition.fetch_offset, max_bytes) if is_valid else b""
+        return wire.fetch_response(
+            replica.view,
+            ErrorCode.NONE,
+            replica.log.start_offset,
+            replica.leader.high_watermark,
+            records,
+            validation,
+        )
+
+    def _fetch_error(self, epoch: int) -> ErrorCode:
+        if epoch < self._replica.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self._replica.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self._replica.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # --- tools --------------------------------------------------------------------------------------------------------
+
+    def describe_quorum(self, request: DescribeQuorumRequest, now: int) -> DescribeQuorumResponse:
+        replica = self._replica
+        topic_type = DescribeQuorumResponse.Topic
+        if wire.only_partition(request) is None:
+            errors = [
+                topic_type(
+                    topic_name=topic.topic_name,
+                    partitions=[
+                        self._no_quorum(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+            return DescribeQuorumResponse(topics=errors)
+        leader = replica.leader
+        if leader is None:
+            partition = self._no_quorum(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return DescribeQuorumResponse(topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[partition])])
+        leader.forget_silent_observers(now)
+        partition = topic_type.Partition(
+            partition_index=0,
+            leader_id=replica.local.id,
+            leader_epoch=leader.epoch,
+            high_watermark=-1 if leader.high_watermark is None else leader.high_watermark,
+            current_voters=[self._described(leader.voters[voter_id], now) for voter_id in sorted(leader.voters)],
+            observers=[self._described(leader.observers[key], now) for key in sorted(leader.observers)],
+        )
+        return DescribeQuorumResponse(
+            topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[partition])], nodes=self._nodes()
+        )
+
+    def _no_quorum(self, index: int, error: ErrorCode) -> DescribeQuorumResponse.Topic.Partition:
+        return DescribeQuorumResponse.Topic.Partition(
+            partition_index=index,
+            error_code=error,
+            error_message=error.text,
+            leader_epoch=0,
+            current_voters=[],
+            observers=[],
+        )
+
+    def _described(self, progress: ReplicaProgress, now: int) -> DescribeQuorumResponse.Topic.Partition.ReplicaState:
+        """Tools want the time of day."""
+        is_leader = progress.key == self._replica.local
+        time_ms = self._replica.clock.time_ms()
+        fetched, caught_up = progress.last_fetch, progress.last_caught_up
+        return DescribeQuorumResponse.Topic.Partition.ReplicaState(
+            replica_id=progress.key.id,
+            replica_directory_id=progress.key.directory_id,
+            log_end_offset=-1 if progress.end_offset is None else progress.end_offset,
+            last_fetch_timestamp=time_ms if is_leader else -1 if fetched < 0 else time_ms - (now - fetched),
+            last_caught_up_timestamp=time_ms if is_leader else -1 if caught_up < 0 else time_ms - (now - caught_up),
+        )
+
+    def _nodes(self) -> list[DescribeQuorumResponse.Node]:
+        voters = self._replica.control_records.voters
+        return [
+            DescribeQuorumResponse.Node(
+                node_id=voter_id,
+                listeners=[
+                    ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+                    for name, endpoint in sorted(voters.voters[voter_id].endpoints.items())
+                ],
+            )
+            for voter_id in voters.ids
+        ]

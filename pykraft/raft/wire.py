@@ -1,0 +1,222 @@
+"""Raft's messages, each about one partition: ``__cluster_metadata-0``.
+
+The messages could carry several topics and partitions; there is one quorum, so requests for anything else are refused.
+These helpers put the one partition in and take it out again.
+
+Follows org.apache.kafka.raft.RaftUtil.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Node, OffsetAndEpoch, ReplicaKey, Uuid
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse, LeaderIdAndEpoch
+from pykraft.protocol.messages.data import NodeEndpoint as FetchNodeEndpoint
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ListenerEndpoint,
+    NodeEndpoint,
+    VoteRequest,
+    VoteResponse,
+)
+from pykraft.raft.replicated_log import Validation, Verdict
+
+NO_LEADER = -1
+
+
+class View(NamedTuple):
+    """What a node tells of epoch and leader in every answer."""
+
+    epoch: int
+    leader_id: int | None
+    leader: Node | None
+
+    @property
+    def leader_or_none(self) -> int:
+        return NO_LEADER if self.leader_id is None else self.leader_id
+
+    @property
+    def endpoints(self) -> list[NodeEndpoint]:
+        if self.leader is None:
+            return []
+        return [NodeEndpoint(node_id=self.leader.id, host=self.leader.host, port=self.leader.port)]
+
+
+def only_partition(message: Any) -> Any | None:
+    """The metadata partition in a request or response; None if it is about anything else."""
+    topics: Any = message.responses if isinstance(message, FetchResponse) else message.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    if isinstance(message, FetchRequest | FetchResponse):
+        is_metadata = topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC
+    else:
+        is_metadata = topic.topic_name == METADATA_TOPIC
+    index = partition.partition if isinstance(message, FetchRequest) else partition.partition_index
+    return partition if is_metadata and index == 0 else None
+
+
+def view_of(response: Any, partition: Any) -> View:
+    """What the sender of a response knows of epoch and leader."""
+    if isinstance(response, FetchResponse):
+        current = partition.current_leader or LeaderIdAndEpoch()
+        leader_id, epoch = current.leader_id, current.leader_epoch
+    else:
+        leader_id, epoch = partition.leader_id, partition.leader_epoch
+    nodes = [Node(e.node_id, e.host, e.port) for e in response.node_endpoints if e.node_id == leader_id]
+    return View(epoch, None if leader_id < 0 else leader_id, nodes[0] if nodes else None)
+
+
+# --- votes ------------------------------------------------------------------------------------------------------------
+
+
+def vote_request(
+    cluster_id: str, epoch: int, candidate: ReplicaKey, voter: ReplicaKey, end: OffsetAndEpoch, pre_vote: bool
+) -> VoteRequest:
+    partition = VoteRequest.Topic.Partition(
+        partition_index=0,
+        replica_epoch=epoch,
+        replica_id=candidate.id,
+        replica_directory_id=candidate.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=end.epoch,
+        last_offset=end.offset,
+        pre_vote=pre_vote,
+    )
+    topic = VoteRequest.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=[topic])
+
+
+def vote_response(view: View, error: ErrorCode, granted: bool) -> VoteResponse:
+    partition = VoteResponse.Topic.Partition(
+        partition_index=0,
+        error_code=error,
+        leader_id=view.leader_or_none,
+        leader_epoch=view.epoch,
+        vote_granted=granted,
+    )
+    topic = VoteResponse.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return VoteResponse(topics=[topic], node_endpoints=view.endpoints)
+
+
+# --- beginning and end of a leadership --------------------------------------------------------------------------------
+
+
+def begin_request(
+    cluster_id: str, epoch: int, leader_id: int, endpoints: Sequence[ListenerEndpoint], voter: ReplicaKey
+) -> BeginQuorumEpochRequest:
+    partition = BeginQuorumEpochRequest.Topic.Partition(
+        partition_index=0, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
+    )
+    topic = BeginQuorumEpochRequest.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter.id, topics=[topic], leader_endpoints=endpoints)
+
+
+def begin_response(view: View, error: ErrorCode) -> BeginQuorumEpochResponse:
+    partition = BeginQuorumEpochResponse.Topic.Partition(
+        partition_index=0, error_code=error, leader_id=view.leader_or_none, leader_epoch=view.epoch
+    )
+    topic = BeginQuorumEpochResponse.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return BeginQuorumEpochResponse(topics=[topic], node_endpoints=view.endpoints)
+
+
+def end_request(
+    cluster_id: str,
+    epoch: int,
+    leader_id: int,
+    endpoints: Sequence[ListenerEndpoint],
+    successors: Sequence[ReplicaKey],
+) -> EndQuorumEpochRequest:
+    partition_type = EndQuorumEpochRequest.Topic.Partition
+    partition = partition_type(
+        partition_index=0,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        preferred_successors=[key.id for key in successors],
+        preferred_candidates=[
+            partition_type.Candidate(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in successors
+        ],
+    )
+    topic = EndQuorumEpochRequest.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic], leader_endpoints=endpoints)
+
+
+def end_response(view: View, error: ErrorCode) -> EndQuorumEpochResponse:
+    partition = EndQuorumEpochResponse.Topic.Partition(
+        partition_index=0, error_code=error, leader_id=view.leader_or_none, leader_epoch=view.epoch
+    )
+    topic = EndQuorumEpochResponse.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return EndQuorumEpochResponse(topics=[topic], node_endpoints=view.endpoints)
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+def fetch_request(
+    cluster_id: str,
+    local: ReplicaKey,
+    epoch: int,
+    end: OffsetAndEpoch,
+    high_watermark: int,
+    max_wait_ms: int,
+    max_bytes: int,
+) -> FetchRequest:
+    partition = FetchRequest.Topic.Partition(
+        partition=0,
+        current_leader_epoch=epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        partition_max_bytes=0,
+        replica_directory_id=local.directory_id,
+        high_watermark=high_watermark,
+    )
+    topic = FetchRequest.Topic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    return FetchRequest(
+        cluster_id=cluster_id,
+        replica_id=local.id,
+        replica_state=FetchRequest.ReplicaState(replica_id=local.id),
+        max_wait_ms=max_wait_ms,
+        min_bytes=0,
+        max_bytes=max_bytes,
+        topics=[topic],
+    )
+
+
+def fetch_response(
+    view: View,
+    error: ErrorCode,
+    log_start_offset: int,
+    high_watermark: int | None = None,
+    records: Any = b"",
+    validation: Validation | None = None,
+) -> FetchResponse:
+    partition_type = FetchResponse.Topic.Partition
+    partition = partition_type(
+        partition_index=0,
+        error_code=error,
+        high_watermark=-1 if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
+        current_leader=LeaderIdAndEpoch(leader_id=view.leader_or_none, leader_epoch=view.epoch),
+        records=records,
+    )
+    if validation is not None and validation.verdict is Verdict.DIVERGING:
+        partition.diverging_epoch = partition_type.EpochEndOffset(
+            epoch=validation.place.epoch, end_offset=validation.place.offset
+        )
+    elif validation is not None and validation.verdict is Verdict.SNAPSHOT:
+        partition.snapshot_id = partition_type.SnapshotId(
+            epoch=validation.place.epoch, end_offset=validation.place.offset
+        )
+    topic = FetchResponse.Topic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    endpoints = [FetchNodeEndpoint(node_id=e.node_id, host=e.host, port=e.port) for e in view.endpoints]
+    return FetchResponse(responses=[topic], node_endpoints=endpoints)
+
+
+def replica_of(request: FetchRequest, directory_id: Uuid) -> ReplicaKey:
+    """Which replica fetches: until version 14 it says so in the request itself, then in a tagged field."""
+    state = request.replica_state
+    return ReplicaKey(request.replica_id if state is None else state.replica_id, directory_id)

@@ -1,0 +1,220 @@
+"""The record batch, magic 2: 61 bytes of header, then the records, perhaps compressed.
+
+======  ====  =======================  ===============================================================================
+offset  type  field                    meaning
+======  ====  =======================  ===============================================================================
+0       i64   base offset              the log's offset of the first record: set by the leader
+8       i32   batch length             bytes that follow this field
+12      i32   partition leader epoch   the epoch of the leader that appended it: set by the leader
+16      i8    magic                    2
+17      u32   crc                      CRC-32C of everything from `attributes` to the end
+21      i16   attributes               bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon
+23      i32   last offset delta        of the last record; cleaning may remove records, never this
+27      i64   base timestamp           of the first record (or the delete horizon, if bit 6 is set)
+35      i64   max timestamp            of all records
+43      i64   producer id              -1 without idempotence
+51      i16   producer epoch
+53      i32   base sequence            of the first record
+57      i32   count                    of the records
+======  ====  =======================  ===============================================================================
+
+The one fact to remember: the checksum begins after the fields that the leader sets. So a leader gives a batch its place
+in the log by overwriting 12 bytes, and neither recompresses nor recomputes anything; followers, disks and consumers see
+the bytes that the producer made.
+
+Follows org.apache.kafka.common.record.DefaultRecordBatch (KIP-98; leader epoch: KIP-101; delete horizon: KIP-534).
+"""
+
+import struct
+from collections.abc import Iterator
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.records.compression import Compression, decompress
+from pykraft.records.crc32c import crc32c
+from pykraft.records.record import Record, decode_records
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = 61
+LENGTH_OFFSET = 8
+LOG_OVERHEAD = 12
+"""Base offset and length: the bytes in front of what `batch length` counts."""
+EPOCH_OFFSET = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+LAST_OFFSET_DELTA_OFFSET = 23
+MAX_TIMESTAMP_OFFSET = 35
+CURRENT_MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_OFFSET = struct.Struct(">q")
+_UINT32 = struct.Struct(">I")
+_INT16 = struct.Struct(">h")
+
+
+class RecordBatch:
+    """One batch, seen in the buffer that holds it. Nothing is copied; assignments go through to the buffer."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "buffer",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    def __init__(self, buffer: memoryview) -> None:
+        """`buffer` holds exactly this batch."""
+        self.buffer = buffer
+        (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(buffer)
+
+    def __repr__(self) -> str:
+        return f"RecordBatch({self.base_offset}..{self.last_offset}, epoch {self.partition_leader_epoch})"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence numbers are 31 bits wide and wrap to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def compression(self) -> Compression:
+        try:
+            return Compression(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptRecordError(f"a batch names codec {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When cleaning may drop the tombstones and markers of this batch."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    def computed_crc(self) -> int:
+        return crc32c(self.buffer[ATTRIBUTES_OFFSET:])
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the bytes are those that the checksum was made of."""
+        return self.computed_crc() == self.crc
+
+    def records(self) -> Iterator[Record]:
+        """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""
+        data = decompress(self.compression, self.buffer[HEADER_BYTES:])
+        for record in decode_records(data, self.count, self.base_offset, self.base_timestamp):
+            yield record._replace(timestamp=self.max_timestamp) if self.uses_log_append_time else record
+
+    def assign(self, base_offset: int, leader_epoch: int) -> None:
+        """Give the batch its place in a log, in the buffer itself; the checksum stays right."""
+        _OFFSET.pack_into(self.buffer, 0, base_offset)
+        _INT32.pack_into(self.buffer, EPOCH_OFFSET, leader_epoch)
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
+    def stamp(self, log_append_time_ms: int) -> None:
+        """Replace the producer's timestamps by the time of the append; this changes the checksum."""
+        self.attributes |= LOG_APPEND_TIME
+        self.max_timestamp = log_append_time_ms
+        _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, self.attributes)
+        _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, log_append_time_ms)
+        self.crc = self.computed_crc()
+        _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
+
+
+def batches(buffer: memoryview) -> Iterator[RecordBatch]:
+    """The whole batches in the buffer, in order. A last one that is cut off is left out: a fetch may end anywhere.
+
+    Raises CorruptRecordError at a length that no batch can have or another magic than 2.
+    """
+    position = 0
+    end = len(buffer)
+    while position + HEADER_BYTES <= end:
+        _, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
+        if length < HEADER_BYTES - LOG_OVERHEAD:
+            raise CorruptRecordError(f"a batch claims {length} bytes, its header alone has {HEADER_BYTES}")
+        if buffer[position + MAGIC_OFFSET] != CURRENT_MAGIC:
+            raise CorruptRecordError(f"a batch has magic {buffer[position + MAGIC_OFFSET]}, not {CURRENT_MAGIC}")
+        following = position + LOG_OVERHEAD + length
+        if following > end:
+            return
+        yield RecordBatch(buffer[position:following])
+        position = following

@@ -1,0 +1,169 @@
+"""The codecs of record batches. A compressed batch has its header in the clear; everything after the record count is
+one compressed stream.
+
+===  ======  =========================================================================================================
+id   name    stream
+===  ======  =========================================================================================================
+0    none
+1    gzip    RFC 1952
+2    snappy  xerial framing: 82 "SNAPPY" 00, version int32, compatible int32, then (int32 size, raw block) until the
+             end. librdkafka writes one raw block without framing; every reader must accept both.
+3    lz4     LZ4 frame. Kafka's Java reader wants independent blocks.
+4    zstd    RFC 8878
+===  ======  =========================================================================================================
+
+A few bytes can decompress to gigabytes, so `decompress_chunks` hands out pieces of bounded size and stops when nobody
+wants more; `decompress` gives up at a limit.
+
+Follows org.apache.kafka.common.compress.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from pykraft.common.errors import CorruptRecordError
+
+CHUNK_BYTES = 1 << 20
+MAX_BATCH_BYTES = 1 << 30
+"""No batch may decompress to more than this."""
+
+
+class Compression(IntEnum):
+    """The codec id in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def named(cls, name: str) -> "Compression":
+        """The codec called `name` in configurations: none (or uncompressed), gzip, snappy, lz4, zstd."""
+        return cls["NONE" if name == "uncompressed" else name.upper()]
+
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_SIZE = struct.Struct(">i")
+
+# The densest thing that raw snappy can say is "copy 64 bytes" in 3 bytes: a header that claims more expansion lies.
+_SNAPPY_MAX_EXPANSION = 22
+
+
+def compress(codec: Compression, data: bytes | bytearray) -> bytes:
+    """The stream that holds `data`."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            compressor = zlib.compressobj(wbits=31)
+            return compressor.compress(data) + compressor.flush()
+        case Compression.SNAPPY:
+            return b"".join(_xerial_parts(data))
+        case Compression.LZ4:
+            return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+        case Compression.ZSTD:
+            return zstandard.ZstdCompressor(level=3).compress(data)
+
+
+def _xerial_parts(data: bytes | bytearray) -> Iterator[bytes]:
+    yield _XERIAL_HEADER
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        yield _BLOCK_SIZE.pack(len(block))
+        yield block
+
+
+def decompress(codec: Compression, data: memoryview, limit: int = MAX_BATCH_BYTES) -> memoryview:
+    """Everything that the stream holds; CorruptRecordError if it cannot be read or holds more than `limit` bytes."""
+    if codec is Compression.NONE:
+        return data
+    chunks = []
+    size = 0
+    for chunk in decompress_chunks(codec, data):
+        size += len(chunk)
+        if size > limit:
+            raise CorruptRecordError(f"a batch decompresses to more than {limit} bytes")
+        chunks.append(chunk)
+    return memoryview(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+
+def decompress_chunks(codec: Compression, data: memoryview) -> Iterator[bytes | memoryview]:
+    """What the stream holds, in pieces of about CHUNK_BYTES; CorruptRecordError where it cannot be read."""
+    try:
+        yield from _DECOMPRESSORS[codec](data)
+    except (zlib.error, RuntimeError, cramjam.DecompressionError, zstandard.ZstdError, struct.error, EOFError) as error:
+        raise CorruptRecordError(f"the {codec.name.lower()} data of a batch cannot be read: {error}") from error
+
+
+def _none_chunks(data: memoryview) -> Iterator[memoryview]:
+    yield data
+
+
+def _gzip_chunks(data: memoryview) -> Iterator[bytes]:
+    rest: bytes | memoryview = data
+    while rest:  # a gzip stream may have several members
+        decompressor = zlib.decompressobj(wbits=31)
+        while not decompressor.eof:
+            chunk = decompressor.decompress(rest, CHUNK_BYTES)
+            rest = decompressor.unconsumed_tail
+            if not chunk and not rest and not decompressor.eof:
+                raise EOFError("it ends too soon")
+            yield chunk
+        rest = decompressor.unused_data
+
+
+def _snappy_chunks(data: memoryview) -> Iterator[bytes]:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _snappy_block(data)
+        return
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        (size,) = _BLOCK_SIZE.unpack_from(data, position)
+        position += 4
+        if size < 0 or position + size > len(data):
+            raise EOFError(f"a block claims {size} bytes, {len(data) - position} are left")
+        yield _snappy_block(data[position : position + size])
+        position += size
+
+
+def _snappy_block(block: memoryview) -> bytes:
+    claimed = cramjam.snappy.decompress_raw_len(block)
+    if claimed > _SNAPPY_MAX_EXPANSION * len(block):
+        raise EOFError(f"a block of {len(block)} bytes claims to hold {claimed}")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4_chunks(data: memoryview) -> Iterator[bytes]:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    rest: bytes | memoryview = data
+    while not decompressor.eof:
+        chunk = decompressor.decompress(rest, CHUNK_BYTES)
+        if not chunk and decompressor.needs_input and not decompressor.eof:
+            raise EOFError("it ends too soon")
+        rest = b""  # the decompressor keeps what it has not used
+        yield chunk
+
+
+def _zstd_chunks(data: memoryview) -> Iterator[bytes]:
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        while chunk := reader.read(CHUNK_BYTES):
+            yield chunk
+
+
+_DECOMPRESSORS: dict[Compression, Callable[[memoryview], Iterator[bytes | memoryview]]] = {
+    Compression.NONE: _none_chunks,
+    Compression.GZIP: _gzip_chunks,
+    Compression.SNAPPY: _snappy_chunks,
+    Compression.LZ4: _lz4_chunks,
+    Compression.ZSTD: _zstd_chunks,
+}

@@ -1,0 +1,117 @@
+"""One record inside a batch (magic 2).
+
+==================  =============  ====================================================================================
+field               type           meaning
+==================  =============  ====================================================================================
+length              varint         bytes of everything below
+attributes          int8           unused, 0
+timestamp delta     varlong        milliseconds after the batch's base timestamp
+offset delta        varint         after the batch's base offset
+key length, key     varint, bytes  length -1 is a null key
+value length, value varint, bytes  length -1 is a null value: on a compacted topic a tombstone, "this key is deleted"
+header count        varint         then for each header: key length, key (UTF-8, never null), value length (-1 is null),
+                                   value
+==================  =============  ====================================================================================
+
+Deltas keep the numbers small, and let the broker place a whole batch at an offset by changing one field of its header.
+
+Follows org.apache.kafka.common.record.DefaultRecord (KIP-98).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
+
+Header = tuple[str, bytes | None]
+
+NO_TIMESTAMP = -1
+
+
+class Record(NamedTuple):
+    """A record with its place in the log. `key` and `value` may be null."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+
+
+def encode_record(
+    out: bytearray,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header] = (),
+) -> None:
+    """Write one record at the end of `out`."""
+    body = bytearray(1)  # attributes
+    body += encode_varint(timestamp_delta)
+    body += encode_varint(offset_delta)
+    _put_bytes(body, key)
+    _put_bytes(body, value)
+    body += encode_varint(len(headers))
+    for name, content in headers:
+        _put_bytes(body, name.encode())
+        _put_bytes(body, content)
+    out += encode_varint(len(body))
+    out += body
+
+
+def _put_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out += b"\x01"  # zigzag of -1
+    else:
+        out += encode_varint(len(value))
+        out += value
+
+
+def decode_records(data: memoryview, count: int, base_offset: int, base_timestamp: int) -> Iterator[Record]:
+    """The `count` records in a batch's uncompressed data; CorruptRecordError if there are fewer or more, or if a field
+    leaves its record."""
+    position = 0
+    for _ in range(count):
+        length, position = decode_varint(data, position)
+        end = position + length
+        if length < 0 or end > len(data):
+            raise CorruptRecordError(f"a record claims {length} bytes, {len(data) - position} are left")
+        yield _decode_body(data[position:end], base_offset, base_timestamp)
+        position = end
+    if position != len(data):
+        raise CorruptRecordError(f"{len(data) - position} bytes follow the last of {count} records")
+
+
+def _decode_body(body: memoryview, base_offset: int, base_timestamp: int) -> Record:
+    timestamp_delta, position = decode_varlong(body, 1)
+    offset_delta, position = decode_varint(body, position)
+    key, position = _take_bytes(body, position)
+    value, position = _take_bytes(body, position)
+    count, position = decode_varint(body, position)
+    if not 0 <= count <= len(body):
+        raise CorruptRecordError(f"a record of {len(body)} bytes claims {count} headers")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _take_bytes(body, position)
+        if name is None:
+            raise CorruptRecordError("a record header has a null key")
+        content, position = _take_bytes(body, position)
+        headers.append((name.decode("utf-8", "replace"), content))
+    if position != len(body):
+        raise CorruptRecordError(f"a record's fields take {position} of its {len(body)} bytes")
+    timestamp = base_timestamp + timestamp_delta
+    if not -(1 << 63) <= timestamp < 1 << 63:
+        raise CorruptRecordError(f"a record's timestamp {timestamp} does not fit into 64 bits")
+    return Record(base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def _take_bytes(body: memoryview, position: int) -> tuple[bytes | None, int]:
+    length, position = decode_varint(body, position)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(body):
+        raise CorruptRecordError(f"a field claims {length} bytes, {len(body) - position} are left in its record")
+    return bytes(body[position:end]), end

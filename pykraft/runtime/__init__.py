@@ -1,0 +1,1 @@
+"""The only code with threads and real clocks: it drives the cores."""

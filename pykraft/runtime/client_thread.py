@@ -1,0 +1,146 @@
+"""A client on real sockets: a thread that sends and receives for it, and a lock that it shares with the client's user.
+
+The cores of a client (producer, consumer, admin) are pure. This thread polls them, sends what they want sent, and
+brings them the answers; the user's thread calls them, too: it appends records, takes records, seeks. One lock keeps the
+two apart. The thread holds it between two waits for the network, never while it waits.
+
+`changed` is notified after every step in which something was heard, so whoever waits for metadata, memory or records
+looks again.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from random import Random
+from selectors import SelectorKey
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pykraft.common.core import Promise, RequestManager
+from pykraft.common.errors import KafkaError
+from pykraft.network.client import NetworkClient
+from pykraft.network.selector import Selector
+from pykraft.runtime.clock import MonotonicClock
+
+T = TypeVar("T")
+MAX_WAIT_MS = 1000
+
+
+class ClientClosedError(RuntimeError):
+    """The client was closed, or its thread has died; the cause says why."""
+
+
+class ClientThread:
+    """Sends and receives for one client."""
+
+    def __init__(self, core: RequestManager, client_id: str, random: Random) -> None:
+        self._core = core
+        self._clock = MonotonicClock()
+        self._selector = Selector()
+        self._network = NetworkClient(self._selector, client_id, random)
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self._waiting: set[Future[object]] = set()
+        self._closing = False
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"pykraft-client-{client_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def now(self) -> int:
+        return self._clock.now()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._closing and self.failure is None
+
+    def check(self) -> None:
+        """ClientClosedError if nothing will ever be sent again."""
+        if not self.is_running:
+            raise ClientClosedError("this client is closed") from self.failure
+
+    def wake(self) -> None:
+        """Poll the core now: there is something to send."""
+        self._selector.wakeup()
+
+    def wait_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Wait for a condition on the core; whether it came true in time. To be called without the lock."""
+        with self.changed:
+            self.wake()
+            return self.changed.wait_for(lambda: condition() or not self.is_running, timeout_ms / 1000)
+
+    def ask(self, question: "Callable[[int], Promise[T | KafkaError]]") -> T:
+        """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. Whoever asks
+        gives the promise a deadline."""
+        future: Future[object] = Future()
+        with self.lock:
+            self.check()
+            self._waiting.add(future)
+            question(self.now).then(future.set_result)
+        self.wake()
+        try:
+            result = future.result()
+        finally:
+            with self.lock:
+                self._waiting.discard(future)
+        if isinstance(result, KafkaError):
+            raise result
+        return result  # type: ignore[return-value]
+
+    def _run(self) -> None:
+        try:
+            deadline = 0
+            while not self._closing:
+                ready = self._selector.wait(min(deadline - self.now, MAX_WAIT_MS) / 1000)
+                with self.lock:
+                    deadline = self._step(ready)
+        except BaseException as error:  # kept, and raised to whoever uses the client
+            self.failure = error
+        finally:
+            self._release()
+
+    def _step(self, ready: list[tuple[SelectorKey, int]]) -> int:
+        """Hear, let the core act, send; returns when to do it again."""
+        now = self._network.now = self.now
+        self._selector.tell(ready)
+        network_deadline = self._network.poll(now)
+        heard = self._network.dispatch() or bool(ready)
+        poll = self._core.poll(now)
+        for outbound in poll.requests:
+            self._network.send(outbound, now)
+        failed_at_once = self._network.dispatch()
+        if heard or failed_at_once:
+            self.changed.notify_all()
+        if failed_at_once:
+            return now
+        return min(poll.deadline, network_deadline, self._network.timer.deadline)
+
+    def _release(self) -> None:
+        with self.lock:
+            self._network.close()
+            self._selector.close()
+            for future in self._waiting:
+                if not future.done():
+                    future.set_exception(ClientClosedError("this client was closed while it waited"))
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, and close all connections. What is under way is not waited for."""
+        self._closing = True
+        self._selector.wakeup()
+        self._thread.join()
+
+
+class ClosesOnExit:
+    """``with Producer(...) as producer:`` closes it at the end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,77 @@
+"""The clocks of a live node.
+
+Deadlines are counted on a monotonic clock. Nodes that share one Python process share one more thing: a single call into
+C code that does not let go of the interpreter's lock (sorting two million floats, dumping a large JSON) stops them all,
+for seconds. On a plain clock every session and fetch timeout would have passed when they wake, and they would elect
+new leaders for no reason at all.
+
+So the nodes of a process share a `StallTolerantClock`. A ticker thread looks at it every few milliseconds; when a tick
+comes much later than it should, nobody in this process can have run meanwhile, and the excess is taken off the time
+that the nodes see. A stall then looks like a slow clock, not like a dead leader.
+
+What it cannot do: clients in other processes do not stop with us, and see the stall as it is.
+"""
+
+import threading
+import time
+
+TICK_S = 0.01
+STALL_FACTOR = 4
+
+
+class SystemClock:
+    """The time of day."""
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class MonotonicClock:
+    """Milliseconds since an arbitrary start."""
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+class StallTolerantClock:
+    """A monotonic clock that stands still while the process cannot run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last_tick = time.monotonic()
+        self._stalled = 0.0
+        self._last = 0
+        self._stopped = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="pykraft-ticker", daemon=True)
+        self._ticker.start()
+
+    @property
+    def stalled_s(self) -> float:
+        """For how many seconds the process has stood still so far."""
+        return self._stalled
+
+    def now(self) -> int:
+        with self._lock:
+            self._account()
+            self._last = max(self._last, int((time.monotonic() - self._stalled) * 1000))
+            return self._last
+
+    def _account(self) -> None:
+        """Whoever comes first after a stall takes it off."""
+        now = time.monotonic()
+        late = now - self._last_tick - TICK_S
+        if late > TICK_S * STALL_FACTOR:
+            self._stalled += late
+        self._last_tick = now
+
+    def _tick(self) -> None:
+        while not self._stopped.wait(TICK_S):
+            with self._lock:
+                self._account()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._ticker.join()

@@ -1,0 +1,40 @@
+"""Ports for nodes that must know each other's addresses before any of them listens.
+
+The quorum's voters are named in every node's file, so the ports are needed first. A port that the system has chosen is
+kept by a bound socket that does not listen: nobody else gets it, not even while its node is dead, and the node itself
+may listen on it, since both sockets allow the address to be reused.
+"""
+
+import socket
+import sys
+from collections.abc import Sequence
+
+HOST = "127.0.0.1"
+
+
+class PortReservation:
+    """Ports that are this process's until `close`."""
+
+    def __init__(self, wanted: Sequence[int]) -> None:
+        """These ports; for a 0 one that the system chooses. OSError if one is taken."""
+        sockets = [_bind(port) for port in wanted]
+        self.ports = [sock.getsockname()[1] for sock in sockets]
+        if sys.platform == "linux":
+            self._sockets = sockets
+        else:
+            # Elsewhere a second socket may not be bound beside the first: the ports are let go, and hoped for.
+            self._sockets = []
+            for sock in sockets:
+                sock.close()
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            sock.close()
+        self._sockets = []
+
+
+def _bind(port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((HOST, port))
+    return sock

@@ -1,0 +1,75 @@
+"""A node in a process of its own, started as one starts it from a shell: ``python -m pykraft server FILE``.
+
+Nodes in processes run side by side on several cores, are not held up by a notebook's cell, and can be ended with
+``kill -9``. What they say goes to a file. A node whose parent is gone stops: it reads its standard input for the end of
+it, so that a kernel that was restarted leaves no nodes behind.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+class NodeProcess:
+    """One node, from its properties file."""
+
+    def __init__(self, node_id: int, properties_file: Path, log_file: Path) -> None:
+        self.name = f"node-{node_id}"
+        self._log_file = log_file
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pykraft", "server", str(properties_file), "--stop-with-parent"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        self._is_wanted = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it does not run, if nobody has stopped it; or that it stopped badly."""
+        code = self._process.poll()
+        if code is None or (not self._is_wanted and code in (0, -9)):
+            return None
+        return RuntimeError(f"{self.name} ended with code {code}; the end of its output: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self._log_file.read_text(errors="replace").splitlines()
+        return " | ".join(lines[-5:]) or "nothing"
+
+    def begin_stop(self, hand_over: bool = True) -> None:
+        """Ask it to stop in order; without handing over what it leads, it does not wait for anybody."""
+        self._is_wanted = False
+        if not hand_over:
+            self._close()  # as if the parent were gone
+        elif self.is_running:
+            self._process.terminate()
+
+    def stop(self, timeout_s: float = 30) -> None:
+        """Stop in order: leaderships handed over, files closed."""
+        if self._is_wanted:
+            self.begin_stop()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close()
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._is_wanted = False
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()

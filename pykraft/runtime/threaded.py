@@ -1,0 +1,268 @@
+"""A node on real sockets and disks: one thread that owns it, and a loop that reads as Kafka's picture.
+
+::
+
+    while running:
+        selector.poll            sockets -> complete requests -> request channel
+        node.handle              each request: answered now, or later by a promise
+        node.poll                raft, fetchers, heartbeats, timers
+        network_client.send      what the node wants sent
+
+Everything of the node happens on this thread. Other threads reach it by `call`, which runs a function between two steps
+of the loop and hands back its result.
+
+Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
+meanwhile, and only then judges who has been silent for too long.
+
+An exception that nobody below has answered is a bug, or a disk that fails: the node stops at once, as a crashed process
+would, and the error is kept in `failure`. It is never swallowed.
+"""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from pykraft.common.errors import ConfigError
+from pykraft.common.trace import TraceSink
+from pykraft.common.types import Endpoint
+from pykraft.network.client import NetworkClient
+from pykraft.network.selector import Selector
+from pykraft.network.socket_server import Acceptor, Processor, QueuedRequest, RequestChannel, SocketOptions
+from pykraft.runtime.background import BackgroundThread
+from pykraft.runtime.clock import SystemClock
+from pykraft.server import config as keys
+from pykraft.server.apis.dispatch import Answer
+from pykraft.server.config import NodeConfig
+from pykraft.server.describe import NodeView, describe
+from pykraft.server.node import Node
+from pykraft.storage.filesystem import OsFileSystem
+
+T = TypeVar("T")
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
+
+MAX_WAIT_MS = 1000
+IDLE_CHECK_MS = 60_000
+
+
+class MillisecondClock(Protocol):
+    def now(self) -> int: ...
+
+
+class NodeStopped(Exception):  # noqa: N818 (it tells a state)
+    """The node does not run any more."""
+
+
+class NodeThread:
+    """One node, its sockets, and the thread that owns both."""
+
+    def __init__(
+        self, config: NodeConfig, clock: MillisecondClock, random: Random, trace_sink: TraceSink, name: str = "node"
+    ) -> None:
+        """Open the node's directories and listeners. ConfigError, DirectoryInUseError or OSError say why not."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self.name = f"{name}-{config.node_id}"
+        self._clock = clock
+        self._selector = Selector()
+        self._background = BackgroundThread(self.name, self._selector.wakeup)
+        self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
+        self._options = _socket_options(config)
+        self._requests = RequestChannel(self._options.queued_max_requests)
+        self._processor = Processor(self._selector, self._requests, self._options)
+        self._client = NetworkClient(self._selector, f"{self.name}-client", random)
+        self._acceptors: list[Acceptor] = []
+        self.failure: BaseException | None = None
+        self._kill = threading.Event()
+        self._running = True
+        node: Node | None = None
+        try:
+            node = self.node = Node(
+                config=config,
+                filesystem=OsFileSystem(),
+                clock=SystemClock(),
+                random=random,
+                background=self._background,
+                trace_sink=trace_sink,
+            )
+            self._bind()
+        except BaseException:
+            if node is not None:
+                node.abandon()
+            self._release(reset=False)
+            raise
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def _bind(self) -> None:
+        ports = {}
+        for listener in self.node.config.listeners:
+            acceptor = Acceptor(self._selector, self._processor, listener.name, listener.kind)
+            self._acceptors.append(acceptor)
+            try:
+                ports[listener.name] = acceptor.bind(listener.bind.host, listener.bind.port, self._options)
+            except OSError as error:
+                raise ConfigError(
+                    f"listener {listener.name} cannot listen on {listener.bind}: {error.strerror}"
+                ) from None
+        self.node.bind(ports)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # --- from other threads -------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def call(self, function: Callable[[Node], T]) -> "Future[T]":
+        """Run ``function(node)`` on the node's own thread; NodeStopped if it does not run any more."""
+        future: Future[T] = Future()
+        self._calls.append((function, future))
+        self._selector.wakeup()
+        if not self._running:
+            self._refuse_calls()
+        return future
+
+    def describe(self) -> NodeView:
+        """What the node knows; NodeStopped if it does not run any more."""
+        return self.call(describe).result()
+
+    def begin_stop(self, hand_over: bool = True) -> None:
+        """Ask it to stop in order; without handing over what it leads, it does not wait for anybody."""
+        if self.is_running:
+            self.call(lambda node: node.begin_shutdown(self._clock.now(), hand_over))
+
+    def stop(self, timeout_s: float = 30) -> None:
+        """Stop in order: leaderships handed over, files closed."""
+        self.begin_stop()
+        self._thread.join(timeout_s)
+        if self.is_running:
+            self.kill()
+
+    def kill(self) -> None:
+        """Stop between two steps of the loop, and reset all connections, as the end of a process does. Nothing is
+        flushed, nobody is told."""
+        self._kill.set()
+        self._selector.wakeup()
+        self._thread.join()
+
+    # --- on the node's thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self.node.start(self._clock.now())
+            self._loop()
+            if self._kill.is_set():
+                self.node.abandon()
+            else:
+                self.node.close()
+        except BaseException as error:  # kept, and reported by whoever closes the cluster
+            self.failure = error
+            self.node.abandon()
+        finally:
+            self._running = False
+            self._release(reset=self._kill.is_set() or self.failure is not None)
+
+    def _loop(self) -> None:
+        deadline = 0
+        idle_check = 0
+        while not self._kill.is_set():
+            now = self._clock.now()
+            ready = self._selector.wait(0 if self._has_work else min(deadline - now, MAX_WAIT_MS) / 1000)
+            now = self._processor.now = self._client.now = self._clock.now()
+            self._selector.tell(ready)
+            network_deadline = self._client.poll(now)
+            self._client.dispatch()
+            while (request := self._requests.receive()) is not None:
+                self._handle(request, now)
+            self._processor.feed()
+            self._background.drain()
+            self._answer_calls()
+            poll = self.node.poll(now)
+            for outbound in poll.requests:
+                self._client.send(outbound, now)
+            deadline = min(poll.deadline, network_deadline, self._client.timer.deadline)
+            if now >= idle_check:
+                self._processor.close_idle(now)
+                idle_check = now + IDLE_CHECK_MS
+            if self.node.is_shut_down(now):
+                return
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(len(self._requests) or self._calls or self._client.has_news)
+
+    def _handle(self, request: QueuedRequest, now: int) -> None:
+        connection, inbound = request
+        if not connection.is_open:
+            return
+
+        def on_answer(answer: Answer) -> None:
+            if answer.hang_up:
+                connection.close()
+                return
+            connection.respond(inbound.context, answer.response, throttled=answer.throttle_ms > 0)
+            if answer.throttle_ms > 0:
+                self._client.timer.at(self._clock.now() + answer.throttle_ms, lambda _: connection.unthrottle())
+
+        self.node.handle(inbound, now).then(on_answer)
+
+    def _answer_calls(self) -> None:
+        while self._calls:
+            function, future = self._calls.popleft()
+            try:
+                future.set_result(function(self.node))
+            except Exception as error:  # the caller's, not the node's
+                future.set_exception(error)
+
+    def _release(self, reset: bool) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._processor.close(reset)
+        self._client.close()
+        self._background.close()
+        self._selector.close()
+        self._refuse_calls()
+
+    def _refuse_calls(self) -> None:
+        with suppress(IndexError):  # two threads may do this at once
+            while True:
+                _, future = self._calls.popleft()
+                future.set_exception(NodeStopped(f"{self.name} does not run"))
+
+    # --- the network between nodes ------------------------------------------------------------------------------------
+
+    def cut(self, other: "NodeThread") -> None:
+        """Let nothing through to the other node, until `mend`."""
+        for listener in other.node.config.listeners:
+            self.call(partial(self._freeze, listener.advertised)).result()
+
+    def mend(self, other: "NodeThread") -> None:
+        """Let everything through again."""
+        for listener in other.node.config.listeners:
+            self.call(partial(self._thaw, listener.advertised)).result()
+
+    def _freeze(self, endpoint: Endpoint, _: Node) -> None:
+        self._client.freeze(endpoint)
+
+    def _thaw(self, endpoint: Endpoint, _: Node) -> None:
+        self._client.thaw(endpoint)
+
+
+def _socket_options(config: NodeConfig) -> SocketOptions:
+    values = config.values
+    return SocketOptions(
+        max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],
+        send_buffer_bytes=values[keys.SOCKET_SEND_BUFFER_BYTES],
+        receive_buffer_bytes=values[keys.SOCKET_RECEIVE_BUFFER_BYTES],
+        backlog=values[keys.SOCKET_LISTEN_BACKLOG_SIZE],
+        max_idle_ms=values[keys.CONNECTIONS_MAX_IDLE_MS],
+        queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
+    )

@@ -1,0 +1,105 @@
+"""Asking the controller to change ISRs: all changes that come up while one request is on its way go into the next.
+
+An answer that a change was refused tells that nothing has changed. An answer that never came tells nothing: the change
+may be made or not, so the same is asked again, until the controller answers or the metadata log shows another state.
+
+Follows kafka.server.AlterPartitionManager (KIP-497).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import TopicIdPartition
+from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.partition import IsrProposal, Partition
+
+_REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+"""Errors after which the ISR is sure to be as it was. After others the metadata log will tell."""
+
+_RETRY = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class AlterPartitionManager:
+    """The ISR changes of this broker that are not decided."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        channel: ControllerChannel,
+        on_high_watermark: Callable[[Partition], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._channel = channel
+        self._on_high_watermark = on_high_watermark
+        self._pending: dict[TopicIdPartition, IsrProposal] = {}
+        self._in_flight = False
+
+    def submit(self, proposal: IsrProposal, now: int) -> None:
+        """Ask for this change, soon."""
+        self._pending[proposal.partition.key] = proposal
+        self._send(now)
+
+    def _send(self, now: int) -> None:
+        if self._in_flight or not self._pending:
+            return
+        proposals = [self._pending[key] for key in sorted(self._pending)]
+        self._pending = {}
+        self._in_flight = True
+        request = self._request(proposals)
+        self._channel.send(request, lambda response, then: self._on_response(proposals, response, then), now)
+
+    def _request(self, proposals: Sequence[IsrProposal]) -> AlterPartitionRequest:
+        topic_type = AlterPartitionRequest.Topic
+        topics = []
+        for topic_id, group in groupby(proposals, key=lambda proposal: proposal.partition.key.topic_id):
+            partitions = [
+                topic_type.Partition(
+                    partition_index=proposal.partition.key.partition,
+                    leader_epoch=proposal.leader_epoch,
+                    partition_epoch=proposal.partition_epoch,
+                    new_isr=[replica for replica, _ in proposal.isr],
+                    new_isr_with_epochs=[
+                        topic_type.Partition.BrokerState(broker_id=replica, broker_epoch=epoch)
+                        for replica, epoch in proposal.isr
+                    ],
+                )
+                for proposal in group
+            ]
+            topics.append(topic_type(topic_id=topic_id, partitions=partitions))
+        return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=topics)
+
+    def _on_response(self, proposals: Sequence[IsrProposal], response: AlterPartitionResponse | None, now: int) -> None:
+        self._in_flight = False
+        answers = {}
+        if response is not None and not response.error_code:
+            answers = {
+                (topic.topic_id, answer.partition_index): answer
+                for topic in response.topics
+                for answer in topic.partitions
+            }
+        for proposal in proposals:
+            key = proposal.partition.key
+            self._settle(proposal, answers.get((key.topic_id, key.partition)), now)
+        self._send(now)
+
+    def _settle(self, proposal: IsrProposal, answer: AlterPartitionResponse.Topic.Partition | None, now: int) -> None:
+        partition = proposal.partition
+        is_current = (
+            partition.isr_state.is_in_flight
+            and partition.leader_epoch == proposal.leader_epoch
+            and partition.partition_epoch == proposal.partition_epoch
+        )
+        if not is_current:
+            return  # the metadata log was faster
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode.of(answer.error_code)
+        if error is ErrorCode.NONE and answer is not None:
+            if partition.accept_isr(frozenset(answer.isr), answer.partition_epoch, now):
+                self._on_high_watermark(partition)
+        elif error in _REFUSED:
+            partition.reject_isr()
+        elif error in _RETRY:
+            self._pending[partition.key] = partition.proposal()

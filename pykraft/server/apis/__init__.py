@@ -1,0 +1,1 @@
+"""What a node answers: one handler for each API, grouped by subject."""

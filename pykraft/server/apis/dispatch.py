@@ -1,0 +1,97 @@
+"""From a request to its handler.
+
+One table says who handles what, on which kind of listener. Before the handler, the authorizer is asked; after it the
+quotas are told. A handler answers with a `Promise`: kept at once, or later, when a high watermark has moved or the
+controller has answered.
+
+Follows kafka.server.KafkaApis.handle.
+"""
+
+from typing import NamedTuple
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
+from pykraft.protocol.messages.data import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.protocol.schema import Request, Response
+from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.controller import ControllerApis, Handler
+from pykraft.server.apis.data import CloseConnection, DataApis
+from pykraft.server.apis.errors import error_response
+from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.authorizer import Authorizer
+from pykraft.server.quotas import Quotas
+from pykraft.transport.server_channel import InboundRequest
+
+
+class Answer(NamedTuple):
+    """What goes back: the response (None: nothing), and for how long the client is throttled."""
+
+    response: Response | None
+    throttle_ms: int = 0
+    hang_up: bool = False
+    """There is no way to tell this client what went wrong but to close its connection."""
+
+
+class Dispatcher:
+    """The handlers of a node, by listener and request."""
+
+    def __init__(self, authorizer: Authorizer, quotas: Quotas) -> None:
+        self._authorizer = authorizer
+        self._quotas = quotas
+        self._handlers: dict[tuple[ListenerKind, type[Request]], Handler] = {}
+
+    def add_broker(self, data: DataApis, cluster: ClusterApis, forwarding: ForwardingApis) -> None:
+        """Serve clients and followers."""
+        handlers: dict[type[Request], Handler] = {
+            ProduceRequest: data.produce,
+            FetchRequest: data.fetch,
+            ListOffsetsRequest: data.list_offsets,
+            OffsetForLeaderEpochRequest: data.offset_for_leader_epoch,
+            ApiVersionsRequest: cluster.api_versions,
+            MetadataRequest: cluster.metadata,
+            DescribeClusterRequest: cluster.describe_cluster,
+            FindCoordinatorRequest: cluster.find_coordinator,
+            CreateTopicsRequest: forwarding.forward,
+            DeleteTopicsRequest: forwarding.forward,
+            DescribeQuorumRequest: forwarding.forward,
+            InitProducerIdRequest: forwarding.init_producer_id,
+        }
+        self._handlers |= {(ListenerKind.BROKER, request): handler for request, handler in handlers.items()}
+
+    def add_controller(self, controller: ControllerApis, cluster: ClusterApis) -> None:
+        """Serve the quorum, and the brokers that ask the controller."""
+        handlers = controller.handlers | {
+            ApiVersionsRequest: cluster.api_versions,
+            DescribeClusterRequest: cluster.describe_cluster,
+        }
+        self._handlers |= {(ListenerKind.CONTROLLER, request): handler for request, handler in handlers.items()}
+
+    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+        """Answer a request that the channel has let through."""
+        context, request = inbound
+        throttle_ms = self._quotas.record(context, now)
+        if not self._authorizer.authorize(context, type(request).__name__, "*"):
+            refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return Promise.of(Answer(error_response(request, refused), throttle_ms))
+        answer: Promise[Answer] = Promise()
+        handler = self._handlers[context.kind, type(request)]
+        try:
+            handler(request, context, now).then(lambda response: answer.keep(Answer(response, throttle_ms)))
+        except CloseConnection:
+            answer.keep(Answer(None, hang_up=True))
+        return answer

@@ -1,0 +1,111 @@
+"""What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
+
+CreateTopics 2 to 7, DeleteTopics 1 to 6 and DescribeQuorum 0 to 2 are forwarded in an Envelope (KIP-590), so clients
+need not know who the controller is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots;
+for a transactional id it needs a transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
+
+Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
+"""
+
+from ipaddress import ip_address
+from typing import Any
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.header import decode_response, encode_request
+from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest
+from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from pykraft.protocol.messages.transactions import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykraft.protocol.schema import Request, Response
+from pykraft.server.apis.errors import error_response
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.producer_ids import ProducerIds
+from pykraft.transport.server_channel import RequestContext
+
+_PRINCIPAL_VERSION = b"\x00\x00"
+
+
+class ForwardingApis:
+    """Passes requests on to the controller."""
+
+    def __init__(self, channel: ControllerChannel, producer_ids: ProducerIds) -> None:
+        self._channel = channel
+        self._producer_ids = producer_ids
+        self._creating: set[str] = set()
+
+    def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
+        """Answer with what the controller answers."""
+        answer: Promise[Response] = Promise()
+        _, *frame = encode_request(request, context.api_version, context.correlation_id, context.client_id)
+        kind, _, name = context.principal.partition(":")
+        principal = DefaultPrincipalData(type=kind, name=name).to_bytes(0)
+        envelope = EnvelopeRequest(
+            request_data=b"".join(frame),
+            request_principal=_PRINCIPAL_VERSION + principal,
+            client_host_address=_address_bytes(context.client_address),
+        )
+
+        def on_answer(response: EnvelopeResponse | None, then: int) -> None:
+            answer.keep(_unwrapped(response, request, context))
+
+        timeout_ms = getattr(request, "timeout_ms", None)
+        self._channel.send(envelope, on_answer, now, timeout_ms if timeout_ms and timeout_ms > 0 else None)
+        return answer
+
+    def create_missing(self, names: list[str], now: int) -> None:
+        """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks."""
+        fresh = [name for name in names if name not in self._creating]
+        if not fresh:
+            return
+        self._creating.update(fresh)
+        topics = [
+            CreateTopicsRequest.Topic(
+                name=name,
+                num_partitions=CLUSTER_DEFAULT,
+                replication_factor=CLUSTER_DEFAULT,
+                assignments=[],
+                configs=[],
+            )
+            for name in fresh
+        ]
+
+        def on_answer(response: Any, then: int) -> None:
+            self._creating.difference_update(fresh)
+
+        self._channel.send(CreateTopicsRequest(topics=topics), on_answer, now)
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext, now: int
+    ) -> Promise[InitProducerIdResponse | None]:
+        if request.transactional_id is not None:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
+            return Promise.of(InitProducerIdResponse(error_code=error))
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+            return Promise.of(InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST))
+        try:
+            return Promise.of(InitProducerIdResponse(producer_id=self._producer_ids.take(now), producer_epoch=0))
+        except KafkaError as error:
+            return Promise.of(InitProducerIdResponse(error_code=error.code))
+
+
+def _unwrapped(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Response:
+    if response is None:
+        timed_out = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
+        return error_response(request, timed_out)
+    if response.error_code or response.response_data is None:
+        return error_response(request, KafkaError(ErrorCode.of(response.error_code), "the controller refused it"))
+    _, answer = decode_response(type(request).response, context.api_version, memoryview(response.response_data))
+    return answer
+
+
+def _address_bytes(address: str) -> bytes:
+    """The bytes of an IPv4 or IPv6 address."""
+    try:
+        return ip_address(address).packed
+    except ValueError:  # a network that is not the Internet
+        return bytes(4)

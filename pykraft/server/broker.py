@@ -1,0 +1,137 @@
+"""The broker's half of a node: replicas, their logs, the way to the controller, and what clients are answered.
+
+Follows kafka.server.BrokerServer.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from pykraft.common.background import Background
+from pykraft.common.core import Clock, Poll, merge
+from pykraft.common.metrics import Metrics
+from pykraft.common.timer import Timer
+from pykraft.common.trace import Tracer
+from pykraft.common.types import METADATA_TOPIC, Uuid
+from pykraft.controller.features import SUPPORTED_FEATURES
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.api import ListenerKind
+from pykraft.raft.client import RaftClient
+from pykraft.server import config as keys
+from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.data import DataApis
+from pykraft.server.apis.dispatch import Dispatcher
+from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
+from pykraft.server.producer_ids import ProducerIds
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.log_manager import LogManager
+
+
+class Broker:
+    """Stores and serves partitions."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        cluster_id: str,
+        directory_id: Uuid,
+        filesystem: FileSystem,
+        raft: RaftClient,
+        loader: MetadataLoader,
+        timer: Timer,
+        clock: Clock,
+        random: Random,
+        background: Background,
+        metrics: Metrics,
+        trace: Tracer,
+    ) -> None:
+        self._config = config
+        self._loader = loader
+        self._trace = trace
+        self.is_open = False
+        """Whether it stores and serves what the metadata say."""
+        self._channels = [
+            ControllerChannel(name, lambda: raft.leader_node, config.values[keys.CONTROLLER_SOCKET_TIMEOUT_MS])
+            for name in ("broker-lifecycle", "alter-partition", "forwarding")
+        ]
+        heartbeats, isr_changes, self.forwarding = self._channels
+        self.logs = LogManager(
+            filesystem=filesystem,
+            directory=config.log_dir,
+            config_for=lambda topic: config.topic_config(loader.image.config_of(TOPIC_RESOURCE, topic)),
+            clock=clock,
+            background=background,
+            random=random,
+            producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
+            not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
+        )
+        self.logs.start()
+        self.lifecycle = BrokerLifecycle(
+            broker_id=config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=Uuid.random(random),
+            rack=config.values[keys.BROKER_RACK] or None,
+            directory_id=directory_id,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+            features=SUPPORTED_FEATURES,
+            heartbeat_interval_ms=config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
+            channel=heartbeats,
+            metadata_offset=lambda: loader.image.provenance.offset,
+            trace=trace,
+        )
+        self.replicas = ReplicaManager(
+            config=config,
+            logs=self.logs,
+            timer=timer,
+            clock=clock,
+            metrics=metrics,
+            trace=trace,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            isr_changes=isr_changes,
+        )
+        self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
+        loader.publish_to(self._on_metadata)
+
+    def add_to(self, dispatcher: Dispatcher, cluster: ClusterApis, forwarding: ForwardingApis) -> None:
+        """Let the dispatcher serve the broker's APIs."""
+        dispatcher.add_broker(DataApis(self._config, self.replicas), cluster, forwarding)
+
+    def start(self, listeners: Sequence[Listener], now: int) -> None:
+        """Register with these listeners, and begin what is done from time to time."""
+        self.replicas.start(now)
+        for_clients = [listener for listener in listeners if listener.kind is ListenerKind.BROKER]
+        self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
+
+    def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self.is_open:
+            self.replicas.apply(delta, image, self._trace.now)
+
+    def _open(self, now: int) -> None:
+        """Take up what the metadata say, once they say that this process is registered. What stands before that in the
+        log is of another life: it may make this broker the leader of a log whose end it has lost."""
+        image = self._loader.image
+        if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
+            self.is_open = True
+            self.replicas.apply(MetadataDelta.of_everything(image), image, now)
+            self.replicas.delete_strays()
+
+    def poll(self, now: int) -> Poll:
+        """Heartbeats and fetches first: they may have something to say to the controller."""
+        if not self.is_open:
+            self._open(now)
+        polls = [self.lifecycle.poll(now), self.replicas.poll(now)]
+        return merge(polls + [channel.poll(now) for channel in self._channels])
+
+    def close(self) -> None:
+        """Close the logs in order."""
+        self.logs.close(self.lifecycle.epoch)
+
+    def abandon(self) -> None:
+        """Close the files and write nothing, as a crash would."""
+        self.logs.abandon()

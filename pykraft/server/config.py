@@ -1,0 +1,334 @@
+"""A node's properties, under Kafka's names, and what they must say together.
+
+One value alone is checked by its key; what follows here needs several: roles and listeners, the own entry among the
+voters, a broker's way to its peers. Each refusal is one sentence that names the key and what to write there.
+
+Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, integer, names, string
+from pykraft.common.errors import ConfigError
+from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.types import Endpoint, Node
+from pykraft.controller.config import CONTROLLER_KEYS
+from pykraft.protocol.api import ListenerKind
+from pykraft.raft.config import RAFT_KEYS
+
+PROCESS_ROLES = names(
+    "process.roles",
+    [],
+    "what the node is: broker, controller or both",
+    one_of=["broker", "controller"],
+    required=True,
+)
+NODE_ID = integer("node.id", -1, "the number of this node in its cluster", at_least=0, required=True)
+LISTENERS = names("listeners", [], "where the node listens: NAME://host:port, ...", required=True)
+ADVERTISED_LISTENERS = names("advertised.listeners", [], "what others are told of the listeners, where it differs")
+CONTROLLER_LISTENER_NAMES = names(
+    "controller.listener.names", [], "which listeners are the controllers'", required=True
+)
+INTER_BROKER_LISTENER_NAME = string(
+    "inter.broker.listener.name", "", "by which listener brokers reach each other; by default the only one"
+)
+LISTENER_SECURITY_PROTOCOL_MAP = names(
+    "listener.security.protocol.map", [], "NAME:PROTOCOL, ...; PLAINTEXT is the only protocol yet"
+)
+CONTROLLER_QUORUM_VOTERS = names("controller.quorum.voters", [], "the first voters: id@host:port, ...")
+CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = names(
+    "controller.quorum.bootstrap.servers", [], "where to find the quorum: host:port, ..."
+)
+LOG_DIRS = names("log.dirs", ["/tmp/kafka-logs"], "where partitions are stored", synonyms=[Synonym("log.dir")])
+METADATA_LOG_DIR = string("metadata.log.dir", "", "where the metadata log is stored; by default with the partitions")
+METADATA_LOG_SEGMENT_BYTES = integer(
+    "metadata.log.segment.bytes", 1 << 30, "a segment of the metadata log is rolled at this size", at_least=8 << 20
+)
+INTERNAL_METADATA_LOG_SEGMENT_BYTES = integer(
+    "internal.metadata.log.segment.bytes", 0, "metadata.log.segment.bytes below its limit, for tests; 0 for none", 0
+)
+BROKER_RACK = string("broker.rack", "", "replicas of a partition are spread over racks")
+BROKER_HEARTBEAT_INTERVAL_MS = integer(
+    "broker.heartbeat.interval.ms", 2000, "a broker tells the controller so often that it lives", at_least=1
+)
+AUTO_CREATE_TOPICS_ENABLE = boolean(
+    "auto.create.topics.enable", True, "whether a topic is made when a client asks about it"
+)
+REPLICA_LAG_TIME_MAX_MS = integer(
+    "replica.lag.time.max.ms", 30_000, "a follower that has not caught up for so long leaves the ISR", at_least=1
+)
+REPLICA_FETCH_WAIT_MAX_MS = integer(
+    "replica.fetch.wait.max.ms", 500, "a follower's fetch waits so long for news", at_least=0
+)
+REPLICA_FETCH_MIN_BYTES = integer("replica.fetch.min.bytes", 1, "a follower's fetch waits for so much", at_least=0)
+REPLICA_FETCH_MAX_BYTES = integer(
+    "replica.fetch.max.bytes", 1 << 20, "how much of one partition a follower's fetch brings", at_least=0
+)
+REPLICA_FETCH_RESPONSE_MAX_BYTES = integer(
+    "replica.fetch.response.max.bytes", 10 << 20, "how much a follower's fetch brings in all", at_least=0
+)
+REPLICA_FETCH_BACKOFF_MS = integer(
+    "replica.fetch.backoff.ms", 1000, "pause after a failed fetch of a follower", at_least=0
+)
+REPLICA_SOCKET_TIMEOUT_MS = integer(
+    "replica.socket.timeout.ms", 30_000, "a follower waits so long for an answer", at_least=1
+)
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = integer(
+    "replica.high.watermark.checkpoint.interval.ms", 5000, "high watermarks are written down so often", at_least=1
+)
+CONTROLLER_SOCKET_TIMEOUT_MS = integer(
+    "controller.socket.timeout.ms", 30_000, "a broker waits so long for the controller's answer", at_least=1
+)
+FETCH_MAX_BYTES = integer("fetch.max.bytes", 57_671_680, "how much any fetch may bring", at_least=1024)
+SOCKET_REQUEST_MAX_BYTES = integer(
+    "socket.request.max.bytes", 100 << 20, "a larger request closes its connection", at_least=1
+)
+SOCKET_SEND_BUFFER_BYTES = integer(
+    "socket.send.buffer.bytes", 102_400, "the send buffer of a connection; -1 for the system's choice", at_least=-1
+)
+SOCKET_RECEIVE_BUFFER_BYTES = integer(
+    "socket.receive.buffer.bytes",
+    102_400,
+    "the receive buffer of a connection; -1 for the system's choice",
+    at_least=-1,
+)
+SOCKET_LISTEN_BACKLOG_SIZE = integer(
+    "socket.listen.backlog.size", 50, "connections that wait to be accepted", at_least=1
+)
+CONNECTIONS_MAX_IDLE_MS = integer(
+    "connections.max.idle.ms", 600_000, "a connection that is silent so long is closed", at_least=1
+)
+QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to be handled", at_least=1)
+PRODUCER_ID_EXPIRATION_MS = integer(
+    "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
+)
+OFFSETS_TOPIC_REPLICATION_FACTOR = integer(
+    "offsets.topic.replication.factor", 3, "replicas of the topic of committed offsets", at_least=1
+)
+TRANSACTION_LOG_REPLICATION_FACTOR = integer(
+    "transaction.state.log.replication.factor", 3, "replicas of the topic of transactions", at_least=1
+)
+
+# What the broker's own file says of every topic: the keys of a topic under the broker's names.
+_TOPIC_DEFAULTS: list[Key[Any]] = [
+    Key(synonym.name, None, lambda text: text, "text", key.meaning, key.kind)
+    for key in LOG_CONFIG.keys.values()
+    for synonym in key.synonyms
+] + [
+    Key(key.name, None, lambda text: text, "text", key.meaning, key.kind)
+    for key in LOG_CONFIG.keys.values()
+    if not key.synonyms
+]
+
+_NODE_KEYS: list[Key[Any]] = [
+    PROCESS_ROLES,
+    NODE_ID,
+    LISTENERS,
+    ADVERTISED_LISTENERS,
+    CONTROLLER_LISTENER_NAMES,
+    INTER_BROKER_LISTENER_NAME,
+    LISTENER_SECURITY_PROTOCOL_MAP,
+    CONTROLLER_QUORUM_VOTERS,
+    CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
+    LOG_DIRS,
+    METADATA_LOG_DIR,
+    METADATA_LOG_SEGMENT_BYTES,
+    INTERNAL_METADATA_LOG_SEGMENT_BYTES,
+    BROKER_RACK,
+    BROKER_HEARTBEAT_INTERVAL_MS,
+    AUTO_CREATE_TOPICS_ENABLE,
+    REPLICA_LAG_TIME_MAX_MS,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_FETCH_MIN_BYTES,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    FETCH_MAX_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
+    SOCKET_SEND_BUFFER_BYTES,
+    SOCKET_RECEIVE_BUFFER_BYTES,
+    SOCKET_LISTEN_BACKLOG_SIZE,
+    CONNECTIONS_MAX_IDLE_MS,
+    QUEUED_MAX_REQUESTS,
+    PRODUCER_ID_EXPIRATION_MS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    TRANSACTION_LOG_REPLICATION_FACTOR,
+    *RAFT_KEYS,
+    *CONTROLLER_KEYS,
+    *_TOPIC_DEFAULTS,
+]
+NODE_CONFIG = ConfigDef(_NODE_KEYS)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One listener: its name, whom it serves, where it is bound and what others are told."""
+
+    name: str
+    kind: ListenerKind
+    bind: Endpoint
+    advertised: Endpoint
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """A node's properties, read and found to fit together."""
+
+    node_id: int
+    roles: frozenset[str]
+    listeners: tuple[Listener, ...]
+    inter_broker_listener: str
+    controller_listener: str
+    voters: tuple[Node, ...]
+    """The first voters, as ``controller.quorum.voters`` names them."""
+    bootstrap: tuple[Endpoint, ...]
+    """Where the quorum may be found."""
+    log_dir: str
+    metadata_dir: str
+    properties: Mapping[str, str]
+    values: Config
+    unknown: tuple[str, ...]
+    """Keys in the file that nobody reads: worth a warning."""
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    def topic_config(self, overrides: Mapping[str, str]) -> Config:
+        """The settings of a topic: its own, else those of this node's file."""
+        return LOG_CONFIG.resolve(overrides, self.properties)
+
+
+def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
+    """Check a node's properties; ConfigError says what is wrong in one sentence."""
+    values = NODE_CONFIG.resolve(properties)
+    LOG_CONFIG.resolve({}, properties)
+    _check_waits(values)
+    role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
+    roles = frozenset(role_names)
+    listeners = _listeners(values)
+    by_name = {listener.name: listener for listener in listeners}
+    controller_listener = values[CONTROLLER_LISTENER_NAMES][0]
+    said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
+    voters = tuple(_voter(text) for text in said_of_voters)
+    servers = values[CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
+    bootstrap = [_endpoint(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS, text) for text in servers]
+    if not voters and not bootstrap:
+        raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
+    if "controller" in roles:
+        _check_controller(values, by_name, controller_listener, voters)
+    inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""
+    if len(directories) != 1:
+        raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
+    return NodeConfig(
+        node_id=values[NODE_ID],
+        roles=roles,
+        listeners=tuple(listeners),
+        inter_broker_listener=inter_broker,
+        controller_listener=controller_listener,
+        voters=voters,
+        bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
+        log_dir=directories[0].rstrip("/"),
+        metadata_dir=(values[METADATA_LOG_DIR] or directories[0]).rstrip("/"),
+        properties=dict(properties),
+        values=values,
+        unknown=tuple(NODE_CONFIG.unknown(properties)),
+    )
+
+
+def _check_waits(values: Config) -> None:
+    """A follower's fetch that finds nothing is held back on purpose: that must not look like a dead leader, or like a
+    follower that lags."""
+    wait_ms = values[REPLICA_FETCH_WAIT_MAX_MS]
+    for key in (REPLICA_SOCKET_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS):
+        if wait_ms > values[key]:
+            raise ConfigError(
+                f"{key.name} is {values[key]}, but must be at least replica.fetch.wait.max.ms, which is {wait_ms}"
+            )
+
+
+def _listeners(values: Config) -> list[Listener]:
+    said_of_protocols, said_to_others = values[LISTENER_SECURITY_PROTOCOL_MAP], values[ADVERTISED_LISTENERS]
+    protocols = dict(_pair(LISTENER_SECURITY_PROTOCOL_MAP, text) for text in said_of_protocols)
+    advertised = dict(_name_and_endpoint(ADVERTISED_LISTENERS, text) for text in said_to_others)
+    controllers = values[CONTROLLER_LISTENER_NAMES]
+    found = []
+    said_of_listeners = values[LISTENERS]
+    for text in said_of_listeners:
+        name, bind = _name_and_endpoint(LISTENERS, text)
+        protocol = protocols.get(name, "PLAINTEXT" if name == "PLAINTEXT" else None)
+        if protocol is None:
+            raise ConfigError(f"listener.security.protocol.map has no entry for listener {name}: add {name}:PLAINTEXT")
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
+        kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
+        found.append(Listener(name, kind, bind, advertised.get(name, bind)))
+    unknown = sorted(set(advertised) - {listener.name for listener in found})
+    if unknown:
+        raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")
+    return found
+
+
+def _check_controller(
+    values: Config, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+) -> None:
+    if controller_listener not in by_name:
+        raise ConfigError(
+            f"controller.listener.names is {controller_listener!r}, but must be one of the node's listeners: "
+            + ", ".join(sorted(by_name))
+        )
+    if voters and values[NODE_ID] not in {voter.id for voter in voters}:
+        known = ", ".join(str(voter.id) for voter in voters)
+        raise ConfigError(f"node.id is {values[NODE_ID]}, but must be one of controller.quorum.voters: {known}")
+
+
+def _inter_broker_listener(values: Config, listeners: list[Listener]) -> str:
+    names_of_brokers = [listener.name for listener in listeners if listener.kind is ListenerKind.BROKER]
+    if not names_of_brokers:
+        raise ConfigError("listeners names no listener for clients: a broker needs one that is not the controllers'")
+    chosen = values[INTER_BROKER_LISTENER_NAME] or (
+        "PLAINTEXT" if "PLAINTEXT" in names_of_brokers else names_of_brokers[0]
+    )
+    if chosen not in names_of_brokers:
+        raise ConfigError(
+            f"inter.broker.listener.name is {chosen!r}, but must be one of: " + ", ".join(names_of_brokers)
+        )
+    return chosen
+
+
+def _pair(key: Key[Any], text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name or not value:
+        raise ConfigError(f"{key.name} has {text!r}, but must have NAME:PROTOCOL, ...")
+    return name.strip().upper(), value.strip().upper()
+
+
+def _name_and_endpoint(key: Key[Any], text: str) -> tuple[str, Endpoint]:
+    name, separator, address = text.partition("://")
+    if not separator or not name:
+        raise ConfigError(f"{key.name} has {text!r}, but must have NAME://host:port, ...")
+    return name.upper(), _endpoint(key, address)
+
+
+def _endpoint(key: Key[Any], text: str) -> Endpoint:
+    try:
+        return Endpoint.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{key.name}: {error}") from None
+
+
+def _voter(text: str) -> Node:
+    number, at, address = text.partition("@")
+    if not at or not number.strip().isdecimal():
+        raise ConfigError(f"controller.quorum.voters has {text!r}, but must have id@host:port, ...")
+    endpoint = _endpoint(CONTROLLER_QUORUM_VOTERS, address)
+    return Node(int(number), endpoint.host, endpoint.port)

@@ -1,0 +1,102 @@
+"""What a node knows of itself and of the cluster, as plain values: for a board, a test, a table.
+
+A view is a copy: it does not change when the node goes on. Each node tells what it has heard; nodes that were cut off,
+or are behind in the metadata log, tell of an older world, and that is what a view is there to show.
+"""
+
+from typing import NamedTuple
+
+from pykraft.common.types import TopicPartition
+from pykraft.server.node import Node
+
+
+class PartitionView(NamedTuple):
+    """One replica, as the broker that holds it sees it. Offsets are -1 where they are not known."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class QuorumView(NamedTuple):
+    """The metadata quorum, as one node sees it. `role` is a role's name in lower case: leader, follower, ..., or
+    observer for a node that has no vote."""
+
+    role: str
+    epoch: int
+    leader_id: int
+    voters: tuple[int, ...]
+    log_end_offset: int
+    high_watermark: int
+
+
+class NodeView(NamedTuple):
+    """One node; the last that was seen of it, if it is not alive."""
+
+    node_id: int
+    is_alive: bool
+    roles: tuple[str, ...]
+    broker_state: str | None
+    """Where the broker is in its life; None if the node is no broker."""
+    quorum: QuorumView
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def is_active_controller(self) -> bool:
+        return self.is_alive and "controller" in self.roles and self.quorum.leader_id == self.node_id
+
+    def partition(self, topic: str, partition: int) -> PartitionView | None:
+        """The replica of this partition on this node, if there is one."""
+        wanted = TopicPartition(topic, partition)
+        return next((view for view in self.partitions if view.topic_partition == wanted), None)
+
+
+def describe(node: Node) -> NodeView:
+    """The view of a node; to be called by whoever owns it."""
+    return NodeView(
+        node_id=node.config.node_id,
+        is_alive=True,
+        roles=tuple(sorted(node.config.roles)),
+        broker_state=None if node.broker is None else node.broker.lifecycle.state.value,
+        quorum=_quorum(node),
+        partitions=_partitions(node),
+    )
+
+
+def _quorum(node: Node) -> QuorumView:
+    replica = node.raft.replica
+    leader = node.raft.leader_and_epoch
+    voters = tuple(replica.control_records.voters.ids)
+    role = replica.quorum.role.name.value if node.config.node_id in voters else "observer"
+    log = replica.log
+    return QuorumView(role, leader.epoch, leader.leader_id, voters, log.end_offset, max(0, log.high_watermark))
+
+
+def _partitions(node: Node) -> tuple[PartitionView, ...]:
+    if node.broker is None:
+        return ()
+    image = node.loader.image
+    views = []
+    for topic_partition, partition in sorted(node.broker.replicas.partitions.items()):
+        topic = image.topics.get(partition.key.topic_id)
+        registration = None if topic is None else topic.partitions.get(topic_partition.partition)
+        # A leader hears of a new ISR in the controller's answer, a moment before it reads it in the metadata log.
+        isr = sorted(partition.isr_state.isr) if partition.is_leader or registration is None else registration.isr
+        views.append(
+            PartitionView(
+                topic_partition,
+                partition.leader_id,
+                partition.leader_epoch,
+                () if registration is None else registration.replicas,
+                tuple(sorted(isr)),
+                partition.log.log_start_offset,
+                partition.log.log_end_offset,
+                partition.log.high_watermark,
+            )
+        )
+    return tuple(views)

@@ -1,0 +1,48 @@
+"""What a partition's leader knows of one follower.
+
+A follower's fetch at offset n says that it has everything before n. It is *caught up* while it has everything that the
+leader had when it fetched last: a busy leader's log always has grown a little since, and nobody should fall out of the
+ISR for that.
+
+Follows kafka.cluster.Replica.
+"""
+
+from pykraft.common.errors import ErrorCode, KafkaError
+
+UNKNOWN = -1
+
+
+class FollowerState:
+    """One follower, since this leader leads."""
+
+    __slots__ = ("broker_epoch", "broker_id", "end_offset", "last_caught_up", "last_fetch", "last_fetch_end_offset")
+
+    def __init__(self, broker_id: int, last_caught_up: int) -> None:
+        self.broker_id = broker_id
+        self.end_offset = UNKNOWN
+        self.last_caught_up = last_caught_up
+        self.last_fetch = 0
+        self.last_fetch_end_offset = 0
+        """Where the leader's log ended at the last fetch."""
+        self.broker_epoch = UNKNOWN
+        """Which process of that broker fetches: one that came back is not the one that was in sync."""
+
+    def record_fetch(self, fetch_offset: int, leader_end_offset: int, broker_epoch: int, now: int) -> None:
+        """A fetch came. KafkaError if it is from a process that is gone."""
+        if UNKNOWN < broker_epoch < self.broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.broker_id} fetches with epoch {broker_epoch}, {self.broker_epoch} is known",
+            )
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up = max(self.last_caught_up, now)
+        elif fetch_offset >= self.last_fetch_end_offset:
+            self.last_caught_up = max(self.last_caught_up, self.last_fetch)
+        self.last_fetch = now
+        self.last_fetch_end_offset = leader_end_offset
+        self.end_offset = fetch_offset
+        self.broker_epoch = broker_epoch
+
+    def is_caught_up(self, leader_end_offset: int, now: int, max_lag_ms: int) -> bool:
+        """Whether it has everything, or had so not long ago."""
+        return self.end_offset == leader_end_offset or now - self.last_caught_up <= max_lag_ms

@@ -1,0 +1,293 @@
+"""A node: a broker, a controller, or both, without a thread or a socket of its own.
+
+A node is built from its properties and its directories alone. Whoever runs it (a thread with sockets, a process, the
+simulator) binds its listeners, hands it the requests that come in, polls it, and sends what it asks to be sent::
+
+    node = Node(...)                     reads the directories, recovers the logs
+    node.start(now)                      once its listeners are bound
+    promise = node.handle(request, now)  for each request; the promise brings the answer
+    poll = node.poll(now)                after each step, and by poll.deadline at the latest
+    node.begin_shutdown(now)             ... until node.is_shut_down
+    node.close()                         or node.abandon(), as a crash would
+
+One thread at a time may call it, and it never waits: that is why no code below here needs a lock.
+
+Follows kafka.server.{KafkaRaftServer,SharedServer,ControllerServer}.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from pykraft.common.background import Background
+from pykraft.common.config import Config
+from pykraft.common.core import Clock, Poll, Promise
+from pykraft.common.metrics import Metrics
+from pykraft.common.timer import Timer
+from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.trace import Tracer, TraceSink
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition
+from pykraft.common.types import Node as Address
+from pykraft.controller.controller import QuorumController
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.api import ListenerKind
+from pykraft.raft.client import RaftClient
+from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.replica import RaftReplica
+from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot, snapshot_name
+from pykraft.raft.state_machine import ControlRecords
+from pykraft.raft.voters import NO_VOTERS
+from pykraft.server import config as keys
+from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.controller import ControllerApis
+from pykraft.server.apis.dispatch import Answer, Dispatcher
+from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.authorizer import AllowEverybody, Authorizer
+from pykraft.server.broker import Broker
+from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.lifecycle import LifecycleState
+from pykraft.server.quotas import NoQuotas, Quotas
+from pykraft.server.storage_format import check_formatted, metadata_log_directory
+from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.log_manager import lock_directory
+from pykraft.transport.server_channel import InboundRequest
+
+SHUTDOWN_TIMEOUT_MS = 10_000
+
+
+class Node:
+    """Everything that one `server.properties` describes."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        filesystem: FileSystem,
+        clock: Clock,
+        random: Random,
+        background: Background,
+        trace_sink: TraceSink,
+        metrics: Metrics | None = None,
+        authorizer: Authorizer | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
+        """Open the directories and recover what a crash may have left.
+
+        ConfigError if they are not formatted; DirectoryInUseError if another process has them.
+        """
+        self.config = config
+        self._filesystem = filesystem
+        self._clock = clock
+        self._random = random
+        self._background = background
+        self.metrics = metrics or Metrics()
+        self._trace = Tracer(config.node_id, trace_sink)
+        self._timer = Timer()
+        directories = check_formatted(config, filesystem)
+        self._locks = [lock_directory(filesystem, directory) for directory in directories]
+        self.cluster_id = directories[config.log_dir].cluster_id
+        self.replica_key = ReplicaKey(config.node_id, directories[config.metadata_dir].directory_id)
+        self.loader = MetadataLoader()
+        self.raft = self._open_quorum()
+        self.controller: QuorumController | None = None
+        self.broker: Broker | None = None
+        self._dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
+        if config.is_controller:
+            self.controller = QuorumController(
+                node_id=config.node_id,
+                cluster_id=self.cluster_id,
+                raft=self.raft,
+                config=config.values,
+                random=random,
+                trace=self._trace,
+            )
+            self.raft.register(self.controller)
+        self.raft.register(self.loader)
+        if config.is_broker:
+            self.broker = Broker(
+                config=config,
+                cluster_id=self.cluster_id,
+                directory_id=directories[config.log_dir].directory_id,
+                filesystem=filesystem,
+                raft=self.raft,
+                loader=self.loader,
+                timer=self._timer,
+                clock=clock,
+                random=random,
+                background=background,
+                metrics=self.metrics,
+                trace=self._trace,
+            )
+        self._add_apis()
+        self._waiting: list[tuple[InboundRequest, Promise[Answer]]] = []
+        self._shutdown_deadline: int | None = None
+
+    def _open_quorum(self) -> RaftClient:
+        config = self.config
+        directory = metadata_log_directory(config)
+        log = LogLoader(
+            filesystem=self._filesystem,
+            directory=directory,
+            config=_metadata_log_config(config.values),
+            clock=self._clock,
+            background=self._background,
+            topic_partition=TopicPartition(METADATA_TOPIC, 0),
+            topic_id=METADATA_TOPIC_ID,
+            clean=False,  # it is small, and everything hangs on it: always read through
+        ).load()
+        first = read_snapshot(self._filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}")
+        replicated = ReplicatedLog(log)
+        own = {listener.advertised for listener in config.listeners}
+        replica = RaftReplica(
+            cluster_id=self.cluster_id,
+            local=self.replica_key,
+            listener_name=config.controller_listener,
+            local_endpoint=self._controller_address,
+            log=replicated,
+            control_records=ControlRecords(replicated, first.voters if first else NO_VOTERS),
+            quorum_file=QuorumStateFile(self._filesystem, directory),
+            bootstrap=[
+                Address(-2 - number, endpoint.host, endpoint.port)
+                for number, endpoint in enumerate(config.bootstrap)
+                if endpoint not in own
+            ],
+            config=config.values,
+            random=self._random,
+            clock=self._clock,
+            trace=self._trace,
+        )
+        return RaftClient(replica)
+
+    def _controller_address(self) -> Address:
+        endpoint = next(
+            listener.advertised
+            for listener in self.config.listeners
+            if listener.name == self.config.controller_listener
+        )
+        return Address(self.config.node_id, endpoint.host, endpoint.port)
+
+    def _add_apis(self) -> None:
+        forwarding = None
+        if self.broker is not None:
+            forwarding = ForwardingApis(self.broker.forwarding, self.broker.producer_ids)
+        cluster = ClusterApis(
+            self.config,
+            self.cluster_id,
+            image=lambda: self.loader.image,
+            voters=lambda: self.raft.replica.control_records.voters,
+            controller_id=lambda: self.raft.leader_and_epoch.leader_id,
+            create_topics=forwarding.create_missing if forwarding else lambda names, now: None,
+        )
+        if self.broker is not None and forwarding is not None:
+            self.broker.add_to(self._dispatcher, cluster, forwarding)
+        if self.controller is not None:
+            self._dispatcher.add_controller(ControllerApis(self.raft.service, self.controller), cluster)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def bind(self, ports: dict[str, int]) -> None:
+        """The listeners are open on these ports, by name: where a port was left to the system, others are told the
+        one that it chose."""
+        listeners = tuple(_bound(listener, ports[listener.name]) for listener in self.config.listeners)
+        self.config = replace(self.config, listeners=listeners)
+
+    def start(self, now: int) -> None:
+        """Join the quorum, and as a broker register. The listeners must be open."""
+        self._trace.now = now
+        self.raft.start(now)
+        if self.broker is not None:
+            self.broker.start(self.config.listeners, now)
+
+    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+        """Answer a request. Clients of a broker wait until it knows what it leads."""
+        self._trace.now = now
+        if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
+            answer: Promise[Answer] = Promise()
+            self._waiting.append((inbound, answer))
+            return answer
+        return self._dispatcher.handle(inbound, now)
+
+    def poll(self, now: int) -> Poll:
+        """Do what is due; returns what to send, and when to call again."""
+        self._trace.now = now
+        self._timer.expire(now)
+        quorum = self.raft.poll(now)
+        deadline = quorum.deadline
+        requests = list(quorum.requests)
+        if self.controller is not None:
+            deadline = min(deadline, self.controller.poll(now))
+        if self.broker is not None:
+            brokers = self.broker.poll(now)
+            self._serve_waiting(now)
+            deadline = min(deadline, brokers.deadline)
+            requests += brokers.requests
+        self._continue_shutdown(now)
+        return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
+
+    def _serve_waiting(self, now: int) -> None:
+        while self._waiting and self.broker is not None and self.broker.is_open:
+            inbound, answer = self._waiting.pop(0)
+            self._dispatcher.handle(inbound, now).then(answer.keep)
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def begin_shutdown(self, now: int, hand_over: bool = True) -> None:
+        """Hand over what this node leads; or do not, and be shut down at once: others will have to notice."""
+        if not hand_over:
+            self._shutdown_deadline = now
+        elif self._shutdown_deadline is None:
+            self._shutdown_deadline = now + SHUTDOWN_TIMEOUT_MS
+            self._timer.at(self._shutdown_deadline, lambda _: None)
+            if self.broker is not None:
+                self.broker.lifecycle.begin_shutdown(now)
+
+    def _continue_shutdown(self, now: int) -> None:
+        if self._shutdown_deadline is not None and self._broker_is_done(now):
+            self.raft.begin_shutdown(now)
+
+    def _broker_is_done(self, now: int) -> bool:
+        if self.broker is None or (self._shutdown_deadline is not None and now >= self._shutdown_deadline):
+            return True
+        return self.broker.lifecycle.state is LifecycleState.SHUTTING_DOWN
+
+    def is_shut_down(self, now: int) -> bool:
+        """Whether it may be closed: nothing is led here any more, or it took too long."""
+        if self._shutdown_deadline is None:
+            return False
+        return now >= self._shutdown_deadline or (self._broker_is_done(now) and self.raft.is_shut_down)
+
+    def close(self) -> None:
+        """Close all files in order."""
+        if self.broker is not None:
+            self.broker.close()
+        self.raft.replica.log.close()
+        self._unlock()
+
+    def abandon(self) -> None:
+        """Close the files and write nothing, as a crash would."""
+        if self.broker is not None:
+            self.broker.abandon()
+        self.raft.replica.log.abandon()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for lock in self._locks:
+            lock.release()
+
+
+def _metadata_log_config(values: Config) -> Config:
+    settings = {
+        "segment.bytes": str(values[keys.METADATA_LOG_SEGMENT_BYTES]),
+        "internal.segment.bytes": str(values[keys.INTERNAL_METADATA_LOG_SEGMENT_BYTES]),
+    }
+    return LOG_CONFIG.resolve(settings)
+
+
+def _bound(listener: Listener, port: int) -> Listener:
+    advertised = listener.advertised
+    return replace(
+        listener,
+        bind=Endpoint(listener.bind.host, port),
+        advertised=advertised if advertised.port else Endpoint(advertised.host, port),
+    )

@@ -1,0 +1,219 @@
+"""Following a leader: one fetcher for each broker that leads partitions which this broker follows.
+
+One Fetch at a time asks for all of them. It says for each partition where its log ends and of which epoch its last
+record is (KIP-595 brought this to data partitions, too). The leader answers with what follows; or, if the two logs are
+not the same up to there, with where that epoch ends in its log: the follower cuts its log to where both agree, and asks
+again. So a follower never cuts by its high watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
+
+What can go wrong with one partition does not hold up the others: it rests for ``replica.fetch.backoff.ms``. A partition
+whose leader epoch is outdated here rests until the metadata log has brought the new one.
+
+Follows kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}.
+"""
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER, Failure, Outbound, Poll
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.trace import Tracer
+from pykraft.common.types import Node, TopicPartition
+from pykraft.protocol.messages.data import (
+    EARLIEST_TIMESTAMP,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from pykraft.server import config as keys
+from pykraft.server.partition import Partition
+
+CHANNEL = "replica-fetcher"
+_NO_SESSION_EPOCH = -1
+
+
+class _Followed:
+    """One partition, and until when it rests."""
+
+    __slots__ = ("partition", "resting_until")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.resting_until = 0
+
+
+class ReplicaFetcher:
+    """Fetches from one leader. It is a RequestManager."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        leader_id: int,
+        node: Node | None,
+        values: Config,
+        trace: Tracer,
+        on_append: Callable[[Partition], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self.leader_id = leader_id
+        self._node = node
+        self._values = values
+        self._trace = trace
+        self._on_append = on_append
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._in_flight = False
+        self._resting_until = 0
+        self._outbox: list[Outbound] = []
+
+    def add(self, partition: Partition) -> None:
+        self._followed[partition.key.topic_partition] = _Followed(partition)
+
+    def remove(self, partition: Partition) -> None:
+        self._followed.pop(partition.key.topic_partition, None)
+
+    def set_node(self, node: Node | None) -> None:
+        self._node = node
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    def poll(self, now: int) -> Poll:
+        outbox, self._outbox = self._outbox, []
+        if self._in_flight or self._node is None:
+            return Poll(FOREVER, outbox)
+        if now < self._resting_until:
+            return Poll(self._resting_until, outbox)
+        awake = [f.partition for f in self._followed.values() if f.resting_until <= now]
+        if not awake:
+            return Poll(min((f.resting_until for f in self._followed.values()), default=FOREVER), outbox)
+        self._in_flight = True
+        asked = {partition.key.topic_partition: partition.leader_epoch for partition in awake}
+        outbox.append(
+            Outbound(
+                CHANNEL,
+                self._node,
+                self._request(awake),
+                lambda response, then: self._on_response(asked, response, then),
+                self._values[keys.REPLICA_SOCKET_TIMEOUT_MS],
+            )
+        )
+        return Poll(FOREVER, outbox)
+
+    def _request(self, partitions: list[Partition]) -> FetchRequest:
+        topic_type = FetchRequest.Topic
+        ordered = sorted(partitions, key=lambda partition: partition.key)
+        topics = []
+        for (topic_id, name), group in groupby(ordered, key=lambda p: (p.key.topic_id, p.key.topic)):
+            asked = [
+                topic_type.Partition(
+                    partition=partition.key.partition,
+                    current_leader_epoch=partition.leader_epoch,
+                    fetch_offset=partition.log.log_end_offset,
+                    last_fetched_epoch=partition.log.latest_epoch,
+                    log_start_offset=partition.log.log_start_offset,
+                    partition_max_bytes=self._values[keys.REPLICA_FETCH_MAX_BYTES],
+                )
+                for partition in group
+            ]
+            topics.append(topic_type(topic=name, topic_id=topic_id, partitions=asked))
+        replica = FetchRequest.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
+        return FetchRequest(
+            replica_id=self._broker_id,
+            replica_state=replica,
+            max_wait_ms=self._values[keys.REPLICA_FETCH_WAIT_MAX_MS],
+            min_bytes=self._values[keys.REPLICA_FETCH_MIN_BYTES],
+            max_bytes=self._values[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=topics,
+        )
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _on_response(self, asked: dict[TopicPartition, int], response: FetchResponse | Failure, now: int) -> None:
+        self._in_flight = False
+        backoff_ms = self._values[keys.REPLICA_FETCH_BACKOFF_MS]
+        if isinstance(response, Failure) or response.error_code:
+            self._resting_until = now + backoff_ms
+            return
+        names = {f.partition.key.topic_id: f.partition.key.topic for f in self._followed.values()}
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                topic_partition = TopicPartition(name, answer.partition_index)
+                followed = self._followed.get(topic_partition)
+                # What was asked in another leader epoch says nothing about this one.
+                if followed is not None and followed.partition.leader_epoch == asked.get(topic_partition):
+                    self._process(followed, answer, now + backoff_ms)
+
+    def _process(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
+        partition = followed.partition
+        match ErrorCode.of(answer.error_code):
+            case ErrorCode.NONE:
+                if answer.diverging_epoch is not None:
+                    self._truncate(partition, answer.diverging_epoch)
+                elif not self._append(partition, answer):
+                    followed.resting_until = rest_until
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                followed.resting_until = rest_until
+                self._ask_for_start(followed)
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                followed.resting_until = FOREVER  # the metadata log brings the new epoch, and with it a new start
+            case error:
+                self._trace("fetch_refused", partition=str(partition.key.topic_partition), error=error.name)
+                followed.resting_until = rest_until
+
+    def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> bool:
+        try:
+            count = partition.append_as_follower(memoryview(answer.records or b""), answer.high_watermark)
+        except (CorruptRecordError, KafkaError) as error:
+            self._trace("replica_append_refused", partition=str(partition.key.topic_partition), reason=str(error))
+            return False
+        if count:
+            self._on_append(partition)
+        return True
+
+    def _truncate(self, partition: Partition, leaders_end: FetchResponse.Topic.Partition.EpochEndOffset) -> None:
+        """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""
+        log = partition.log
+        ours = log.end_offset_for(leaders_end.epoch)
+        if ours is None or ours.epoch == leaders_end.epoch:
+            agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
+        else:
+            agreed = min(leaders_end.end_offset, ours.offset)
+        before = log.log_end_offset
+        log.truncate_to(agreed)
+        self._trace("truncate", partition=str(partition.key.topic_partition), before=before, end=log.log_end_offset)
+
+    def _ask_for_start(self, followed: _Followed) -> None:
+        """The log here ends outside of the leader's: find out where the leader's begins."""
+        if self._node is None:
+            return
+        partition = followed.partition
+        topic_type = ListOffsetsRequest.Topic
+        asked = topic_type.Partition(
+            partition_index=partition.key.partition,
+            current_leader_epoch=partition.leader_epoch,
+            timestamp=EARLIEST_TIMESTAMP,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._broker_id, topics=[topic_type(name=partition.key.topic, partitions=[asked])]
+        )
+        epoch = partition.leader_epoch
+
+        def on_response(response: Any, now: int) -> None:
+            if not isinstance(response, ListOffsetsResponse) or partition.leader_epoch != epoch:
+                return
+            answer = response.topics[0].partitions[0]
+            if not answer.error_code and answer.offset > partition.log.log_end_offset:
+                partition.log.truncate_fully(answer.offset)
+                self._trace("truncate_fully", partition=str(partition.key.topic_partition), end=answer.offset)
+            followed.resting_until = now
+
+        timeout_ms = self._values[keys.REPLICA_SOCKET_TIMEOUT_MS]
+        self._outbox.append(Outbound(CHANNEL, self._node, request, on_response, timeout_ms))

@@ -1,0 +1,141 @@
+"""Making a node's directories: what ``storage format`` does, before a node can start on them.
+
+A formatted directory says in ``meta.properties`` which node of which cluster it belongs to, and has a random id of its
+own. The metadata directory of a controller also gets the first voters (as a snapshot of an empty log), and the first
+records of the cluster's metadata.
+
+Voters are known by id *and* directory id, so each node must know the directory ids of all first voters, though each is
+formatted alone. If ``controller.quorum.voters`` names the voters, a first voter's directory id follows from the ids of
+its cluster and node, and all nodes come to the same. (Apache Kafka runs such a quorum at kraft.version 0, without
+directory ids.) The price: a controller that lost its disk, and is formatted anew in the same way, is taken for the one
+that had voted; do not do that while the others run, but give the cluster a new id, or name the directory ids yourself
+(``--initial-controllers``), as one does with Kafka.
+
+Follows kafka.tools.StorageTool and org.apache.kafka.metadata.storage.Formatter.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from random import Random
+
+from pykraft.common.errors import ConfigError
+from pykraft.common.types import METADATA_TOPIC, Endpoint, ReplicaKey, Uuid
+from pykraft.controller.features import bootstrap_records
+from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
+from pykraft.raft.snapshot import (
+    BOOTSTRAP_CHECKPOINT,
+    BOOTSTRAP_SNAPSHOT,
+    encode_snapshot,
+    snapshot_name,
+    write_snapshot,
+)
+from pykraft.raft.voters import Voter, VoterSet
+from pykraft.server.config import NodeConfig
+from pykraft.storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
+from pykraft.storage.filesystem import FileSystem
+
+
+class AlreadyFormattedError(Exception):
+    """The directory belongs to a node already; the message names it."""
+
+
+def metadata_log_directory(config: NodeConfig) -> str:
+    return f"{config.metadata_dir}/{METADATA_TOPIC}-0"
+
+
+def first_directory_id(cluster_id: str, node_id: int) -> Uuid:
+    """The directory id of a first voter that ``controller.quorum.voters`` names."""
+    return Uuid(hashlib.sha256(f"pykraft first voter {node_id} of {cluster_id}".encode()).digest()[:16])
+
+
+def first_voters(config: NodeConfig, cluster_id: str) -> VoterSet:
+    """The voters that ``controller.quorum.voters`` names."""
+    return VoterSet(
+        {
+            node.id: Voter(
+                ReplicaKey(node.id, first_directory_id(cluster_id, node.id)),
+                {config.controller_listener: node.endpoint},
+            )
+            for node in config.voters
+        }
+    )
+
+
+def parse_initial_controllers(text: str, listener: str) -> VoterSet:
+    """Read ``id@host:port:directory-id,...``; ConfigError says what is wrong."""
+    voters = {}
+    for part in text.split(","):
+        node, _, directory_id = part.strip().rpartition(":")
+        number, _, address = node.partition("@")
+        try:
+            key = ReplicaKey(int(number), Uuid.parse(directory_id))
+            voters[key.id] = Voter(key, {listener: Endpoint.parse(address)})
+        except ValueError as error:
+            raise ConfigError(
+                f"--initial-controllers has {part!r}, but must have id@host:port:id,...: {error}"
+            ) from None
+    return VoterSet(voters)
+
+
+def format_directories(
+    config: NodeConfig,
+    cluster_id: str,
+    filesystem: FileSystem,
+    random: Random,
+    time_ms: int,
+    voters: VoterSet | None = None,
+) -> list[str]:
+    """Make the node's directories; returns them. AlreadyFormattedError if one is a node's already."""
+    try:
+        Uuid.parse(cluster_id)
+    except ValueError as error:
+        raise ConfigError(f"the cluster id {error}") from None
+    directories = sorted({config.log_dir, config.metadata_dir})
+    for directory in directories:
+        if filesystem.exists(directory) and read_meta_properties(filesystem, directory) is not None:
+            raise AlreadyFormattedError(f"the directory {directory} is formatted already")
+    voters = voters or first_voters(config, cluster_id)
+    for directory in directories:
+        filesystem.make_directory(directory)
+        is_voters = directory == config.metadata_dir and config.node_id in voters.voters and config.is_controller
+        directory_id = voters.voters[config.node_id].key.directory_id if is_voters else Uuid.random(random)
+        if directory == config.metadata_dir:
+            _write_first_records(filesystem, directory, time_ms)
+            if config.is_controller and voters.voters:
+                _write_first_voters(config, filesystem, voters, time_ms)
+        # Last, since it says that all the rest is there.
+        write_meta_properties(filesystem, directory, MetaProperties(cluster_id, config.node_id, directory_id))
+    return directories
+
+
+def _write_first_records(filesystem: FileSystem, directory: str, time_ms: int) -> None:
+    levels = [record for record in bootstrap_records() if isinstance(record[0], FeatureLevelRecord)]
+    values = [encode_metadata_record(record, version) for record, version in levels]
+    data = encode_snapshot(None, values, epoch=0, timestamp=time_ms, last_timestamp=0)
+    write_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}", data)
+
+
+def _write_first_voters(config: NodeConfig, filesystem: FileSystem, voters: VoterSet, time_ms: int) -> None:
+    directory = metadata_log_directory(config)
+    filesystem.make_directory(directory)
+    filesystem.sync_directory(config.metadata_dir)
+    data = encode_snapshot(voters, [], epoch=0, timestamp=time_ms, last_timestamp=time_ms)
+    write_snapshot(filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}", data)
+
+
+def check_formatted(config: NodeConfig, filesystem: FileSystem) -> Mapping[str, MetaProperties]:
+    """The meta.properties of the node's directories; ConfigError says what to do if they are missing or another's."""
+    found = {}
+    for directory in sorted({config.log_dir, config.metadata_dir}):
+        properties = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
+        if properties is None:
+            raise ConfigError(
+                f"the directory {directory} is not formatted: "
+                "run python -m pykraft storage format -t CLUSTER_ID -c FILE"
+            )
+        if properties.node_id != config.node_id:
+            raise ConfigError(f"the directory {directory} belongs to node {properties.node_id}, not {config.node_id}")
+        found[directory] = properties
+    if len({properties.cluster_id for properties in found.values()}) > 1:
+        raise ConfigError(f"log.dirs and metadata.log.dir belong to different clusters: {config.log_dir}")
+    return found

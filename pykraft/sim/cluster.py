@@ -1,0 +1,297 @@
+"""One simulated run: a whole cluster with its clients, from a seed.
+
+A run has two parts. In the first the clients work while trouble of all kinds comes over the cluster, and after every
+event the laws of `sim.invariants` are checked. In the second the trouble ends, and the cluster must settle: every node
+is ready, every partition has a leader and a full ISR, everything that was taken is acknowledged or has failed, and the
+consumers have read all there is. Safety alone could be had by doing nothing.
+
+Whatever happens follows from the seed. The same seed gives the same run, event by event, on any machine; so a failure
+is reported as a seed and a step, and going back in time is running again.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from random import Random
+
+from pykraft.client.admin import NewTopic
+from pykraft.common.core import RequestManager
+from pykraft.common.trace import TraceEvent
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.raft.state_machine import CommitReader
+from pykraft.server.config import read_node_config
+from pykraft.server.lifecycle import LifecycleState
+from pykraft.server.storage_format import format_directories
+from pykraft.sim.faults import Faults
+from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.invariants import Violation, require
+from pykraft.sim.knobs import Knobs, draw
+from pykraft.sim.network import Network
+from pykraft.sim.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.watcher import Progress, Watcher
+from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
+
+FIRST_CONTROLLER_ID = 101
+_BROKER_PORT = 9092
+_CONTROLLER_PORT = 9093
+_SETTLE_CHECK_US = 100 * US_PER_MS
+_SETTLE_LIMIT_US = 60_000 * US_PER_MS
+SIMULATOR = -1
+"""The node id under which the simulator itself reports."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a run."""
+
+    seed: int
+    progress: Progress
+    steps: int
+    virtual_ms: int
+    digest: str
+    """A hash of everything that was reported: equal runs have equal digests."""
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in vars(self.progress).items())
+        return f"seed {self.seed}: {self.steps} steps, {self.virtual_ms / 1000:.1f} s, {counts}, digest {self.digest}"
+
+
+class SimulationFailed(AssertionError):  # noqa: N818 (it tells what happened)
+    """A law was broken, or a node died. The message names the seed that shows it again."""
+
+    def __init__(self, seed: int, step: int, now: int, cause: BaseException) -> None:
+        super().__init__(
+            f"seed {seed}, step {step}, {now} ms: {type(cause).__name__}: {cause}\n"
+            f"again: python -m pykraft simulate {seed}"
+        )
+        self.seed = seed
+        self.step = step
+
+
+class SimulatedCluster:
+    """The nodes and clients of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.knobs: Knobs = draw(seed)
+        self.scheduler = Scheduler()
+        self._random = Random(f"run {seed}")
+        self.network = Network(self.scheduler, self._dice("network"))
+        self.trace: list[TraceEvent] = []
+        self._digest = blake2b(digest_size=8)
+        self.nodes: dict[int, SimulatedNode] = {}
+        self.watcher = Watcher(self.nodes)
+        self._make_nodes()
+        self._faults = Faults(
+            self.knobs, self.nodes, self.scheduler, self.network, self.watcher, self._dice("faults"), self._report
+        )
+        self._writers: list[Writer] = []
+        self._readers: list[Reader] = []
+        self._maker: TopicMaker
+        self._make_clients()
+        self.is_settled = False
+        self._settle_by_us = 0
+
+    def _dice(self, name: str) -> Random:
+        return Random(f"{name} {self.seed}")
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def _make_nodes(self) -> None:
+        brokers = list(range(1, self.knobs.brokers + 1))
+        separate = [FIRST_CONTROLLER_ID + number for number in range(self.knobs.controllers)]
+        controllers = separate or brokers
+        cluster_id = str(Uuid.random(self._dice("cluster id")))
+        for node_id in [*brokers, *separate]:
+            config = read_node_config(self._properties(node_id, brokers, controllers))
+            dice = self._dice(f"node {node_id}")
+            machine = SimulatedNode(
+                config,
+                self.scheduler,
+                self.network,
+                dice,
+                self._on_trace,
+                self._before_end,
+                dice.randint(-self.knobs.clock_skew_ms, self.knobs.clock_skew_ms),
+                self.knobs.background_us,
+            )
+            self.nodes[node_id] = machine
+            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS)
+            machine.filesystem.sync_all()
+            self.scheduler.after(dice.randint(0, 200) * US_PER_MS, machine.start)
+
+    def _properties(self, node_id: int, brokers: list[int], controllers: list[int]) -> dict[str, str]:
+        is_broker, is_controller = node_id in brokers, node_id in controllers
+        listeners = [f"PLAINTEXT://node-{node_id}:{_BROKER_PORT}"] * is_broker
+        listeners += [f"CONTROLLER://node-{node_id}:{_CONTROLLER_PORT}"] * is_controller
+        found: dict[str, object] = {
+            "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
+            "node.id": node_id,
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.voters": ",".join(f"{n}@node-{n}:{_CONTROLLER_PORT}" for n in controllers),
+            "log.dirs": "/data",
+            "auto.create.topics.enable": "false",
+            **self.knobs.properties,
+        }
+        return {key: str(value) for key, value in found.items()}
+
+    def _make_clients(self) -> None:
+        knobs = self.knobs
+        servers = ",".join(f"node-{node_id}:{_BROKER_PORT}" for node_id in range(1, knobs.brokers + 1))
+        settings = {name: str(value) for name, value in knobs.topic.items()}
+        topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
+        self._maker = TopicMaker(topic, servers, self._dice("admin"))
+        self._add_client("admin", self._maker)
+        for number, producer in enumerate(knobs.producers):
+            dice = self._dice(f"producer {number}")
+            writer = Writer(
+                f"p{number}",
+                producer,
+                servers,
+                knobs.records_per_s,
+                knobs.partitions,
+                self.watcher,
+                self._time_ms,
+                dice,
+            )
+            self._writers.append(writer)
+            self._add_client(f"producer-{number}", writer)
+        for number, consumer in enumerate(knobs.consumers):
+            reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
+            self._readers.append(reader)
+            self._add_client(f"consumer-{number}", reader)
+
+    def _add_client(self, name: str, core: RequestManager) -> None:
+        client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name))
+        self.scheduler.after(1, lambda: client.act(lambda: None))
+
+    def _time_ms(self) -> int:
+        return EPOCH_MS + self.scheduler.now
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def _on_trace(self, event: TraceEvent) -> None:
+        self._remember(event)
+        self.watcher.on_trace(event)
+
+    def _report(self, name: str, fields: dict[str, object]) -> None:
+        self._remember(TraceEvent(self.scheduler.now, SIMULATOR, name, fields))
+
+    def _remember(self, event: TraceEvent) -> None:
+        self.trace.append(event)
+        self._digest.update(str(event).encode())
+
+    def _before_end(self, machine: SimulatedNode) -> None:
+        """A node ends in the middle of a step, and comes back some time."""
+        self.watcher.look(machine)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Report:
+        """The whole run. SimulationFailed if a law is broken."""
+        self.begin()
+        while not self.is_settled:
+            self.step()
+        return self.report()
+
+    def begin(self) -> None:
+        self._faults.begin()
+        self.scheduler.at(self.knobs.storm_ms * US_PER_MS, self._end_storm)
+
+    def step(self) -> None:
+        """One event, and a look at what it has changed."""
+        try:
+            self.scheduler.run_next()
+            for machine in self.nodes.values():
+                if machine.was_active:
+                    machine.was_active = False
+                    self.watcher.look(machine)
+                if machine.has_ended:
+                    machine.has_ended = False
+                    self._faults.on_end(machine)
+        except Exception as error:
+            raise SimulationFailed(self.seed, self.scheduler.steps, self.scheduler.now, error) from error
+
+    def report(self) -> Report:
+        progress = self.watcher.progress
+        progress.events = self.scheduler.steps
+        return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
+
+    # --- settling -----------------------------------------------------------------------------------------------------
+
+    def _end_storm(self) -> None:
+        self._report("storm_ends", {})
+        self._faults.end()
+        for writer in self._writers:
+            writer.is_writing = False
+        self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
+        self._check_settled()
+
+    def _check_settled(self) -> None:
+        missing = self._missing()
+        if missing is None:
+            self._check_end()
+            self.is_settled = True
+        elif self.scheduler.now_us > self._settle_by_us:
+            raise Violation(f"the cluster does not settle: {missing}")
+        else:
+            self.scheduler.after(_SETTLE_CHECK_US, self._check_settled)
+
+    def _missing(self) -> str | None:
+        """What is still wanting; None if the cluster has settled."""
+        for node_id, machine in self.nodes.items():
+            if machine.node is None:
+                return f"node {node_id} is down"
+            broker = machine.node.broker
+            if broker is not None and broker.lifecycle.state is not LifecycleState.RUNNING:
+                return f"broker {node_id} is {broker.lifecycle.state.value}"
+        if not self._maker.is_done:
+            return "the topic was not made"
+        images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
+        newest = max(image.provenance.offset for image in images)
+        if min(image.provenance.offset for image in images) < newest - 1:
+            return "not everybody has read the metadata log"
+        return self._missing_in_partitions(images) or self._missing_in_clients()
+
+    def _missing_in_partitions(self, images: list[MetadataImage]) -> str | None:
+        topic = images[0].topic_named(TOPIC)
+        if topic is None:
+            return "the topic is unknown"
+        for number, registration in topic.partitions.items():
+            key = TopicPartition(TOPIC, number)
+            if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
+                return f"{key} has leader {registration.leader} and ISR {registration.isr} of {registration.replicas}"
+            ends = set()
+            for replica in registration.replicas:
+                node = self.nodes[replica].node
+                assert node is not None and node.broker is not None
+                partition = node.broker.replicas.partitions.get(key)
+                if partition is None or partition.log.high_watermark != partition.log.log_end_offset:
+                    return f"{key} on node {replica} is not wholly committed: {partition and partition.log}"
+                ends.add(partition.log.log_end_offset)
+            if len(ends) != 1:
+                return f"the replicas of {key} end at {sorted(ends)}"
+        return None
+
+    def _missing_in_clients(self) -> str | None:
+        if not all(writer.is_idle for writer in self._writers):
+            return "a producer still waits for acknowledgements"
+        for reader in self._readers:
+            for key, position in reader.positions.items():
+                if position < len(self.watcher.history(key).values):
+                    return f"a consumer has read {key} up to {position} of {len(self.watcher.history(key).values)}"
+        return None
+
+    def _check_end(self) -> None:
+        """The images are those that the metadata log alone gives, and the same for everybody at the same offset."""
+        images: dict[int, MetadataImage] = {}
+        for node_id, machine in self.nodes.items():
+            assert machine.node is not None
+            fresh = MetadataLoader()
+            CommitReader(fresh).deliver(machine.node.raft.replica.log, machine.node.raft.replica.log.high_watermark)
+            for image in (fresh.image, machine.node.loader.image):
+                known = images.setdefault(image.provenance.offset, image)
+                require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")

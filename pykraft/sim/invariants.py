@@ -1,0 +1,256 @@
+"""What must be true after every event, whatever has happened: the laws of Raft, and those of the data plane.
+
+*Of every log* (the metadata log and each partition's), with "committed" for what lies below some replica's high
+watermark:
+
+* Log Matching: where two logs hold the same offset with the same epoch, they are equal up to there, byte for byte.
+* State Machine Safety: what is committed at an offset is the same for everybody, for ever.
+* Leader Completeness: who becomes leader of an epoch has everything that was committed in earlier epochs.
+* Epochs do not go down along a log.
+
+*Of the quorum*: Election Safety (an epoch has one leader); a node's epoch never goes back.
+
+*Of a partition*: the high watermark is not above the log of any replica that the leader must wait for. Each producer's
+batches come once and in order. An acknowledged record is committed, at the offset that was told. A consumer sees what
+is committed, each record once and in order.
+
+*Of the metadata*: a leader is in its ISR, the ISR is among the replicas, a fenced broker leads nothing.
+
+The laws are checked on the files themselves. For each replica a chain of hashes is kept, one for each batch, each
+depending on the one before it: so two equal hashes at the same offset mean two equal logs up to there, and each check
+costs only what is new.
+
+Follows the Raft paper's figure 3, Kafka's RaftEventSimulationTest, and the properties that KIP-101, KIP-98, KIP-497 and
+KIP-966 promise.
+"""
+
+from bisect import bisect_right
+from hashlib import blake2b
+
+from pykraft.common.types import TopicPartition
+from pykraft.metadata.image import MetadataImage
+from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
+from pykraft.server.partition import Partition
+from pykraft.storage.log import Isolation, UnifiedLog
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+_NOTHING = b""
+
+
+class Violation(AssertionError):  # noqa: N818 (it is the name of what was found)
+    """A law was broken."""
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise Violation(message)
+
+
+class ReplicaLog:
+    """What is known of one replica's log: where its batches end, and the chain of their hashes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ends: list[int] = []
+        self.epochs: list[int] = []
+        self.hashes: list[bytes] = []
+        self.data: list[bytes] = []
+        self.agreed = 0
+        """So many batches are known to be as everybody has committed them."""
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def cut(self, offset: int) -> None:
+        """The log was truncated."""
+        keep = bisect_right(self.ends, offset)
+        for column in (self.ends, self.epochs, self.hashes, self.data):
+            del column[keep:]
+        self.agreed = min(self.agreed, keep)
+
+    def follow(self, log: UnifiedLog) -> list[int]:
+        """Take in what was appended since; the indexes of the new batches."""
+        if log.log_end_offset < self.end:
+            self.cut(log.log_end_offset)
+        first = len(self.ends)
+        while self.end < log.log_end_offset:
+            region = log.read(self.end, 1 << 20, Isolation.LOG_END, at_least_one=True).records
+            data = region if isinstance(region, bytes) else region.read(0, len(region))
+            for batch in batches(memoryview(data)):
+                self._add(batch)
+        return list(range(first, len(self.ends)))
+
+    def _add(self, batch: RecordBatch) -> None:
+        require(batch.base_offset == self.end, f"{self.name}: {batch} follows offset {self.end}")
+        epoch = batch.partition_leader_epoch
+        require(not self.epochs or epoch >= self.epochs[-1], f"{self.name}: {batch} follows epoch {self.epochs[-1:]}")
+        before = self.hashes[-1] if self.hashes else _NOTHING
+        data = bytes(batch.buffer)
+        self.ends.append(batch.next_offset)
+        self.epochs.append(epoch)
+        self.hashes.append(blake2b(before + data, digest_size=16).digest())
+        self.data.append(data)
+
+
+class CommittedLog:
+    """What is committed in one log, as the first who knew it had it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ends: list[int] = []
+        self.hashes: list[bytes] = []
+        self.since: list[int] = []
+        """In which epoch each batch was seen to be committed."""
+        self._seen: dict[tuple[int, int], bytes] = {}
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def check_matching(self, replica: ReplicaLog, added: list[int]) -> None:
+        """Log Matching."""
+        for index in added:
+            key = (replica.ends[index], replica.epochs[index])
+            known = self._seen.setdefault(key, replica.hashes[index])
+            require(
+                known == replica.hashes[index],
+                f"Log Matching: {replica.name} differs from another log below offset {key[0]}, epoch {key[1]}",
+            )
+
+    def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> list[bytes]:
+        """State Machine Safety: the replica says that everything below its high watermark is committed. Returns the
+        batches that nobody had said so of before."""
+        count = bisect_right(replica.ends, high_watermark)
+        if count <= replica.agreed:
+            return []
+        common = min(count, len(self.ends))
+        if common:
+            require(
+                replica.ends[common - 1] == self.ends[common - 1]
+                and replica.hashes[common - 1] == self.hashes[common - 1],
+                f"State Machine Safety: {replica.name} has committed something else below offset {self.ends[common - 1]}",
+            )
+        new = range(len(self.ends), count)
+        for index in new:
+            self.ends.append(replica.ends[index])
+            self.hashes.append(replica.hashes[index])
+            self.since.append(max(epoch, self.since[-1]) if self.since else epoch)
+        replica.agreed = count
+        return [replica.data[index] for index in new]
+
+    def check_leader(self, replica: ReplicaLog, epoch: int) -> None:
+        """Leader Completeness."""
+        needed = bisect_right(self.since, epoch - 1)
+        if needed:
+            require(
+                len(replica.ends) >= needed and replica.hashes[needed - 1] == self.hashes[needed - 1],
+                f"Leader Completeness: {replica.name} leads epoch {epoch} and lacks what was committed up to offset "
+                f"{self.ends[needed - 1]}; its log ends at {replica.end}",
+            )
+
+
+class Election:
+    """Election Safety, and that epochs only grow."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+
+    def observe(self, node_id: int, epoch: int, leads: bool) -> None:
+        known = self._epochs.get(node_id, 0)
+        require(epoch >= known, f"node {node_id} went back from epoch {known} to {epoch}")
+        self._epochs[node_id] = epoch
+        if leads:
+            leader = self.leaders.setdefault(epoch, node_id)
+            require(leader == node_id, f"Election Safety: nodes {leader} and {node_id} both lead epoch {epoch}")
+
+
+class ProducerOrder:
+    """Each producer's batches are in a log once, and in order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._next: dict[tuple[int, int], int] = {}
+
+    def observe(self, batch: RecordBatch) -> None:
+        if not batch.has_producer_id or batch.is_control or batch.base_sequence == NO_SEQUENCE:
+            return
+        key = (batch.producer_id, batch.producer_epoch)
+        expected = self._next.get(key, 0)
+        require(
+            batch.base_sequence == expected,
+            f"{self._name}: producer {key[0]} has sequence {batch.base_sequence} at offset {batch.base_offset} where "
+            f"{expected} is next",
+        )
+        self._next[key] = (batch.last_sequence + 1) & _SEQUENCE_MASK
+
+
+class PartitionHistory:
+    """What was committed in one partition, record by record, and what clients were told of it."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.name = str(topic_partition)
+        self.log = CommittedLog(self.name)
+        self._order = ProducerOrder(self.name)
+        self.values: list[bytes | None] = []
+        self.acknowledged = 0
+        self._seen: set[bytes] = set()
+
+    def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> None:
+        for data in self.log.commit(replica, high_watermark, epoch):
+            batch = RecordBatch(memoryview(data))
+            self._order.observe(batch)
+            for record in batch.records():
+                require(record.offset == len(self.values), f"{self.name}: offset {record.offset} has no predecessor")
+                self.values.append(record.value)
+                if record.value is not None:
+                    require(record.value not in self._seen, f"{self.name}: {record.value[:40]!r} is there twice")
+                    self._seen.add(record.value)
+
+    def acknowledge(self, offset: int, value: bytes | None) -> None:
+        """A producer that waits for all in-sync replicas was told that its record has this offset."""
+        self.acknowledged += 1
+        require(
+            offset < len(self.values),
+            f"{self.name}: offset {offset} was acknowledged, but only {len(self.values)} records are committed",
+        )
+        require(
+            self.values[offset] == value,
+            f"{self.name}: acknowledged {(value or b'')[:40]!r} at offset {offset}; "
+            f"committed there is {(self.values[offset] or b'')[:40]!r}",
+        )
+
+    def consume(self, offset: int, value: bytes | None) -> None:
+        """A consumer was given this record."""
+        require(offset < len(self.values), f"{self.name}: a consumer saw offset {offset}, which is not committed")
+        require(
+            self.values[offset] == value,
+            f"{self.name}: a consumer saw {(value or b'')[:40]!r} at offset {offset}; "
+            f"committed there is {(self.values[offset] or b'')[:40]!r}",
+        )
+
+
+def check_high_watermark(leader_id: int, partition: Partition, ends: dict[int, int]) -> None:
+    """A leader's high watermark is not above the log of a replica that it must wait for. `ends` are the real log ends
+    of those whose disk has lost nothing."""
+    high_watermark = partition.log.high_watermark
+    for replica in sorted(partition.isr_state.maximal):
+        require(
+            ends.get(replica, high_watermark) >= high_watermark,
+            f"{partition.key.topic_partition}: node {leader_id} (epoch {partition.leader_epoch}) has high watermark "
+            f"{high_watermark}, but the log of node {replica}, which it counts as in sync, ends at {ends.get(replica)}",
+        )
+
+
+def check_image(node_id: int, image: MetadataImage) -> None:
+    """What the metadata say of partitions fits together."""
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            name = f"node {node_id} at offset {image.provenance.offset}: {topic.name}-{number}"
+            require(set(partition.isr) <= set(partition.replicas), f"{name}: ISR {partition.isr} is no subset")
+            require(bool(partition.isr), f"{name}: its ISR is empty")
+            if partition.leader >= 0:
+                require(partition.leader in partition.isr, f"{name}: leader {partition.leader} is not in its ISR")
+                broker = image.brokers.get(partition.leader)
+                require(broker is not None and not broker.fenced, f"{name}: its leader {partition.leader} is fenced")

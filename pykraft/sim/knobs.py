@@ -1,0 +1,135 @@
+"""What is drawn anew for each seed: the shape of the cluster, its settings, its clients, and what befalls it.
+
+Bugs live where sizes meet limits: a batch that does not fit into a fetch, a segment that ends within an election, a
+timeout that is shorter than a delay. Settings that are always comfortable never get there. So every size and every
+timeout is drawn from a range that no one would choose, and each seed has its own mixture of faults: some runs are
+stormy throughout, some have only one kind of trouble, and some are calm, so that things get far enough to go wrong.
+
+(FoundationDB calls the first BUGGIFY, and the second is known as swarm testing.)
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+FAULTS = (
+    "crash",
+    "crash_controller",
+    "crash_leader",
+    "crash_within_step",
+    "disk_error",
+    "power_loss",
+    "stop",
+    "partition",
+    "one_way_partition",
+    "clog",
+    "stall",
+)
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One seed's draw. Times are milliseconds, `weather` are probabilities for each piece sent."""
+
+    brokers: int
+    controllers: int
+    """Separate controllers; 0 for combined nodes."""
+    partitions: int
+    properties: dict[str, int]
+    topic: dict[str, int]
+    producers: tuple[dict[str, object], ...]
+    consumers: tuple[dict[str, object], ...]
+    records_per_s: int
+    faults: dict[str, float]
+    """The kinds of trouble, and how likely each is compared to the others."""
+    fault_every_ms: int
+    restart_ms: tuple[int, int]
+    straggler: float
+    breaks: float
+    ghost: float
+    storm_ms: int
+    """How long all this goes on."""
+    clock_skew_ms: int
+    background_us: int
+
+
+def draw(seed: int) -> Knobs:
+    """The knobs of a seed."""
+    random = Random(f"knobs {seed}")
+    separate = random.random() < 0.3
+    brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
+    kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
+    is_calm = random.random() < 0.1
+    return Knobs(
+        brokers=brokers,
+        controllers=random.choice((3, 3, 5)) if separate else 0,
+        partitions=random.randint(1, 3),
+        properties=_properties(random),
+        topic={
+            "min.insync.replicas": 2,
+            "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
+            "index.interval.bytes": random.choice((0, 100, 4096)),
+        },
+        producers=tuple(_producer(random) for _ in range(random.randint(1, 3))),
+        consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
+        records_per_s=random.choice((20, 60, 150)),
+        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds},
+        fault_every_ms=random.choice((250, 500, 1000, 2000)),
+        restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
+        straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
+        breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
+        ghost=random.choice((0.0, 0.0, 0.002, 0.02)),
+        storm_ms=random.choice((6_000, 10_000, 14_000)),
+        clock_skew_ms=random.choice((0, 10, 5_000)),
+        background_us=random.choice((100, 5_000, 300_000)),
+    )
+
+
+def _properties(random: Random) -> dict[str, int]:
+    session = random.choice((300, 600, 1500))
+    fetch_wait = random.choice((10, 100, 500))
+    fetch_timeout = random.choice((200, 400, 1000))
+    return {
+        "broker.session.timeout.ms": session,
+        "broker.heartbeat.interval.ms": max(20, session // random.choice((3, 6))),
+        "controller.quorum.fetch.timeout.ms": fetch_timeout,
+        "controller.quorum.election.timeout.ms": random.choice((100, 300)),
+        "controller.quorum.election.backoff.max.ms": random.choice((50, 200)),
+        "controller.quorum.request.timeout.ms": random.choice((100, 500)),
+        "controller.quorum.append.linger.ms": random.choice((0, 5, 25)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((1, 200, 8 << 20)),
+        "internal.metadata.max.batch.size.in.bytes": random.choice((300, 8 << 20)),
+        "internal.metadata.log.segment.bytes": random.choice((1_000, 8_000, 1 << 20)),
+        "metadata.max.idle.interval.ms": random.choice((100, 500)),
+        "replica.lag.time.max.ms": fetch_wait + random.choice((200, 1000, 3000)),
+        "replica.fetch.wait.max.ms": fetch_wait,
+        "replica.fetch.backoff.ms": random.choice((10, 200)),
+        "replica.fetch.max.bytes": random.choice((1, 500, 1 << 20)),
+        "replica.fetch.response.max.bytes": random.choice((1, 2_000, 10 << 20)),
+        "replica.socket.timeout.ms": fetch_wait + random.choice((200, 1000)),
+        "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 1000, 5000)),
+        "controller.socket.timeout.ms": random.choice((200, 1000)),
+    }
+
+
+def _producer(random: Random) -> dict[str, object]:
+    return {
+        "batch.size": random.choice((1, 300, 16_384)),
+        "linger.ms": random.choice((0, 5, 50)),
+        "compression.type": random.choice(("none", "none", "lz4")),
+        "max.in.flight.requests.per.connection": random.choice((1, 2, 5)),
+        "request.timeout.ms": random.choice((300, 800, 2000)),
+        "delivery.timeout.ms": random.choice((4_000, 120_000)),
+        "retry.backoff.ms": random.choice((5, 100)),
+        "metadata.max.age.ms": random.choice((1_000, 300_000)),
+    }
+
+
+def _consumer(random: Random) -> dict[str, object]:
+    return {
+        "auto.offset.reset": "earliest",
+        "fetch.max.wait.ms": random.choice((20, 500)),
+        "max.partition.fetch.bytes": random.choice((1, 2_000, 1 << 20)),
+        "request.timeout.ms": random.choice((500, 2000)),
+        "retry.backoff.ms": random.choice((5, 100)),
+        "isolation.level": random.choice(("read_uncommitted", "read_committed")),
+    }

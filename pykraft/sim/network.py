@@ -1,0 +1,270 @@
+"""A network in memory: streams of bytes between hosts, with everything that a real one does to them.
+
+A connection is two streams, one each way. What is sent arrives later, in order; how much later is drawn anew each time,
+so that streams overtake each other, and now and then a piece takes very long. On top of that, as the `Weather` says:
+
+* a *link* between two hosts can be **cut**, in one direction or both. Nothing gets through; nobody is told. When it is
+  mended, what was sent meanwhile arrives (TCP sends again what was not confirmed), unless its sender has given up;
+* a link can be **clogged** for a while: everything arrives, late;
+* a connection can **break**: either both ends hear of it, or it goes silent for good and each end must find out by
+  itself. What was on its way is lost, so that the sender does not know whether it arrived: this is how messages are
+  lost, and how the same request comes to be sent twice;
+* a request can have a **ghost**: it is delivered once more, much later, on a connection whose sender is long gone. (A
+  server may find a request in its socket's buffer whose sender has timed out, and has sent it again elsewhere.) Its
+  answer goes nowhere;
+* a host that dies takes its ends of all connections with it; the others hear of it if their link is not cut.
+
+What travels are encoded frames, through the same `ClientChannel` and `ServerChannel` as on real sockets.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from pykraft.common.types import Endpoint
+from pykraft.sim.scheduler import US_PER_MS, Scheduler
+
+Link = tuple[str, str]
+_SYN_AGAIN_US = 200 * US_PER_MS
+
+
+@dataclass
+class Weather:
+    """How the network is at the moment. Times are microseconds, the rest are probabilities for each piece sent."""
+
+    latency_us: tuple[int, int] = (50, 400)
+    straggler: float = 0.0
+    straggler_us: int = 50_000
+    breaks: float = 0.0
+    goes_silent: float = 0.5
+    """How often a connection that breaks tells nobody."""
+    ghost: float = 0.0
+    ghost_us: int = 2_000_000
+
+
+class Receiver(Protocol):
+    """The owner of one end of a connection."""
+
+    def connected(self) -> None: ...
+
+    def received(self, data: bytes) -> None: ...
+
+    def closed(self) -> None: ...
+
+
+class Host(Protocol):
+    """Somebody on the network."""
+
+    name: str
+    is_up: bool
+    stalled_until_us: int
+    """Until then the host does nothing, and what arrives waits."""
+
+    def accept(self, endpoint: Endpoint, end: "End") -> Receiver: ...
+
+
+class End:
+    """One end of a connection. What is sent here arrives at the other."""
+
+    def __init__(self, network: "Network", host: Host) -> None:
+        self._network = network
+        self.host = host
+        self.other: End
+        self.receiver: Receiver | None = None
+        self.endpoint: Endpoint | None = None
+        """The address that was dialled, if this is the end that dialled it: its pieces are requests."""
+        self.is_open = True
+        self.is_silent = False
+        """The connection is broken, and nobody knows."""
+        self.arrivals: deque[bytes | None] = deque()
+        """What is on its way to this end, in order; None is the end of the stream."""
+        self.last_arrival_us = 0
+
+    def send(self, parts: Sequence[Any]) -> None:
+        """Send these parts as one piece. OSError: the connection is closed."""
+        if not self.is_open:
+            raise ConnectionResetError("the connection is closed")
+        data = b"".join(part if isinstance(part, bytes | bytearray | memoryview) else _read(part) for part in parts)
+        if data:
+            self._network.carry(self, data)
+
+    def close(self) -> None:
+        """Tell the other end that this one is closed."""
+        if self.is_open:
+            self.is_open = False
+            self._network.forget(self)
+            self._network.carry(self, None)
+
+
+def _read(region: Any) -> bytes:
+    data: bytes = region.read(0, len(region))
+    return data
+
+
+class Network:
+    """All hosts, links and connections."""
+
+    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+        self._scheduler = scheduler
+        self._random = random
+        self.weather = Weather()
+        self._hosts: dict[Endpoint, Host] = {}
+        self._cut: set[Link] = set()
+        self._clogged: dict[Link, int] = {}
+        self._held: dict[Link, list[End]] = {}
+        self._ends: dict[str, dict[End, None]] = {}
+        self.delivered = 0
+
+    # --- the network itself -------------------------------------------------------------------------------------------
+
+    def add_address(self, endpoint: Endpoint, host: Host) -> None:
+        self._hosts[endpoint] = host
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing through from one host to another."""
+        self._cut.add((source, target))
+
+    def mend(self, source: str, target: str) -> None:
+        """Let everything through again, and what was held back first."""
+        self._cut.discard((source, target))
+        for end in self._held.pop((source, target), []):
+            self._plan_arrival(end)
+
+    def mend_all(self) -> None:
+        for source, target in sorted(self._cut):
+            self.mend(source, target)
+        self._clogged.clear()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cut
+
+    def clog(self, source: str, target: str, until_us: int) -> None:
+        """Let nothing arrive before that time."""
+        self._clogged[source, target] = until_us
+
+    def _latency_us(self) -> int:
+        weather = self.weather
+        latency = self._random.randint(*weather.latency_us)
+        if weather.straggler and self._random.random() < weather.straggler:
+            latency += self._random.randint(0, weather.straggler_us)
+        return latency
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def connect(self, host: Host, endpoint: Endpoint, receiver: Receiver) -> End:
+        """Begin to connect; the receiver is told how it went."""
+        mine, theirs = End(self, host), End(self, self._hosts[endpoint])
+        mine.other, theirs.other = theirs, mine
+        mine.receiver = receiver
+        mine.endpoint = endpoint
+        self._remember(mine)
+        self._scheduler.after(self._latency_us(), lambda: self._arrive_at_listener(theirs, endpoint))
+        return mine
+
+    def _arrive_at_listener(self, theirs: End, endpoint: Endpoint) -> None:
+        mine = theirs.other
+        host = theirs.host
+        if not mine.is_open:
+            return
+        if self.is_cut(mine.host.name, host.name):
+            # The first packet is sent again until it comes through, or the opener gives up.
+            self._scheduler.after(_SYN_AGAIN_US, lambda: self._arrive_at_listener(theirs, endpoint))
+        elif not host.is_up:
+            self.carry(theirs, None)
+        elif host.stalled_until_us > self._scheduler.now_us:
+            self._scheduler.at(host.stalled_until_us, lambda: self._arrive_at_listener(theirs, endpoint))
+        else:
+            self._remember(theirs)
+            theirs.receiver = host.accept(endpoint, theirs)
+            self.carry(theirs, b"")
+
+    def _remember(self, end: End) -> None:
+        self._ends.setdefault(end.host.name, {})[end] = None
+
+    def forget(self, end: End) -> None:
+        self._ends.get(end.host.name, {}).pop(end, None)
+
+    def drop_host(self, host: Host) -> None:
+        """The host has died: its ends are gone, the other ends will hear of it."""
+        for end in list(self._ends.pop(host.name, {})):
+            end.is_open = False
+            end.receiver = None
+            self.carry(end, None)
+
+    # --- pieces on their way ------------------------------------------------------------------------------------------
+
+    def carry(self, source: End, data: bytes | None) -> None:
+        """Let a piece arrive at the other end: bytes, b"" for "connected", None for the end of the stream."""
+        weather = self.weather
+        if data and weather.breaks and self._random.random() < weather.breaks:
+            self._break(source)
+            return
+        if data and source.endpoint is not None and weather.ghost and self._random.random() < weather.ghost:
+            self._plan_ghost(source, source.endpoint, data)
+        source.other.arrivals.append(data)
+        self._plan_arrival(source.other)
+
+    def _plan_arrival(self, end: End) -> None:
+        link = (end.other.host.name, end.host.name)
+        time_us = max(self._scheduler.now_us + self._latency_us(), self._clogged.get(link, 0), end.last_arrival_us + 1)
+        end.last_arrival_us = time_us
+        self._scheduler.at(time_us, lambda: self._arrive(end))
+
+    def _arrive(self, end: End) -> None:
+        link = (end.other.host.name, end.host.name)
+        if end.is_silent:
+            return
+        if link in self._cut:
+            self._held.setdefault(link, []).append(end)
+            return
+        if end.host.is_up and end.host.stalled_until_us > self._scheduler.now_us:
+            self._scheduler.at(end.host.stalled_until_us, lambda: self._arrive(end))
+            return
+        data = end.arrivals.popleft()
+        if not end.is_open or end.receiver is None:
+            if data and end.other.is_open:
+                self.carry(end, None)  # nobody is here: a reset goes back
+            return
+        self.delivered += 1
+        if data is None:
+            end.is_open = False
+            self.forget(end)
+            end.receiver.closed()
+        elif data:
+            end.receiver.received(data)
+        else:
+            end.receiver.connected()
+
+    def _break(self, source: End) -> None:
+        if self._random.random() < self.weather.goes_silent:
+            source.is_silent = source.other.is_silent = True
+            return
+        for end in (source, source.other):
+            end.arrivals.append(None)
+            self._plan_arrival(end)
+
+    def _plan_ghost(self, source: End, endpoint: Endpoint, data: bytes) -> None:
+        delay_us = self._random.randint(0, self.weather.ghost_us)
+        self._scheduler.after(delay_us, lambda: self._arrive_as_ghost(source.other.host, endpoint, data))
+
+    def _arrive_as_ghost(self, target: Host, endpoint: Endpoint, data: bytes) -> None:
+        if target.is_up and target.stalled_until_us <= self._scheduler.now_us:
+            end = End(self, target)
+            end.other = End(self, _Nobody())
+            end.other.other = end
+            end.is_silent = end.other.is_silent = True
+            receiver = target.accept(endpoint, end)
+            receiver.received(data)
+
+
+class _Nobody:
+    """The host of a ghost: it hears nothing."""
+
+    name = "nobody"
+    is_up = False
+    stalled_until_us = 0
+
+    def accept(self, endpoint: Endpoint, end: End) -> Receiver:
+        raise AssertionError("nobody listens")

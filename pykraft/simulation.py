@@ -1,0 +1,57 @@
+"""Simulated clusters for people: one seed, one run.
+
+::
+
+    run = Simulation(4711)
+    print(run.run())          # counts, and a digest that is the same on every machine
+    run.at(5000)              # the cluster as it was at step 5,000: the run is done again up to there
+
+See `pykraft.sim.cluster` for what happens in a run and what is checked.
+"""
+
+from pykraft.common.trace import TraceEvent
+from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
+
+__all__ = ["Report", "Simulation", "SimulationFailed"]
+
+
+class Simulation:
+    """The run of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._cluster = self._begin()
+
+    def _begin(self) -> SimulatedCluster:
+        cluster = SimulatedCluster(self.seed)
+        cluster.begin()
+        return cluster
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        """The nodes and clients at this step."""
+        return self._cluster
+
+    @property
+    def step(self) -> int:
+        """How many events have happened."""
+        return self._cluster.scheduler.steps
+
+    @property
+    def trace(self) -> list[TraceEvent]:
+        """What was reported up to this step."""
+        return self._cluster.trace
+
+    def run(self) -> Report:
+        """Go on to the end. SimulationFailed if a law is broken on the way."""
+        while not self._cluster.is_settled:
+            self._cluster.step()
+        return self._cluster.report()
+
+    def at(self, step: int) -> SimulatedCluster:
+        """The cluster right after an event: forward from here, or from the beginning."""
+        if step < self.step:
+            self._cluster = self._begin()
+        while self.step < step and not self._cluster.is_settled:
+            self._cluster.step()
+        return self._cluster

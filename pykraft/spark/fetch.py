@@ -1,0 +1,218 @@
+"""One partition's range of offsets, fetched from its leader: which batches come, and which of them a reader sees.
+
+The next fetch is sent before the batches of the last one are handed out, so that the broker reads and the network
+carries while the executor decodes. A fetch brings whole batches: the first one in any case, however large (Kafka sees
+to that since 0.10.1), and a torn one at its end that is fetched again with the next.
+
+Not every offset has a record, and not every record is seen. Control batches are for the log; cleaning leaves gaps; and
+a reader of committed data is shown nothing of aborted transactions: the leader sends along which producers aborted,
+each with the first offset of that transaction, and from there on the producer's batches are left out until its abort
+marker. So the way through the range is counted in batches, by the offset after the last one, and never in records.
+
+A leader that has gone, or moved, is looked up anew. An offset that the log does not have (any more) is an error, or,
+with ``failOnDataLoss=false``, the reason to go on at the log's start.
+
+Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch} and
+org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+from pykraft.client import config as keys
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError, ProtocolError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FetchRequest, FetchResponse
+from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.markers import read_marker
+from pykraft.spark.options import ReadOptions
+from pykraft.spark.wire import BROKEN, Brokers, Connection, Leader
+
+READ_COMMITTED = 1
+
+
+class OffsetRange(NamedTuple):
+    """What one task reads: the offsets [start, end) of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class Visibility:
+    """Which batches of one answer a reader sees. The answer's own list of aborted transactions covers it in full."""
+
+    def __init__(self, answer: FetchResponse.Topic.Partition, read_committed: bool) -> None:
+        self._read_committed = read_committed
+        self._aborted = [(entry.first_offset, entry.producer_id) for entry in answer.aborted_transactions or ()]
+        heapq.heapify(self._aborted)
+        self._aborting: set[int] = set()
+
+    def shows(self, batch: RecordBatch) -> bool:
+        """To be asked of each batch of the answer, in order."""
+        if not self._read_committed or not batch.has_producer_id:
+            return not batch.is_control
+        while self._aborted and self._aborted[0][0] <= batch.last_offset:
+            self._aborting.add(heapq.heappop(self._aborted)[1])
+        if batch.is_control:
+            if not read_marker(batch).committed:
+                self._aborting.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborting)
+
+
+class PartitionFetch:
+    """Reads one range. `batches` may be iterated once."""
+
+    def __init__(self, options: ReadOptions, offsets: OffsetRange) -> None:
+        self._options = options
+        self._config = options.consumer
+        self._partition = offsets.partition
+        self._position = offsets.start
+        self._end = offsets.end
+        self._read_committed = self._config[keys.ISOLATION_LEVEL] == "read_committed"
+        self._connection: Connection | None = None
+        self._leader: Leader
+        self._is_under_way = False
+
+    def batches(self) -> Iterator[list[RecordBatch]]:
+        """The batches that a reader sees, some at a time, valid until the next are asked for. The first and the last
+        ones may hold records outside of the range. CorruptRecordError if one cannot be what was written."""
+        with Brokers(self._config, self._options.patience_ms) as brokers:
+            try:
+                while self._position < self._end:
+                    yield self._next_batches(brokers)
+            finally:
+                self._disconnect()
+
+    def _next_batches(self, brokers: Brokers) -> list[RecordBatch]:
+        what = f"reading {self._partition} from offset {self._position} on"
+        try:
+            seen = brokers.retried(what, lambda: self._attempt(brokers))
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            self._go_on_after_loss(brokers)
+            return []
+        self._fetch_ahead()
+        return seen
+
+    # --- fetching -----------------------------------------------------------------------------------------------------
+
+    def _attempt(self, brokers: Brokers) -> list[RecordBatch]:
+        try:
+            return self._read(self._fetch(brokers))
+        except (KafkaError, *BROKEN):
+            self._disconnect()
+            raise
+
+    def _fetch(self, brokers: Brokers) -> FetchResponse.Topic.Partition:
+        """The answer to a fetch at the position; KafkaError if it is an error, or brings nothing."""
+        if self._connection is None:
+            self._leader = brokers.leader(self._partition)
+            self._connection = brokers.connect(self._leader.node.endpoint, self._config[keys.FETCH_MAX_WAIT_MS])
+        if not self._is_under_way:
+            self._connection.send(self._request(self._leader))
+        self._is_under_way = False
+        response = cast(FetchResponse, self._connection.receive())
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        answers = [answer for topic in response.responses for answer in topic.partitions]
+        if [answer.partition_index for answer in answers] != [self._partition.partition]:
+            raise ProtocolError(f"a fetch of {self._partition} was answered with something else")
+        answer = answers[0]
+        if answer.error_code:
+            error = ErrorCode.of(answer.error_code)
+            raise KafkaError(error, f"{self._partition}: {error.text}")
+        if not answer.records:
+            seen = answer.last_stable_offset if self._read_committed else answer.high_watermark
+            detail = f"the leader of {self._partition} shows the offsets before {seen} only"
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, detail)
+        return answer
+
+    def _request(self, leader: Leader) -> FetchRequest:
+        partition = FetchRequest.Topic.Partition(
+            partition=self._partition.partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=self._position,
+            partition_max_bytes=self._config[keys.MAX_PARTITION_FETCH_BYTES],
+        )
+        topic = FetchRequest.Topic(topic=self._partition.topic, topic_id=leader.topic_id, partitions=[partition])
+        return FetchRequest(
+            max_wait_ms=self._config[keys.FETCH_MAX_WAIT_MS],
+            min_bytes=self._config[keys.FETCH_MIN_BYTES],
+            max_bytes=self._config[keys.FETCH_MAX_BYTES],
+            isolation_level=READ_COMMITTED if self._read_committed else 0,
+            topics=[topic],
+        )
+
+    def _fetch_ahead(self) -> None:
+        if self._connection is None or self._position >= self._end:
+            return
+        try:
+            self._connection.send(self._request(self._leader))
+            self._is_under_way = True
+        except BROKEN:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        self._is_under_way = False
+
+    # --- what came ----------------------------------------------------------------------------------------------------
+
+    def _read(self, answer: FetchResponse.Topic.Partition) -> list[RecordBatch]:
+        """The batches of an answer that a reader sees; the position moves behind all that came."""
+        visibility = Visibility(answer, self._read_committed)
+        check_crcs = self._config[keys.CHECK_CRCS]
+        seen = []
+        position = self._position
+        records = memoryview(answer.records or b"")
+        for batch in batches(records):
+            if position >= self._end:
+                break
+            if check_crcs and not batch.is_valid:
+                raise CorruptRecordError(f"{self._partition}: {batch} fails its checksum")
+            is_shown = visibility.shows(batch)
+            if batch.next_offset <= position:
+                continue  # a leader may begin a little early
+            if is_shown:
+                seen.append(batch)
+            position = batch.next_offset
+        if position == self._position:
+            self._complain_of(len(records))
+        self._position = position
+        return seen
+
+    def _complain_of(self, size: int) -> None:
+        """Bytes came, and yet not one batch that goes on from here."""
+        where = f"{self._partition} at offset {self._position}"
+        if size >= self._config[keys.MAX_PARTITION_FETCH_BYTES]:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{where}: a batch is larger than kafka.max.partition.fetch.bytes"
+                f" ({self._config[keys.MAX_PARTITION_FETCH_BYTES]}), and its broker sends only so much",
+            )
+        raise CorruptRecordError(f"{where}: what the broker sent does not go on from there")
+
+    def _go_on_after_loss(self, brokers: Brokers) -> None:
+        """The log does not have the offset: say so, or go on at the first one that it has."""
+        first = brokers.offsets({self._partition: EARLIEST_TIMESTAMP})[self._partition]
+        end = brokers.offsets({self._partition: LATEST_TIMESTAMP})[self._partition]
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self._partition} has the offsets from {first} to {end}, and no longer offset {self._position}:"
+                " records were deleted while they were read (failOnDataLoss=false goes on without them)",
+            )
+        if self._position >= end:
+            self._position = self._end
+        else:
+            self._position = max(self._position, first)

@@ -1,0 +1,241 @@
+"""The Spark session of a notebook: started once, small and quiet, and with the source ``pykraft`` registered.
+
+There is one session in a process, as Spark has it, so a second call of `session` returns the first one's. What a call
+does not say does not matter; what it says must be so, or must become so by ending the session that is there (`stop`).
+
+Where everything runs on this machine (``master="local[2]"``) the workers are given this process's interpreter and the
+place of this package. On a cluster they get the package as a zip file (`shipping`); Spark's default of which Python
+they run is kept, but may be named.
+"""
+
+import atexit
+import logging
+import os
+import shutil
+import site
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from pykraft.common.errors import ConfigError
+from pykraft.spark.gateway import QUICK_START, Gateway, check_heap
+from pykraft.spark.shipping import package_folder, write_package
+from pykraft.spark.source import PykraftDataSource
+
+DEFAULTS: dict[str, object] = {
+    "app_name": "pykraft",
+    "master": "local[2]",
+    "heap": "512m",
+    "python": None,
+    "java_options": QUICK_START,
+    "conf": {},
+}
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.structuredLogging.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL = {"spark.sql.shuffle.partitions": "2"}
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""They print a block of JSON under every failed query."""
+
+
+class _Running:
+    """The session that runs, its JVM, and the folder of both."""
+
+    def __init__(self, spark: SparkSession, gateway: Gateway, directory: Path, settings: Mapping[str, object]) -> None:
+        self.spark = spark
+        self.gateway = gateway
+        self.directory = directory
+        self.settings = settings
+
+    @property
+    def is_alive(self) -> bool:
+        return self.gateway.is_running and SparkContext._active_spark_context is self.spark.sparkContext
+
+
+class _Process:
+    """What there is once in this process."""
+
+    running: _Running | None = None
+
+
+def session(
+    app_name: str | None = None,
+    master: str | None = None,
+    *,
+    heap: str | None = None,
+    python: str | None = None,
+    java_options: Sequence[str] | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The Spark session of this process, with the source ``pykraft``; started if there is none.
+
+    `master` is where it computes: ``local[2]`` (the default) is two threads of this machine, ``spark://host:port`` a
+    cluster. `heap` is the JVM's memory ("512m"); `python` the interpreter of the workers; `java_options` go to the JVM
+    (the default is a quick start); `conf` are further settings of Spark. JavaError if there is no Java that runs,
+    ConfigError if a setting makes no sense, or is not that of the session that runs.
+    """
+    wanted = {
+        "app_name": app_name,
+        "master": master,
+        "heap": heap,
+        "python": python,
+        "java_options": None if java_options is None else tuple(java_options),
+        "conf": None if conf is None else dict(conf),
+    }
+    said = {name: value for name, value in wanted.items() if value is not None}
+    running = _Process.running
+    if running is not None and running.is_alive:
+        _check_same(running.settings, said)
+        return running.spark
+    stop()
+    if SparkContext._active_spark_context is not None:
+        raise ConfigError(
+            "this process has a Spark session that pykraft did not start: pykraft.spark.register(spark) adds the"
+            " source to it, or stop it first"
+        )
+    return _start({**DEFAULTS, **said})
+
+
+def register(spark: SparkSession) -> None:
+    """Add the source ``pykraft`` to a session that something else started. If it computes on a cluster, the code is
+    sent there."""
+    directory = Path(tempfile.mkdtemp(prefix="pykraft-spark-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    _register(spark, directory)
+
+
+def stop() -> None:
+    """End the session that `session` started, and its JVM. Nothing happens if there is none."""
+    running, _Process.running = _Process.running, None
+    if running is None:
+        return
+    with suppress(Py4JError, OSError):
+        running.spark.stop()
+    _let_go(running.gateway)
+    shutil.rmtree(running.directory, ignore_errors=True)
+
+
+atexit.register(stop)
+
+
+def _check_same(settings: Mapping[str, object], said: Mapping[str, object]) -> None:
+    for name, value in said.items():
+        if settings[name] != value:
+            raise ConfigError(
+                f"a Spark session with {name}={settings[name]!r} runs in this process, so there can be none with"
+                f" {name}={value!r}: pykraft.spark.stop() ends it"
+            )
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def _start(settings: Mapping[str, object]) -> SparkSession:
+    heap = check_heap(str(settings["heap"]))
+    java_options = settings["java_options"]
+    assert isinstance(java_options, tuple)
+    python = str(settings["python"] or os.environ.get("PYSPARK_PYTHON") or sys.executable)
+    directory = Path(tempfile.mkdtemp(prefix="pykraft-spark-"))
+    gateway = None
+    try:
+        gateway = Gateway(
+            directory,
+            heap=heap,
+            java_options=java_options,
+            settings=_spark_settings(settings, directory),
+            environment=_jvm_environment(str(settings["master"]), python),
+        )
+        spark = _attach(gateway, python)
+        _register(spark, directory)
+    except BaseException:
+        if gateway is not None:
+            _let_go(gateway)
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    for name in _CHATTY_LOGGERS:
+        logging.getLogger(name).disabled = True
+    _Process.running = _Running(spark, gateway, directory, settings)
+    return spark
+
+
+def _spark_settings(settings: Mapping[str, object], directory: Path) -> dict[str, str]:
+    """Spark's own settings; those of the user come last, and so win."""
+    conf = settings["conf"]
+    assert isinstance(conf, dict)
+    master = str(settings["master"])
+    local = {**_LOCAL, "spark.local.dir": str(directory)} if _is_local(master) else {}
+    named = {"spark.master": master, "spark.app.name": str(settings["app_name"])}
+    return {**_QUIET, **local, **named, **conf}
+
+
+def _jvm_environment(master: str, python: str) -> dict[str, str]:
+    found = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    if _is_local(master) or any(host in master for host in _LOOPBACK):
+        found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_local(master):
+        root = str(package_folder().parent)
+        if root not in site.getsitepackages():  # it is not installed, but found where this process was started
+            found["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return found
+
+
+def _attach(gateway: Gateway, python: str) -> SparkSession:
+    """Make PySpark use this JVM, and the session in it."""
+    found = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.secret,
+        "PYSPARK_PYTHON": python,
+    }
+    with _set_in_environment(found):
+        SparkContext._ensure_initialized(gateway=launch_gateway())  # type: ignore[no-untyped-call]
+        return SparkSession.builder.getOrCreate()
+
+
+def _register(spark: SparkSession, directory: Path) -> None:
+    """Add the source. The code goes first: Spark notes with the source what its workers are to be given."""
+    if not _is_local(str(spark.sparkContext.master)):
+        package = directory / "pykraft.zip"
+        write_package(package)
+        spark.sparkContext.addPyFile(str(package))
+    spark.dataSource.register(PykraftDataSource)
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def _let_go(gateway: Gateway) -> None:
+    """Close PySpark's connections to the JVM, so that the next session gets another one, and end it."""
+    connections = SparkContext._gateway
+    if connections is not None:
+        connections.shutdown()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+    gateway.close()
+
+
+@contextmanager
+def _set_in_environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,31 @@
+"""The code that executors need: this package as a zip file, which Spark brings to them.
+
+A reader travels to an executor pickled, and a pickle names classes, it does not hold them. In local mode the workers
+are started on this machine and find the package where it lies. On a cluster they find whatever is installed there:
+nothing, or another version. So the session hands Spark a zip file, which every worker puts in front of its path; what
+they need besides (numpy, pyarrow, crc32c, lz4, zstandard, cramjam, and PySpark itself) must be installed there.
+"""
+
+import zipfile
+from pathlib import Path
+
+import pykraft
+
+_FIXED_TIME = (2020, 1, 1, 0, 0, 0)
+"""The same code gives the same file."""
+
+
+def package_folder() -> Path:
+    """Where this package lies."""
+    assert pykraft.__file__ is not None
+    return Path(pykraft.__file__).parent
+
+
+def write_package(path: Path) -> None:
+    """Write all modules of pykraft into a zip file that can stand on a Python path."""
+    folder = package_folder()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in sorted(folder.rglob("*.py")):
+            entry = zipfile.ZipInfo(module.relative_to(folder.parent).as_posix(), _FIXED_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, module.read_bytes())

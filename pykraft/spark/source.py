@@ -1,0 +1,88 @@
+"""The data source that Spark sees: ``spark.read.format("pykraft")``.
+
+Spark runs each step in a Python process of its own, and this file is where the steps meet:
+
+1. ``load()`` makes a `PykraftDataSource` of the options and asks for its schema. A wrong option ends here.
+2. When a query is planned, the driver asks the `BatchReader` for partitions: that is where the brokers are asked for
+   topics and offsets (`plan`).
+3. Each task, in an executor, unpickles the reader and one range of offsets, fetches it from the partition's leader
+   (`fetch`), and hands Arrow record batches to Spark (`decode`). No record passes through the driver.
+
+What a user did wrong, or what the cluster answers, is one sentence; the frames of the worker between would only hide
+it. Spark leaves a traceback out if the worker says so, and the worker ends with the exception: `plainly` says so.
+
+Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch}.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pykraft.common.errors import ConfigError, KafkaError
+from pykraft.spark.columns import check_columns, ddl
+from pykraft.spark.decode import Decoder
+from pykraft.spark.fetch import OffsetRange, PartitionFetch
+from pykraft.spark.options import ReadOptions, read_options
+from pykraft.spark.plan import plan
+
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Let the errors that are meant for the user leave this worker without its traceback."""
+    try:
+        yield
+    except (ConfigError, KafkaError):
+        os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+class PykraftDataSource(DataSource):
+    """Kafka's topics as rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pykraft"
+
+    def schema(self) -> str:
+        """Checks the options; ConfigError says what is wrong with them."""
+        with plainly():
+            return ddl(read_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """`schema` is ours, or what the user asked for in its place: some of our columns."""
+        with plainly():
+            options = read_options(self.options)
+            columns = check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+            return BatchReader(options, columns)
+
+
+class BatchReader(DataSourceReader):
+    """One query's reading."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """On the driver: one partition for each range of offsets."""
+        with plainly():
+            return [InputPartition(offsets) for offsets in plan(self._options)] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In an executor: the rows of one range. Of an empty plan Spark makes one partition of None."""
+        with plainly():
+            if partition.value is not None:
+                yield from rows(self._options, self._columns, partition.value)
+
+
+def rows(options: ReadOptions, columns: Sequence[str], offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of one range as Arrow record batches with these columns."""
+    decoder = Decoder(*offsets.partition, columns)
+    for batches in PartitionFetch(options, offsets).batches():
+        yield from decoder.rows(batches, offsets.start, offsets.end)

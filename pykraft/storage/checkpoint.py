@@ -1,0 +1,146 @@
+"""The small files beside the logs.
+
+Checkpoints are text: a version line, a count line, then that many entries::
+
+    0                      0
+    2                      2
+    flights 0 1200         0 0
+    flights 1 1187         3 812
+    (offset checkpoint:    (leader-epoch-checkpoint:
+     topic, partition,      epoch, start offset)
+     offset)
+
+``partition.metadata`` says which topic a folder belongs to (``version: 0``, ``topic_id: ...``, no final newline);
+``meta.properties`` which node and cluster a log directory belongs to; ``.kafka_cleanshutdown`` that the node closed its
+logs in order, as which broker epoch.
+
+All are replaced as a whole (`filesystem.replace_file`), so a crash leaves the old or the new file. A file that cannot
+be read is refused with its name: it was not a crash that did that.
+
+Follows org.apache.kafka.server.common.CheckpointFile, org.apache.kafka.storage.internals.checkpoint.* and
+org.apache.kafka.metadata.properties.MetaProperties.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.storage.filesystem import FileSystem, replace_file
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+T = TypeVar("T")
+
+
+class DamagedFileError(Exception):
+    """A file of the log directory cannot be what it should be; the message names it."""
+
+
+def format_checkpoint(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
+
+
+def parse_checkpoint(path: str, data: bytes, entry: Callable[[list[str]], T]) -> list[T]:
+    """The entries of a checkpoint; an empty file is one that was never written."""
+    if not data:
+        return []
+    try:
+        version, count, *lines = data.decode().splitlines()
+        if version != "0" or int(count) != len(lines):
+            raise ValueError(f"version {version}, {count} entries announced, {len(lines)} there")
+        return [entry(line.split()) for line in lines]
+    except (ValueError, TypeError, IndexError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty if there is none."""
+    if not filesystem.exists(path):
+        return {}
+
+    def entry(words: list[str]) -> tuple[TopicPartition, int]:
+        topic, partition, offset = words
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    return dict(parse_checkpoint(path, filesystem.read(path), entry))
+
+
+def write_offsets(filesystem: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    lines = [f"{log.topic} {log.partition} {offset}" for log, offset in sorted(offsets.items())]
+    replace_file(filesystem, path, format_checkpoint(lines))
+
+
+class MetaProperties(NamedTuple):
+    """Whose log directory this is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid
+
+
+def read_meta_properties(filesystem: FileSystem, directory: str) -> MetaProperties | None:
+    """The directory's ``meta.properties``; None if it was never formatted."""
+    path = f"{directory}/{META_PROPERTIES}"
+    if not filesystem.exists(path):
+        return None
+    try:
+        values = parse_properties(filesystem.read(path).decode())
+        if values["version"] != "1":
+            raise ValueError(f"version {values['version']} is not 1")
+        return MetaProperties(values["cluster.id"], int(values["node.id"]), Uuid.parse(values["directory.id"]))
+    except (ValueError, KeyError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def write_meta_properties(filesystem: FileSystem, directory: str, properties: MetaProperties) -> None:
+    values = {
+        "node.id": str(properties.node_id),
+        "directory.id": str(properties.directory_id),
+        "version": "1",
+        "cluster.id": properties.cluster_id,
+    }
+    replace_file(filesystem, f"{directory}/{META_PROPERTIES}", b"#\n" + format_properties(values).encode())
+
+
+def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | None:
+    """The topic id of a partition's folder; None if it was not written yet."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not filesystem.exists(path):
+        return None
+    try:
+        values = dict(line.split(": ", 1) for line in filesystem.read(path).decode().splitlines())
+        if values["version"] != "0":
+            raise ValueError(f"version {values['version']} is not 0")
+        return Uuid.parse(values["topic_id"])
+    except (ValueError, KeyError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def write_partition_metadata(filesystem: FileSystem, directory: str, topic_id: Uuid) -> None:
+    replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {topic_id}".encode())
+
+
+def read_clean_shutdown(filesystem: FileSystem, directory: str) -> int | None:
+    """The broker epoch of an orderly stop (-1 if it names none); None after a crash."""
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not filesystem.exists(path):
+        return None
+    try:
+        return int(json.loads(filesystem.read(path) or b"{}").get("brokerEpoch", -1))
+    except (ValueError, TypeError, AttributeError):
+        return -1
+
+
+def write_clean_shutdown(filesystem: FileSystem, directory: str, broker_epoch: int) -> None:
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    replace_file(filesystem, f"{directory}/{CLEAN_SHUTDOWN}", content.encode())

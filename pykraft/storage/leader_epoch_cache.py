@@ -1,0 +1,110 @@
+"""Which leader epoch began at which offset: ``leader-epoch-checkpoint``.
+
+Each batch carries the epoch of the leader that appended it. The cache keeps, for every epoch in the log, the offset at
+which it began. That answers the question on which truncation stands: where does the log of epoch e end? Two replicas
+that agree on the answer agree on everything before it (log matching), so a follower cuts its log there and nowhere
+else. Cutting at the high watermark instead loses acknowledged records or lets replicas diverge: the histories are in
+KIP-101.
+
+Epochs and start offsets both rise strictly. An epoch that begins at or below a known one replaces it.
+
+Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache (KIP-101, KIP-279).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pykraft.common.types import OffsetAndEpoch
+from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint
+from pykraft.storage.filesystem import FileSystem, replace_file
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log, oldest first, and the file that keeps them."""
+
+    __slots__ = ("_filesystem", "_path", "_written", "entries")
+
+    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        self._filesystem = filesystem
+        self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self.entries: list[EpochEntry] = []
+        if filesystem.exists(self._path):
+            self.entries = parse_checkpoint(self._path, filesystem.read(self._path), _entry)
+        self._written = list(self.entries)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self.entries[-1].epoch if self.entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The batch at `start_offset` has this epoch. Only the first batch of an epoch is news."""
+        latest = self.entries[-1] if self.entries else None
+        if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
+            return
+        while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+            self.entries.pop()
+        self.entries.append(EpochEntry(epoch, start_offset))
+        self.write()
+
+    def relearn(self, start_offset: int, found: Iterable[EpochEntry]) -> None:
+        """The log was read anew from `start_offset` on, after a crash: what the file says of it may be older, and goes.
+        `found` has an entry for each change of the epoch."""
+        self.entries = [entry for entry in self.entries if entry.start_offset < start_offset]
+        for entry in found:
+            if entry.epoch > (-1 if self.latest_epoch is None else self.latest_epoch):
+                self.entries.append(entry)
+        self.write()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
+        """The end of that epoch's log: (the offset after its last record, the largest known epoch up to it).
+
+        None if the epoch is newer than all that is known, or -1. If it is older than all, its end is the start of the
+        first one known.
+        """
+        if epoch < 0 or not self.entries or epoch > self.entries[-1].epoch:
+            return None
+        if epoch == self.entries[-1].epoch:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        following = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        known = self.entries[following - 1].epoch if following else epoch
+        return OffsetAndEpoch(self.entries[following].start_offset, known)
+
+    def epoch_for(self, offset: int) -> int | None:
+        """The epoch of the record at `offset`; None if it lies before the first known one."""
+        following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[following - 1].epoch if following else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log was cut to `end_offset`: forget the epochs that began there or later."""
+        self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
+        self.write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins at `start_offset` now: the epoch that holds it begins there, older ones are gone."""
+        following = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if following:
+            first = self.entries[following - 1]
+            self.entries = [EpochEntry(first.epoch, start_offset), *self.entries[following:]]
+            self.write()
+
+    def clear(self) -> None:
+        self.entries = []
+        self.write()
+
+    def write(self) -> None:
+        """Bring the file in step with the entries."""
+        if self.entries != self._written:
+            lines = [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
+            replace_file(self._filesystem, self._path, format_checkpoint(lines))
+            self._written = list(self.entries)
+
+
+def _entry(words: list[str]) -> EpochEntry:
+    epoch, start_offset = words
+    return EpochEntry(int(epoch), int(start_offset))

@@ -1,0 +1,476 @@
+"""The log of one partition: an ordered sequence of record batches, cut into segments, with four marks on it.
+
+::
+
+    log start        last stable      high          log end
+    offset           offset           watermark     offset
+      |                |               |               |
+      v                v               v               v
+      [ 0 ][ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ 6 ][ 7 ][ 8 ][ 9 ]
+        segment 0        segment 4        segment 8 (active)
+
+* Everything below the *log start offset* is gone (retention, DeleteRecords).
+* Everything below the *high watermark* is on all in-sync replicas: consumers see it, and it cannot be lost.
+* Everything below the *last stable offset* is also decided: no open transaction begins before it.
+* The *log end offset* is that of the next record. What lies above the high watermark may be truncated again.
+
+A leader gives offsets (`append_as_leader`); a follower takes them as they come (`append_as_follower`), so that replicas
+are equal byte for byte. Both do the same in the same order: check, plan the producers' state, note the leader epoch,
+roll the segment if it is full, write, then let the plan be true. Whatever fails before the write leaves no trace.
+
+What is synced, and when: a finished segment in the background, everything by `flush`. What lies below the *recovery
+point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So
+a segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that
+one loses its tail, the gap shows. A truncation is on the disk before anything is appended again, and the owner of the
+log is told (`on_cut`), for it may have written down marks that are too high now.
+
+Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from pykraft.common.background import Background
+from pykraft.common.config import Config
+from pykraft.common.core import Clock, FileRegion
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.topic_config import (
+    INDEX_INTERVAL_BYTES,
+    INTERNAL_SEGMENT_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_INDEX_BYTES,
+    SEGMENT_MS,
+)
+from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
+from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
+from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.leader_epoch_cache import LeaderEpochCache
+from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, SUFFIXES, LogSegment
+from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
+from pykraft.storage.transaction_index import AbortedTransaction
+from pykraft.storage.validator import validate
+
+
+class Isolation(Enum):
+    """Up to where a reader may see."""
+
+    LOG_END = "a replica: everything"
+    HIGH_WATERMARK = "a consumer: what cannot be lost"
+    COMMITTED = "a consumer of committed data: what is also decided"
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went; for a repeated one, where it had gone before."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+class FetchData(NamedTuple):
+    """What a read found."""
+
+    records: FileRegion | bytes
+    first_batch_is_cut: bool
+    aborted: list[AbortedTransaction] | None
+
+
+class TimestampedOffset(NamedTuple):
+    """An offset found by its timestamp, with the leader epoch of the record there (-1 if unknown)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class UnifiedLog:
+    """One partition's log in one folder. `log_loader.load` opens it."""
+
+    def __init__(
+        self,
+        *,
+        filesystem: FileSystem,
+        directory: str,
+        config: Config,
+        clock: Clock,
+        background: Background,
+        topic_partition: TopicPartition,
+        topic_id: Uuid | None,
+        segments: list[LogSegment],
+        epochs: LeaderEpochCache,
+        producer_state: ProducerStateManager,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        on_cut: Callable[["UnifiedLog"], None],
+    ) -> None:
+        self._filesystem = filesystem
+        self.directory = directory
+        self.config = config
+        self._clock = clock
+        self._background = background
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._segments = segments
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self.epochs = epochs
+        self.producer_state = producer_state
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        """Everything below is synced: after a crash it need not be checked."""
+        self._on_cut = on_cut
+        self._cuts = 0
+        self._known_position: tuple[int, LogSegment, int] | None = None
+        self._synced_offset = recovery_point
+        self._has_new_files = True
+
+    def __repr__(self) -> str:
+        return f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """All segments, oldest first; the last is the active one."""
+        return tuple(self._segments)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self.producer_state.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 for an empty log."""
+        epoch = self.epochs.latest_epoch
+        return NO_LEADER_EPOCH if epoch is None else epoch
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Give the batch the next offsets and append it. A batch that the log has is not appended again.
+
+        KafkaError if the batch must not be appended.
+        """
+        now_ms = self._clock.time_ms()
+        if origin is AppendOrigin.CLIENT:
+            validate(batch, self.config, now_ms)
+        if batch.size > self._max_segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {self._max_segment_bytes}"
+            )
+        batch.assign(self.log_end_offset, leader_epoch)
+        append_time = batch.max_timestamp if batch.uses_log_append_time else -1
+        if origin is AppendOrigin.CLIENT and batch.has_producer_id:
+            known = self.producer_state.duplicate_of(batch)
+            if known is not None:
+                return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
+        update = self.producer_state.plan([batch], origin)
+        self._append(batch.buffer, [batch], update)
+        return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
+
+    def append_as_follower(self, data: memoryview) -> int:
+        """Append the whole batches at the beginning of `data`, as the leader wrote them; how many there were.
+
+        CorruptRecordError if one fails its checksum; KafkaError(OFFSET_OUT_OF_RANGE) if they do not continue this log.
+        """
+        found = list(batches(data))
+        expected = self.log_end_offset
+        for batch in found:
+            if not batch.is_valid:
+                raise CorruptRecordError(f"{batch} of {self.topic_partition} fails its checksum")
+            if batch.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch} came to {self.topic_partition}, which ends at {expected}"
+                )
+            expected = batch.next_offset
+        if found:
+            update = self.producer_state.plan(found, AppendOrigin.REPLICATION)
+            self._append(data[: sum(batch.size for batch in found)], found, update)
+        return len(found)
+
+    def _append(self, data: memoryview, found: list[RecordBatch], update: ProducerUpdate) -> None:
+        for batch in found:
+            if batch.partition_leader_epoch >= 0:
+                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        segment = self._segment_for(len(data), found)
+        segment.append(data, found)
+        self.log_end_offset = found[-1].next_offset
+        self.producer_state.apply(update, self.log_end_offset)
+        for completed in update.completed:
+            segment.index_aborted(completed)
+
+    # --- rolling ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _max_segment_bytes(self) -> int:
+        return self.config[INTERNAL_SEGMENT_BYTES] or self.config[SEGMENT_BYTES]
+
+    def _segment_for(self, size: int, found: list[RecordBatch]) -> LogSegment:
+        """The segment that takes these batches: the active one, or a new one if that is full or old."""
+        segment = self.active_segment
+        youngest = max(batch.max_timestamp for batch in found)
+        is_full = segment.size > self._max_segment_bytes - size
+        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self.config[SEGMENT_MS]
+        is_done = segment.size and (is_full or is_old or segment.is_index_full)
+        if is_done or not segment.has_room_for(found[-1].last_offset):
+            # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
+            is_far = found[-1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
+            return self.roll(found[0].base_offset if is_far else self.log_end_offset)
+        return segment
+
+    def roll(self, base_offset: int) -> LogSegment:
+        """Begin a new segment. The one before it is synced in the background, and need not be checked from then on. A
+        segment that begins there is left as it is."""
+        finished = self.active_segment
+        base_offset = max(base_offset, self.log_end_offset)
+        if base_offset == finished.base_offset:
+            return finished
+        finished.on_become_inactive()
+        finished.write_indexes()
+        if self.recovery_point >= self.log_end_offset:
+            finished.sync()  # a start after a crash would trust its indexes, as soon as a segment follows
+        self.producer_state.map_end_offset = base_offset
+        self.producer_state.take_snapshot()
+        unsynced = self._segments[self._floor(self.recovery_point) :]
+        segment = self._new_segment(base_offset)
+        cuts = self._cuts
+        self._background.submit(lambda: self._sync(unsynced), lambda done: self._on_synced(done, base_offset, cuts))
+        return segment
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        segment = LogSegment(
+            self._filesystem,
+            self.directory,
+            base_offset,
+            self.config[INDEX_INTERVAL_BYTES],
+            self.config[SEGMENT_INDEX_BYTES],
+            self._clock.time_ms(),
+        )
+        self._segments.append(segment)
+        self._base_offsets.append(base_offset)
+        self._has_new_files = True
+        return segment
+
+    def _sync(self, segments: Sequence[LogSegment]) -> bool:
+        """Whether these segments are on the disk; not if they were closed meanwhile. Runs on another thread."""
+        try:
+            for segment in segments:
+                segment.sync()
+            self._filesystem.sync_directory(self.directory)
+        except OSError:
+            if any(segment.is_closed for segment in segments):
+                return False
+            raise
+        return True
+
+    def _on_synced(self, done: bool, end_offset: int, cuts: int) -> None:
+        # If the log was truncated meanwhile, other bytes may stand there now.
+        if done and cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, end_offset)
+
+    def sync_records(self) -> None:
+        """Return when every record is on the disk. The indexes may not be: after a crash they are rebuilt. This is what
+        a Raft log needs before its records count."""
+        for segment in self._segments[self._floor(self._synced_offset) :]:
+            segment.records.sync()
+        if self._has_new_files:
+            self._filesystem.sync_directory(self.directory)
+            self._has_new_files = False
+        self._synced_offset = self.log_end_offset
+
+    def flush(self) -> None:
+        """Return when the whole log, indexes included, is on the disk."""
+        for segment in self._segments[self._floor(self.recovery_point) :]:
+            segment.write_indexes()
+            segment.sync()
+        self._filesystem.sync_directory(self.directory)
+        self._has_new_files = False
+        self._synced_offset = self.recovery_point = self.log_end_offset
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool) -> FetchData:
+        """The batches from the one that holds `offset` on, up to about `max_bytes` and to what `isolation` lets see.
+
+        With `at_least_one` the first batch comes whole, however large. KafkaError(OFFSET_OUT_OF_RANGE) outside of the
+        log.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition}: it has {self.log_start_offset} to {self.log_end_offset}",
+            )
+        upper_bound = self.upper_bound(isolation)
+        aborted: list[AbortedTransaction] | None = [] if isolation is Isolation.COMMITTED else None
+        if offset >= upper_bound:
+            return FetchData(b"", False, aborted)
+        for segment in self._segments[self._floor(offset) :]:
+            piece = segment.read(offset, max_bytes, self._end_position(segment, upper_bound), at_least_one)
+            if piece is not None:
+                if aborted is not None:
+                    aborted = self._aborted(offset, segment.upper_bound_offset(piece) or upper_bound)
+                return FetchData(segment.region(piece), piece.first_batch_is_cut, aborted)
+        return FetchData(b"", False, aborted)
+
+    def upper_bound(self, isolation: Isolation) -> int:
+        """The first offset that a reader of this isolation must not see."""
+        match isolation:
+            case Isolation.LOG_END:
+                return self.log_end_offset
+            case Isolation.HIGH_WATERMARK:
+                return self.high_watermark
+            case Isolation.COMMITTED:
+                return self.last_stable_offset
+
+    def _floor(self, offset: int) -> int:
+        """The number of the segment that would hold `offset`."""
+        return max(0, bisect_right(self._base_offsets, offset) - 1)
+
+    def _end_position(self, segment: LogSegment, upper_bound: int) -> int:
+        """Where in this segment a read up to `upper_bound` must stop. The last answer is kept: all readers of a
+        partition stop at the same high watermark."""
+        if upper_bound >= self.log_end_offset:
+            return segment.size
+        if self._known_position is not None and self._known_position[:2] == (upper_bound, segment):
+            return self._known_position[2]
+        found = segment.find(upper_bound)
+        position = segment.size if found is None else found.position
+        self._known_position = (upper_bound, segment, position)
+        return position
+
+    def _aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        found = []
+        for segment in self._segments[self._floor(offset) :]:
+            some, complete = segment.transaction_index.collect(offset, upper_bound)
+            found += some
+            if complete:
+                break
+        return found
+
+    # --- finding offsets ----------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record that is at least as young; None if all are older."""
+        for segment in self._segments:
+            if segment.size and segment.largest_timestamp().timestamp >= timestamp:
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return self._with_epoch(*found)
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the largest timestamp; None in an empty log."""
+        filled = [segment for segment in self._segments if segment.size]
+        if not filled:
+            return None
+        largest = max(filled, key=lambda segment: segment.largest_timestamp().timestamp)
+        found = largest.find_timestamp(largest.largest_timestamp().timestamp, self.log_start_offset)
+        return self._with_epoch(*found) if found else None
+
+    def _with_epoch(self, timestamp: int, offset: int) -> TimestampedOffset:
+        epoch = self.epochs.epoch_for(offset)
+        return TimestampedOffset(timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch)
+
+    def end_offset_for(self, epoch: int) -> OffsetAndEpoch | None:
+        """Where the log of that leader epoch ends; None if the log knows nothing of it."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- marks and truncation -----------------------------------------------------------------------------------------
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark, within the log; whether it moved."""
+        offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producer_state.on_high_watermark(offset)
+        return True
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log, so that it ends at or before `offset`: batches are never split."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._base_offsets[0]:
+            self.truncate_fully(offset)
+            return
+        if self.active_segment.base_offset > offset:
+            while self.active_segment.base_offset > offset:
+                self._drop(self.active_segment)
+            self._filesystem.sync_directory(self.directory)
+        self.active_segment.truncate_to(offset)
+        self.log_end_offset = self.active_segment.next_offset()
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self._after_cut()
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop everything; the log begins anew, empty, at `offset`."""
+        while self._segments:
+            self._drop(self.active_segment)
+        self._new_segment(offset)
+        self._filesystem.sync_directory(self.directory)
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.epochs.clear()
+        self.producer_state.truncate_fully(offset)
+        self._after_cut()
+
+    def _drop(self, segment: LogSegment) -> None:
+        self._segments.remove(segment)
+        self._base_offsets.remove(segment.base_offset)
+        segment.close()
+        remove_segment_files(self._filesystem, self.directory, segment.base_offset)
+
+    def _after_cut(self) -> None:
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._synced_offset = min(self._synced_offset, self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self._cuts += 1
+        self._known_position = None
+        self.rebuild_producer_state()
+        self.producer_state.on_high_watermark(self.high_watermark)
+        self._on_cut(self)
+
+    def rebuild_producer_state(self) -> None:
+        """Bring the producers' state to the end of the log: from the newest snapshot that still holds, by replay."""
+        state = self.producer_state
+        state.truncate_and_reload(self.log_start_offset, self.log_end_offset, self._clock.time_ms())
+        for segment in self._segments[self._floor(state.map_end_offset) :]:
+            segment.replay(state)
+        state.map_end_offset = self.log_end_offset
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close in order: everything synced, the producers' state on disk. The next start reads no batch."""
+        self.active_segment.on_become_inactive()
+        self.producer_state.take_snapshot()
+        self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files and write nothing, as a crash would."""
+        for segment in self._segments:
+            segment.close()
+
+
+def remove_segment_files(filesystem: FileSystem, directory: str, base_offset: int) -> None:
+    """Remove the files of a segment that is closed."""
+    for suffix in SUFFIXES:
+        path = f"{directory}/{base_offset:020d}{suffix}"
+        if filesystem.exists(path):
+            filesystem.remove(path)

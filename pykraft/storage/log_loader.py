@@ -1,0 +1,192 @@
+"""Opening a log that may have been closed in order, or left behind by a crash.
+
+In this order:
+
+1. *Leftovers* go: files that a crash left half done (``.tmp``), and indexes whose log is gone.
+2. *Segments* are opened, oldest first.
+3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point is read through, its
+   indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery point was synced, and is
+   trusted; there, only indexes that cannot belong to their log are rebuilt.
+4. The *leader epochs* of what was read through are those of its batches, and no epoch begins past the end of the log:
+   the file is written before the first batch of an epoch.
+5. The *producers' state* comes from the newest snapshot that lies within the log, and a replay of what follows it.
+6. After a crash the log is *flushed*. The process that died may have truncated, removed or appended what the disk does
+   not know of yet; from here on its past is as certain as that of a log that was closed in order.
+
+The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
+segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
+one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails.
+
+Follows org.apache.kafka.storage.internals.log.LogLoader.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pykraft.common.background import Background
+from pykraft.common.config import Config
+from pykraft.common.core import Clock
+from pykraft.common.errors import CorruptRecordError
+from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.storage.checkpoint import read_partition_metadata, write_partition_metadata
+from pykraft.storage.filesystem import FileSystem, parent
+from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from pykraft.storage.log import UnifiedLog, remove_segment_files
+from pykraft.storage.log_segment import LOG_SUFFIX, SUFFIXES, LogSegment
+from pykraft.storage.producer_state import ProducerStateManager
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def ignore(log: UnifiedLog) -> None:
+    """Nobody wrote down any mark of this log."""
+
+
+@dataclass(kw_only=True)
+class LogLoader:
+    """Opens one log. `recovered_bytes` says, once it is open, how much a crash had torn off."""
+
+    filesystem: FileSystem
+    directory: str
+    config: Config
+    clock: Clock
+    background: Background
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+    clean: bool
+    """Whether the log was closed in order."""
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    producer_id_expiration_ms: int = 86_400_000
+    on_cut: Callable[[UnifiedLog], None] = ignore
+    """Called when the log was truncated, before anything is appended again."""
+    recovered_bytes: int = 0
+
+    def load(self) -> UnifiedLog:
+        """The log, ready for reading and appending; its folder is made if there is none."""
+        is_new = not self.filesystem.exists(self.directory)
+        if is_new:
+            self.filesystem.make_directory(self.directory)
+            self.filesystem.sync_directory(parent(self.directory))
+        self._check_topic_id()
+        self._remove_leftovers()
+        epochs = LeaderEpochCache(self.filesystem, self.directory)
+        segments = self._open_segments() or [self._segment(self.log_start_offset)]
+        producer_state = self._recover(segments, epochs)
+        start = max(self.log_start_offset, segments[0].base_offset)
+        end = max(start, segments[-1].next_offset())
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(start)
+        log = UnifiedLog(
+            filesystem=self.filesystem,
+            directory=self.directory,
+            config=self.config,
+            clock=self.clock,
+            background=self.background,
+            topic_partition=self.topic_partition,
+            topic_id=self.topic_id,
+            segments=segments,
+            epochs=epochs,
+            producer_state=producer_state,
+            log_start_offset=start,
+            log_end_offset=end,
+            recovery_point=min(self.recovery_point, end),
+            on_cut=self.on_cut,
+        )
+        log.producer_state.remove_strays({segment.base_offset for segment in segments})
+        log.rebuild_producer_state()
+        if not self.clean and not is_new:
+            log.flush()
+        return log
+
+    def _producer_state(self) -> ProducerStateManager:
+        return ProducerStateManager(self.filesystem, self.directory, self.producer_id_expiration_ms)
+
+    def _check_topic_id(self) -> None:
+        """A folder belongs to one incarnation of a topic for ever."""
+        known = read_partition_metadata(self.filesystem, self.directory)
+        if known is None and self.topic_id is not None:
+            write_partition_metadata(self.filesystem, self.directory, self.topic_id)
+        elif known is not None:
+            assert self.topic_id in (None, known), f"{self.directory} belongs to topic {known}, not {self.topic_id}"
+            self.topic_id = known
+
+    def _remove_leftovers(self) -> None:
+        names = self.filesystem.list(self.directory)
+        logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+        for name in names:
+            stem, dot, suffix = name.partition(".")
+            is_orphan = dot + suffix in SUFFIXES and stem not in logs
+            if name.endswith(TEMPORARY_SUFFIX) or is_orphan:
+                self.filesystem.remove(f"{self.directory}/{name}")
+
+    def _open_segments(self) -> list[LogSegment]:
+        names = [name for name in self.filesystem.list(self.directory) if name.endswith(LOG_SUFFIX)]
+        stems = [name.removesuffix(LOG_SUFFIX) for name in names]
+        return [self._segment(base_offset) for base_offset in sorted(int(stem) for stem in stems if stem.isdecimal())]
+
+    def _segment(self, base_offset: int) -> LogSegment:
+        return LogSegment(
+            self.filesystem,
+            self.directory,
+            base_offset,
+            self.config[INDEX_INTERVAL_BYTES],
+            self.config[SEGMENT_INDEX_BYTES],
+            self.clock.time_ms(),
+        )
+
+    def _recover(self, segments: list[LogSegment], epochs: LeaderEpochCache) -> ProducerStateManager:
+        """Read through what was not synced, and cut the log at the first damage; the producers' state as of there."""
+        first = self._first_unsynced(segments)
+        if first == len(segments):
+            return self._producer_state()
+        found: list[EpochEntry] = []
+        state = self._state_before(segments, first)
+        end = segments[first].base_offset
+        for number, segment in enumerate(segments[first:], start=first):
+            if segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset):
+                self._lose(segments, number)
+                break
+            size, end = segment.recover(state, found)
+            if size < segment.size:
+                self._lose(segments, number + 1)
+                self.recovered_bytes += segment.size - size
+                segment.cut(size)
+                break
+        epochs.relearn(segments[first].base_offset, found)
+        return state
+
+    def _first_unsynced(self, segments: list[LogSegment]) -> int:
+        """The number of the first segment that is not to be trusted; how many there are if all are. Indexes that do not
+        fit their log are rebuilt on the way."""
+        for number, segment in enumerate(segments):
+            following = segments[number + 1 : number + 2]
+            is_synced = self.clean or any(after.base_offset <= self.recovery_point for after in following)
+            if not is_synced:
+                return number
+            try:
+                segment.check()
+            except CorruptRecordError:
+                if segment.recover(self._state_before(segments, number), []).size < segment.size:
+                    return number  # this was not a crash, but there is no reading on from here
+        return len(segments)
+
+    def _state_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
+        """The producers' state where this segment begins: a transaction in it may have begun earlier."""
+        state = self._producer_state()
+        state.load_newest(self.log_start_offset, segments[number].base_offset, self.clock.time_ms())
+        for before, after in pairwise(segments[: number + 1]):
+            if after.base_offset > state.map_end_offset:
+                before.replay(state)
+        return state
+
+    def _lose(self, segments: list[LogSegment], number: int) -> None:
+        """Remove the segments from this one on, for good."""
+        while len(segments) > number:
+            lost = segments.pop()
+            self.recovered_bytes += lost.size
+            lost.close()
+            remove_segment_files(self.filesystem, self.directory, lost.base_offset)
+        self.filesystem.sync_directory(self.directory)

@@ -1,0 +1,314 @@
+"""One segment of a log: a ``.log`` file and the indexes beside it.
+
+A log is cut into segments so that old data can be dropped by removing files, and so that an index stays small. All
+files of a segment are named after its base offset, the offset of its first record (20 digits)::
+
+    00000000000000001200.log         record batches
+    00000000000000001200.index       offset -> position      (sparse, see `index`)
+    00000000000000001200.timeindex   timestamp -> offset     (sparse)
+    00000000000000001200.txnindex    aborted transactions    (only if there are any)
+
+Batches are appended to the last segment only. Indexes hold offsets relative to the base in 32 bits, so a segment ends
+before it would have 2**31 of them.
+
+`recover` rebuilds everything that is not the .log file from the .log file, up to the first batch that is damaged: after
+a crash nothing behind a damaged batch was ever acknowledged by this log alone.
+
+Follows org.apache.kafka.storage.internals.log.LogSegment.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pykraft.common.core import FileRegion
+from pykraft.common.errors import CorruptRecordError
+from pykraft.records.batch import RecordBatch
+from pykraft.storage.file_records import BatchPosition, FileRecords
+from pykraft.storage.filesystem import Data, FileSystem
+from pykraft.storage.index import OffsetIndex, TimeIndex, TimestampOffset
+from pykraft.storage.leader_epoch_cache import EpochEntry
+from pykraft.storage.producer_state import CompletedTransaction, ProducerStateManager
+from pykraft.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+
+
+class SegmentSlice(NamedTuple):
+    """A piece of a segment that begins with a batch; it may end within one."""
+
+    position: int
+    size: int
+    first_batch_is_cut: bool
+
+
+class Recovered(NamedTuple):
+    """What a segment was found to hold: so many bytes without damage, and the offset after them."""
+
+    size: int
+    next_offset: int
+
+
+class LogSegment:
+    """The batches from `base_offset` on, up to where the next segment begins."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_first_timestamp",
+        "_index_interval_bytes",
+        "base_offset",
+        "is_closed",
+        "max_timestamp",
+        "offset_index",
+        "records",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        index_interval_bytes: int,
+        max_index_bytes: int,
+        now_ms: int,
+    ) -> None:
+        """Open the segment's files, or make them."""
+        stem = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.records = FileRecords(filesystem.open(stem + LOG_SUFFIX))
+        self.offset_index = OffsetIndex(filesystem, stem + INDEX_SUFFIX, base_offset, max_index_bytes)
+        self.time_index = TimeIndex(filesystem, stem + TIME_INDEX_SUFFIX, base_offset, max_index_bytes)
+        self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX)
+        self.max_timestamp = None if self.records.size else TimestampOffset(-1, base_offset)
+        """The largest timestamp so far; None until it was looked up in an old segment."""
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._first_timestamp: int | None = None
+        self._created_ms = now_ms
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.base_offset}, {self.size} bytes)"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the .log file."""
+        return self.records.size
+
+    def has_room_for(self, last_offset: int) -> bool:
+        """Whether the indexes can express this offset."""
+        return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    @property
+    def is_index_full(self) -> bool:
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
+        """How old the segment is: by the timestamps of the records in it, if they have any."""
+        if self._first_timestamp is None and self.size:
+            self._first_timestamp = next(self.records.headers()).header.max_timestamp
+        if self._first_timestamp is not None and self._first_timestamp >= 0:
+            return timestamp - self._first_timestamp
+        return now_ms - self._created_ms
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: Data, batches: list[RecordBatch]) -> None:
+        """Write `data`, which holds these batches, at the end."""
+        assert self.has_room_for(batches[-1].last_offset), f"{self} has no room for {batches[-1]}"
+        position = self.size
+        self.largest_timestamp()  # of what is there, before there is more
+        self.records.append(data)
+        if position == 0:
+            self._first_timestamp = max(batch.max_timestamp for batch in batches)
+        for batch in batches:
+            self._index(batch, position)
+            position += batch.size
+
+    def _index(self, batch: RecordBatch, position: int) -> None:
+        """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes
+        get no more: the batches of one append stay together, and are found by a longer scan."""
+        largest = self.largest_timestamp()
+        if batch.max_timestamp > largest.timestamp:
+            self.max_timestamp = largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes and not self.is_index_full:
+            self.offset_index.append(batch.last_offset, position)
+            self.time_index.maybe_append(largest.timestamp, largest.offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += batch.size
+
+    def index_aborted(self, completed: CompletedTransaction) -> None:
+        """Note a transaction whose marker was appended, if it was aborted."""
+        if completed.aborted:
+            self.transaction_index.append(_entry_of(completed))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> BatchPosition | None:
+        """The batch that holds `offset`, or the first one after it; None past the end."""
+        return self.records.find(offset, self.offset_index.lookup(offset).position)
+
+    def read(self, offset: int, max_bytes: int, end_position: int, at_least_one: bool) -> SegmentSlice | None:
+        """The piece from the batch of `offset` on: up to `max_bytes`, up to `end_position`. With `at_least_one` the
+        first batch is whole even if it is larger. None past the end."""
+        found = self.find(offset)
+        if found is None:
+            return None
+        first_size = found.header.size
+        limit = max(max_bytes, first_size) if at_least_one else max_bytes
+        size = max(0, min(end_position - found.position, limit))
+        return SegmentSlice(found.position, size, first_batch_is_cut=limit < first_size)
+
+    def upper_bound_offset(self, piece: SegmentSlice) -> int | None:
+        """An offset at or above all in the piece, from the index; None if only the segment's end is known."""
+        return self.offset_index.first_offset_from(piece.position + piece.size)
+
+    def region(self, piece: SegmentSlice) -> FileRegion | bytes:
+        return self.records.region(piece.position, piece.size) if piece.size else b""
+
+    def next_offset(self) -> int:
+        """The offset after the last batch: a scan from the last index entry."""
+        position = self.offset_index.lookup(self.offset_index.last_offset).position
+        last = deque(self.records.headers(position), maxlen=1)
+        return last[0].header.next_offset if last else self.base_offset
+
+    def largest_timestamp(self) -> TimestampOffset:
+        """The largest timestamp in the segment, with the last offset of the first batch that has it."""
+        if self.max_timestamp is None:
+            largest = self.time_index.last
+            for at in self.records.headers(self.offset_index.lookup(largest.offset).position):
+                if at.header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
+            self.max_timestamp = largest
+        return self.max_timestamp
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record from `start_offset` on that is at least as young."""
+        nearest = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(nearest.offset, start_offset)).position
+        for at in self.records.headers(position):
+            if at.header.max_timestamp < timestamp or at.header.last_offset < start_offset:
+                continue
+            for record in self.records.batch_at(at.position).records():
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return record.timestamp, record.offset
+        return None
+
+    # --- after a crash ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise CorruptRecordError if an index cannot belong to this log file."""
+        self.offset_index.check()
+        self.time_index.check()
+        self.transaction_index.check()
+        if len(self.offset_index) and self.offset_index[len(self.offset_index) - 1].position >= self.size:
+            raise CorruptRecordError(f"{self.offset_index.path} points past the end of its log")
+        if self.size and not len(self.time_index) and self.largest_timestamp().timestamp >= 0:
+            raise CorruptRecordError(f"{self.time_index.path} is empty, its log is not")
+
+    def recover(self, producer_state: ProducerStateManager, epochs: list[EpochEntry]) -> Recovered:
+        """Rebuild the indexes from the log, up to the first damaged batch. The log is not cut: `cut` is the caller's to
+        call, once what lies behind this segment is gone.
+
+        `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
+        each change of the leader epoch.
+        """
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp = TimestampOffset(-1, self.base_offset)
+        self._bytes_since_index_entry = 0
+        aborted: list[AbortedTransaction] = []
+        end = Recovered(0, self.base_offset)
+        for position, batch in self._undamaged_batches():
+            self._index(batch, position)
+            if not epochs or epochs[-1].epoch != batch.partition_leader_epoch:
+                epochs.append(EpochEntry(batch.partition_leader_epoch, batch.base_offset))
+            aborted += [_entry_of(completed) for completed in producer_state.replay(batch) if completed.aborted]
+            end = Recovered(position + batch.size, batch.next_offset)
+        self.on_become_inactive()
+        self.offset_index.rewrite()
+        self.time_index.rewrite()
+        self.transaction_index.rewrite(aborted)
+        return end
+
+    def cut(self, size: int) -> None:
+        """Cut the log to this size, which is where a batch ends; on the disk, too, when it returns. Otherwise what was
+        cut could come back under a log that went on elsewhere."""
+        self.records.truncate(size)
+        self.records.sync()
+
+    def _undamaged_batches(self) -> Iterator[tuple[int, RecordBatch]]:
+        """The batches up to the first that a crash tore."""
+        try:
+            for position, batch in self.records.batches():
+                if not batch.is_valid or not self.has_room_for(batch.last_offset):
+                    return
+                yield position, batch
+        except CorruptRecordError:
+            return
+
+    def replay(self, producer_state: ProducerStateManager) -> None:
+        """Carry the producers through the batches that they have not seen. Headers tell all of a data batch; how a
+        transaction ended stands in its marker."""
+        first = self.find(producer_state.map_end_offset)
+        if first is not None:
+            for at in self.records.headers(first.position):
+                producer_state.replay(self.records.batch_at(at.position) if at.header.is_control else at.header)
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batches from the one that holds `offset` on; how many bytes went."""
+        found = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        cut = self.size - found.position if found else 0
+        if found:
+            self.cut(found.position)
+        if not self.size:
+            self._first_timestamp = None
+        self._bytes_since_index_entry = 0
+        self.max_timestamp = None
+        return cut
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    def on_become_inactive(self) -> None:
+        """The segment is rolled or closed: its largest timestamp goes into the index, where retention finds it."""
+        largest = self.largest_timestamp()
+        self.time_index.maybe_append(largest.timestamp, largest.offset, closing=True)
+
+    def write_indexes(self) -> None:
+        """Hand the index entries in memory to the operating system."""
+        self.offset_index.write()
+        self.time_index.write()
+
+    def sync(self) -> None:
+        """Return when the log, and then what was written of its indexes, are on the disk. This touches nothing but
+        files, so another thread may do it."""
+        self.records.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+
+    def close(self) -> None:
+        """Close the files. What was not written is lost, as by a crash."""
+        self.is_closed = True
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()
+        self.records.close()
+
+
+def _entry_of(completed: CompletedTransaction) -> AbortedTransaction:
+    return AbortedTransaction(
+        completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+    )

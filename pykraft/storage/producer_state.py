@@ -1,0 +1,389 @@
+"""What a log remembers of its producers, so that a retry is no duplicate and an open transaction is seen.
+
+An idempotent producer numbers its records from 0 for each partition. For each producer id the log keeps the epoch and
+the last five batches. A batch that comes again is recognised, its old offsets are answered and nothing is appended; a
+batch that leaves a gap is refused. Five, because a producer may have five requests in flight, and retry any of them.
+
+A producer with an open transaction also has the offset where the transaction began. The smallest of these bounds what
+readers of committed data may see: the last stable offset.
+
+The state is a function of the log: replaying the batches makes it anew. To save that at start, it is written to
+``%020d.snapshot`` when a segment is rolled and at an orderly stop; the name is the offset up to which it holds::
+
+    version int16 = 1 | crc uint32, CRC-32C of all that follows | count int32 | entries of 46 bytes:
+    producer id int64 | epoch int16 | last sequence int32 | last offset int64 | offset delta int32 | timestamp int64 |
+    coordinator epoch int32 | first offset of the open transaction int64, -1 if none
+
+A snapshot that is damaged is removed and the one before it is used; one that lies beyond the log's end is removed too.
+
+Follows org.apache.kafka.storage.internals.log.{ProducerStateManager,ProducerAppendInfo,ProducerStateEntry} (KIP-98,
+KIP-360).
+"""
+
+import struct
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
+from pykraft.records.crc32c import crc32c
+from pykraft.records.markers import read_marker
+from pykraft.storage.filesystem import FileSystem, replace_file
+
+BATCHES_TO_RETAIN = 5
+MAX_SEQUENCE = 0x7FFFFFFF
+SNAPSHOT_SUFFIX = ".snapshot"
+
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_CRC_END = 6
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class AppendOrigin(Enum):
+    """Who appends: it decides how much is checked."""
+
+    CLIENT = "a producer: epoch and sequence are checked"
+    COORDINATOR = "a coordinator: its batches have no sequence, only the epoch is checked"
+    REPLICATION = "a leader's log: it was checked there"
+    RAFT_LEADER = "the controller: no producer is involved"
+
+
+class BatchMetadata(NamedTuple):
+    """What is kept of a batch: enough to know it again."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is being appended at `last_offset`; with it the log is stable up to
+    `last_stable_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+    last_stable_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer as the log knows it. Entries are replaced, never changed."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    batches: tuple[BatchMetadata, ...] = ()
+    """At most five, oldest first."""
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    transaction_first_offset: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The batch on record that this one repeats."""
+        if batch.producer_epoch != self.epoch:
+            return None
+        for known in self.batches:
+            if known.first_sequence == batch.base_sequence and known.last_sequence == batch.last_sequence:
+                return known
+        return None
+
+    def after_batch(self, batch: RecordBatch, origin: AppendOrigin) -> "ProducerEntry":
+        """The entry once this batch of records is in the log; KafkaError if it must not be."""
+        self._check_epoch(batch.producer_epoch, origin)
+        if origin is AppendOrigin.CLIENT:
+            self._check_sequence(batch)
+        transaction = self.transaction_first_offset
+        if transaction is not None and not batch.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"producer {self.producer_id} has an open transaction in this partition"
+            )
+        if transaction is None and batch.is_transactional:
+            transaction = batch.base_offset
+        kept = self.batches if batch.producer_epoch == self.epoch else ()
+        added = BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+        return ProducerEntry(
+            self.producer_id,
+            batch.producer_epoch,
+            (*kept, added)[-BATCHES_TO_RETAIN:],
+            self.coordinator_epoch,
+            batch.max_timestamp,
+            transaction,
+        )
+
+    def after_marker(
+        self, batch: RecordBatch, origin: AppendOrigin
+    ) -> tuple["ProducerEntry", CompletedTransaction | None]:
+        """The entry once this end-of-transaction marker is in the log, and the transaction that it ends, if there was
+        one in this partition."""
+        marker = read_marker(batch)
+        self._check_epoch(batch.producer_epoch, origin)
+        if marker.coordinator_epoch < self.coordinator_epoch and origin is not AppendOrigin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"the marker has coordinator epoch {marker.coordinator_epoch}, {self.coordinator_epoch} is known",
+            )
+        completed = None
+        if self.transaction_first_offset is not None:
+            first_offset = self.transaction_first_offset
+            completed = CompletedTransaction(self.producer_id, first_offset, batch.base_offset, not marker.committed)
+        # A marker with a new epoch fences: the batches of the old epoch can no longer be repeated.
+        kept = self.batches if batch.producer_epoch == self.epoch else ()
+        entry = replace(
+            self,
+            epoch=batch.producer_epoch,
+            batches=kept,
+            coordinator_epoch=marker.coordinator_epoch,
+            last_timestamp=batch.max_timestamp,
+            transaction_first_offset=None,
+        )
+        return entry, completed
+
+    def _check_epoch(self, epoch: int, origin: AppendOrigin) -> None:
+        if epoch < self.epoch and origin is not AppendOrigin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {self.producer_id} has epoch {epoch}, {self.epoch} is known",
+            )
+
+    def _check_sequence(self, batch: RecordBatch) -> None:
+        """The next sequence number follows the last one and wraps to 0; a new epoch starts at 0. Of a producer that is
+        not known (its records may be gone by retention) any sequence is accepted."""
+        if self.epoch == NO_PRODUCER_EPOCH:
+            return
+        if batch.producer_epoch != self.epoch:
+            expected = 0
+        else:
+            expected = 0 if self.last_sequence == MAX_SEQUENCE else self.last_sequence + 1
+        if batch.base_sequence != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {self.producer_id} sent sequence {batch.base_sequence}, expected {expected}",
+            )
+
+
+class ProducerUpdate(NamedTuple):
+    """What appending some batches will change: planned before the append, applied after it."""
+
+    entries: dict[int, ProducerEntry]
+    completed: list[CompletedTransaction]
+
+
+class ProducerStateManager:
+    """The producers of one log, and the snapshots of them in its folder."""
+
+    def __init__(self, filesystem: FileSystem, directory: str, expiration_ms: int) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open_transactions: dict[int, int] = {}
+        self._unreplicated: list[CompletedTransaction] = []
+        self.map_end_offset = 0
+        """The state is that of the log up to here."""
+        self._last_snapshot_offset = 0
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def plan(self, batches: Iterable[RecordBatch], origin: AppendOrigin) -> ProducerUpdate:
+        """Check batches that have their offsets; KafkaError if one of them must not be appended."""
+        update = ProducerUpdate({}, [])
+        open_transactions = dict(self._open_transactions)  # as of the batch that the loop has come to
+        for batch in batches:
+            if not batch.has_producer_id or (batch.is_control and not batch.count):
+                continue  # cleaning may leave a control batch without its marker
+            known = update.entries.get(batch.producer_id) or self.producers.get(batch.producer_id)
+            entry = known or ProducerEntry(batch.producer_id)
+            if not batch.is_control:
+                entry = entry.after_batch(batch, origin)
+            else:
+                entry, completed = entry.after_marker(batch, origin)
+                if completed is not None:
+                    del open_transactions[batch.producer_id]
+                    stable = min(open_transactions.values(), default=completed.last_offset + 1)
+                    update.completed.append(completed._replace(last_stable_offset=stable))
+            if entry.transaction_first_offset is not None:
+                open_transactions[batch.producer_id] = entry.transaction_first_offset
+            update.entries[batch.producer_id] = entry
+        return update
+
+    def apply(self, update: ProducerUpdate, end_offset: int) -> None:
+        """The batches of a plan are in the log, which now ends at `end_offset`."""
+        for entry in update.entries.values():
+            self._put(entry)
+        self._unreplicated += update.completed
+        self.map_end_offset = end_offset
+
+    def replay(self, batch: RecordBatch) -> list[CompletedTransaction]:
+        """Carry the state through a batch that is in the log already; the transactions that it ends."""
+        update = self.plan([batch], AppendOrigin.REPLICATION)
+        self.apply(update, batch.next_offset)
+        return update.completed
+
+    def _put(self, entry: ProducerEntry) -> None:
+        self.producers[entry.producer_id] = entry
+        if entry.transaction_first_offset is None:
+            self._open_transactions.pop(entry.producer_id, None)
+        else:
+            self._open_transactions[entry.producer_id] = entry.transaction_first_offset
+
+    def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The batch in the log that this one repeats."""
+        known = self.producers.get(batch.producer_id)
+        return known.duplicate_of(batch) if known else None
+
+    # --- what readers of committed data may see -----------------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open, or whose end may still be lost."""
+        decided = [done.first_offset for done in self._unreplicated]
+        return min([*self._open_transactions.values(), *decided], default=None)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """The ends of transactions below the high watermark cannot be lost any more."""
+        if self._unreplicated:
+            self._unreplicated = [done for done in self._unreplicated if done.last_offset >= high_watermark]
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers that have been silent for longer than ``producer.id.expiration.ms``."""
+        self.producers = {
+            producer_id: entry for producer_id, entry in self.producers.items() if not self._is_expired(entry, now_ms)
+        }
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= self._expiration_ms
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def take_snapshot(self) -> None:
+        """Write the state, unless it is that of the last snapshot."""
+        if self.map_end_offset > self._last_snapshot_offset:
+            replace_file(self._filesystem, self._snapshot_path(self.map_end_offset), self._encode())
+            self._last_snapshot_offset = self.map_end_offset
+
+    def snapshot_offsets(self) -> list[int]:
+        """The offsets of the snapshots in the folder, ascending."""
+        names = [name for name in self._filesystem.list(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(int(stem) for name in names if (stem := name.removesuffix(SNAPSHOT_SUFFIX)).isdecimal())
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """The log was cut to [log_start_offset, log_end_offset): go back to the newest snapshot in there. The caller
+        replays the batches from `map_end_offset` on."""
+        offsets = self.snapshot_offsets()
+        self._remove_snapshots([offset for offset in offsets if not log_start_offset < offset <= log_end_offset])
+        if log_end_offset != self.map_end_offset:
+            self.load_newest(log_start_offset, log_end_offset, now_ms)
+
+    def load_newest(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Take over the newest snapshot in (log_start_offset, log_end_offset], or begin with nothing."""
+        self._clear()
+        self.map_end_offset = self._last_snapshot_offset = log_start_offset
+        for offset in reversed(self.snapshot_offsets()):
+            try:
+                if log_start_offset < offset <= log_end_offset:
+                    self._load(offset, now_ms)
+                    return
+            except CorruptRecordError:
+                self._remove_snapshots([offset])
+
+    def remove_strays(self, base_offsets: Container[int]) -> None:
+        """Remove the snapshots at which no segment begins, but for the newest: orderly stops left them."""
+        self._remove_snapshots([offset for offset in self.snapshot_offsets()[:-1] if offset not in base_offsets])
+
+    def truncate_fully(self, offset: int) -> None:
+        """The log begins anew, empty, at `offset`."""
+        self._remove_snapshots(self.snapshot_offsets())
+        self._clear()
+        self.map_end_offset = self._last_snapshot_offset = offset
+
+    def _clear(self) -> None:
+        self.producers = {}
+        self._open_transactions = {}
+        self._unreplicated = []
+
+    def _remove_snapshots(self, offsets: Sequence[int]) -> None:
+        """Remove them for good: one that came back after a crash could pass for one of what was appended since."""
+        for offset in offsets:
+            self._filesystem.remove(self._snapshot_path(offset))
+        if offsets:
+            self._filesystem.sync_directory(self._directory)
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def _encode(self) -> bytes:
+        data = bytearray(_SNAPSHOT_HEADER.size)
+        for _, entry in sorted(self.producers.items()):
+            last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
+            data += _SNAPSHOT_ENTRY.pack(
+                entry.producer_id,
+                entry.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                -1 if entry.transaction_first_offset is None else entry.transaction_first_offset,
+            )
+        _SNAPSHOT_HEADER.pack_into(data, 0, 1, 0, len(self.producers))
+        _SNAPSHOT_HEADER.pack_into(data, 0, 1, crc32c(memoryview(data)[_SNAPSHOT_CRC_END:]), len(self.producers))
+        return bytes(data)
+
+    def _load(self, offset: int, now_ms: int) -> None:
+        for entry in decode_snapshot(self._filesystem.read(self._snapshot_path(offset))):
+            if not self._is_expired(entry, now_ms):
+                self._put(entry)
+        self.map_end_offset = self._last_snapshot_offset = offset
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The producers in a snapshot file; CorruptRecordError if it is damaged."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise CorruptRecordError(f"a producer snapshot has {len(data)} bytes")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != 1 or crc != crc32c(memoryview(data)[_SNAPSHOT_CRC_END:]):
+        raise CorruptRecordError(f"a producer snapshot of version {version} fails its checksum")
+    if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptRecordError(f"a producer snapshot of {len(data)} bytes announces {count} entries")
+    return [_decode_entry(*fields) for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])]
+
+
+def _decode_entry(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    transaction_first_offset: int,
+) -> ProducerEntry:
+    has_batch = last_offset >= 0
+    return ProducerEntry(
+        producer_id,
+        epoch,
+        (BatchMetadata(last_sequence, last_offset, offset_delta, timestamp),) if has_batch else (),
+        coordinator_epoch,
+        timestamp,
+        None if transaction_first_offset < 0 else transaction_first_offset,
+    )

@@ -1,0 +1,105 @@
+"""The ``.txnindex`` of a segment: which transactions were aborted.
+
+One entry of 34 bytes for each ABORT marker in the segment::
+
+    version             int16   0
+    producer id         int64
+    first offset        int64   of the transaction
+    last offset         int64   that of the ABORT marker
+    last stable offset  int64   of the partition when the marker was written
+
+A reader of committed data gets, with the records, the aborted transactions that overlap them, and drops their batches
+itself. The last stable offset tells where a search may stop: every transaction that begins later is none of ours.
+
+The file exists only if something was aborted, and can be made anew from the log.
+
+Follows org.apache.kafka.storage.internals.log.{TransactionIndex,AbortedTxn} (KIP-98).
+"""
+
+import struct
+from typing import NamedTuple
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.storage.filesystem import File, FileSystem, replace_file
+
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions of a segment, in the order of their markers."""
+
+    __slots__ = ("_entries", "_file", "_filesystem", "path")
+
+    def __init__(self, filesystem: FileSystem, path: str) -> None:
+        self._filesystem = filesystem
+        self.path = path
+        self._file: File | None = None
+        self._entries: list[AbortedTransaction] | None = None
+        if filesystem.exists(path):
+            self._file = filesystem.open(path)
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def _load(self) -> list[AbortedTransaction]:
+        if self._file is None:
+            return []
+        self.check()
+        data = self._file.read(0, self._file.size)
+        return [AbortedTransaction(*rest) for _, *rest in _ENTRY.iter_unpack(data)]
+
+    def check(self) -> None:
+        """Raise CorruptRecordError unless the file holds whole entries."""
+        if self._file is not None and self._file.size % _ENTRY.size:
+            raise CorruptRecordError(f"{self.path} has {self._file.size} bytes: entries have {_ENTRY.size}")
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        entries = self.entries
+        assert not entries or aborted.last_offset > entries[-1].last_offset, f"{self.path}: markers out of order"
+        if self._file is None:
+            self._file = self._filesystem.open(self.path)
+        self._file.append(_ENTRY.pack(0, *aborted))
+        entries.append(aborted)
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions that overlap [fetch_offset, upper_bound_offset), and whether no later segment has more."""
+        found = []
+        for aborted in self.entries:
+            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or above `offset`."""
+        kept = [aborted for aborted in self.entries if aborted.last_offset < offset]
+        if self._file is not None and len(kept) < len(self.entries):
+            self._file.truncate(len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def rewrite(self, entries: list[AbortedTransaction]) -> None:
+        """Have just these entries, in a file that a crash leaves as it was or as it is now."""
+        if entries or self._file is not None:
+            self.close()
+            replace_file(self._filesystem, self.path, b"".join(_ENTRY.pack(0, *aborted) for aborted in entries))
+            self._file = self._filesystem.open(self.path)
+        self._entries = entries
+
+    def sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()

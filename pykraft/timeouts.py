@@ -1,0 +1,54 @@
+"""How long a cluster waits before it takes silence for death: Kafka's defaults, and shorter times for a lesson.
+
+Kafka's times are made for data centres, where a wrong suspicion costs more than a few seconds without a leader. In a
+lesson one looks on, so the same mechanisms run with shorter times here: nothing else differs.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pykraft.server.config import NODE_CONFIG
+
+LESSON: Mapping[str, int] = {
+    "broker.session.timeout.ms": 600,
+    "broker.heartbeat.interval.ms": 100,
+    "controller.quorum.fetch.timeout.ms": 500,
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.election.backoff.max.ms": 200,
+    "controller.quorum.request.timeout.ms": 500,
+    "replica.lag.time.max.ms": 2000,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 50,
+    "replica.socket.timeout.ms": 1000,
+    "controller.socket.timeout.ms": 1000,
+}
+KAFKA: Mapping[str, int] = {}
+PROFILES: Mapping[str, Mapping[str, int]] = {"lesson": LESSON, "kafka": KAFKA}
+
+
+class Timeout(NamedTuple):
+    """One setting: what holds here, and what Kafka has if nobody says otherwise; milliseconds."""
+
+    key: str
+    here: int
+    kafka: int
+    meaning: str
+
+
+class Timeouts(list[Timeout]):
+    """Several settings; reads as a table."""
+
+    def __repr__(self) -> str:
+        width = max(len(timeout.key) for timeout in self)
+        rows = [f"{'setting':<{width}}  {'here':>9}  {'Kafka':>9}  meaning"]
+        rows += [f"{t.key:<{width}}  {t.here:>6} ms  {t.kafka:>6} ms  {t.meaning}" for t in self]
+        return "\n".join(rows)
+
+
+def describe_timeouts(profile: str) -> Timeouts:
+    """The settings in which the profiles differ."""
+    defaults = {key: NODE_CONFIG.keys[key].default for key in LESSON}
+    return Timeouts(
+        Timeout(key, PROFILES[profile].get(key, default), default, NODE_CONFIG.keys[key].meaning)
+        for key, default in defaults.items()
+    )

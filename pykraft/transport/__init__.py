@@ -1,0 +1,1 @@
+"""One connection without its socket: bytes in, messages out, and the other way round. Pure, so it can be simulated."""

@@ -1,0 +1,119 @@
+"""The client's side of a connection: a broker's to its controller, a follower's to its leader, a producer's to anybody.
+
+A new connection asks first what the server speaks (ApiVersions), in the newest version that this side knows; a server
+that does not know that version says so in version 0, and is asked again in version 0. From then on every request goes
+out in the newest version that both know.
+
+Answers come in the order of the requests, so a queue of what was asked is all that is needed to read them.
+
+Follows org.apache.kafka.clients.{NetworkClient,NodeApiVersions,InFlightRequests}.
+"""
+
+import struct
+from collections import deque
+from typing import Any, NamedTuple
+
+from pykraft.common.errors import ErrorCode, ProtocolError
+from pykraft.protocol.header import decode_response, encode_request
+from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from pykraft.protocol.schema import Request, Response
+from pykraft.transport.frames import FrameReader
+
+SOFTWARE_NAME = "pykraft"
+SOFTWARE_VERSION = "0.1.0"
+_MAX_RESPONSE_BYTES = (1 << 31) - 1
+
+
+class UnsupportedVersion(Exception):  # noqa: N818 (it is an answer, not a fault)
+    """The server speaks no version of this API that this side speaks."""
+
+
+class Sent(NamedTuple):
+    """A request that was sent and not answered yet. `ticket` is the sender's own mark."""
+
+    ticket: Any
+    request: type[Request]
+    version: int
+    correlation_id: int
+
+
+class ClientChannel:
+    """One connection that was opened."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self.frames = FrameReader(_MAX_RESPONSE_BYTES)
+        self._in_flight: deque[Sent] = deque()
+        self._correlation_id = 0
+        self.api_versions: dict[int, tuple[int, int]] | None = None
+        """What the server speaks; None until it has said so."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.api_versions is not None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def greet(self) -> list[Any]:
+        """The first bytes to send."""
+        return self._greet(ApiVersionsRequest.versions[1])
+
+    def _greet(self, version: int) -> list[Any]:
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        return self._send(None, request, version)
+
+    def send(self, ticket: Any, request: Request) -> list[Any]:
+        """The bytes of a request, as parts; `UnsupportedVersion` if the server cannot read any version of it."""
+        assert self.api_versions is not None, "the server has not said yet what it speaks"
+        low, high = self.api_versions.get(request.api, (0, -1))
+        version = min(high, request.versions[1])
+        if version < max(low, request.versions[0]):
+            raise UnsupportedVersion(f"{type(request).__name__} {request.versions}: the server speaks {low} to {high}")
+        return self._send(ticket, request, version)
+
+    def _send(self, ticket: Any, request: Request, version: int) -> list[Any]:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        if wants_answer(request):
+            self._in_flight.append(Sent(ticket, type(request), version, self._correlation_id))
+        return encode_request(request, version, self._correlation_id, self._client_id)
+
+    def next_response(self) -> tuple[Any, Response] | None:
+        """(ticket, response) of the next answer; None if there is none yet. ProtocolError: close the connection.
+
+        The server's greeting is taken here and not returned; what must be sent because of it is in `greeting_again`.
+        """
+        while (frame := self.frames.next_frame()) is not None:
+            if not self._in_flight:
+                raise ProtocolError("an answer came to nothing that was asked")
+            sent = self._in_flight.popleft()
+            if sent.ticket is None:
+                self._on_greeting(sent, frame)
+                continue
+            correlation_id, response = decode_response(sent.request.response, sent.version, frame)
+            if correlation_id != sent.correlation_id:
+                raise ProtocolError(f"answer {correlation_id} came where {sent.correlation_id} was expected")
+            return sent.ticket, response
+        return None
+
+    greeting_again: list[Any] | None = None
+    """Bytes to send because the server did not know the greeting's version."""
+
+    def _on_greeting(self, sent: Sent, frame: memoryview) -> None:
+        if len(frame) < 6:
+            raise ProtocolError("an ApiVersions answer has no error code")
+        (error,) = struct.unpack_from(">h", frame, 4)
+        if error == ErrorCode.UNSUPPORTED_VERSION and sent.version > 0:
+            self.greeting_again = self._greet(0)
+            return
+        _, response = decode_response(ApiVersionsResponse, sent.version, frame)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code:
+            raise ProtocolError(f"the server refused to say what it speaks: {ErrorCode.of(response.error_code).name}")
+        self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+def wants_answer(request: Request) -> bool:
+    """A produce request with acks=0 is the only one that is not answered."""
+    return getattr(request, "acks", None) != 0

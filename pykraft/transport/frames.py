@@ -1,0 +1,89 @@
+"""Cutting a stream of bytes into frames.
+
+A frame is an int32 size and that many bytes. A `FrameReader` lends its buffer to whoever reads the socket, and gives
+the frames out as views into it, so that a record batch goes from the kernel to this buffer and from here to the log,
+and is nowhere copied in between. A frame is valid until the next one is taken.
+
+A peer can claim any size. One above the limit closes the connection before anything is allocated, and up to the limit
+the buffer grows with what has really come, not with what is claimed.
+
+Follows org.apache.kafka.common.network.NetworkReceive.
+"""
+
+from pykraft.common.errors import ProtocolError
+from pykraft.protocol.header import SIZE
+
+_INITIAL_BYTES = 16 * 1024
+_TRUSTED_BYTES = 1 << 20
+"""A claimed size up to this is allocated at once."""
+
+
+class FrameReader:
+    """The receiving half of a connection."""
+
+    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_start")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray(_INITIAL_BYTES)
+        self._start = 0  # of what has not been given out yet
+        self._end = 0  # of what was received
+
+    def space(self) -> memoryview:
+        """Where the next bytes of the stream belong; never empty. ProtocolError if the frame that they are of has an
+        impossible size."""
+        wanted = self._wanted()
+        if self._start == self._end:
+            self._start = self._end = 0
+        if self._start + wanted > len(self._buffer) or self._end == len(self._buffer):
+            self._make_room(wanted)
+        return memoryview(self._buffer)[self._end :]
+
+    def received(self, count: int) -> None:
+        """So many bytes were put into `space`."""
+        self._end += count
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes that lie elsewhere."""
+        view = memoryview(data)
+        while view:
+            space = self.space()
+            count = min(len(space), len(view))
+            space[:count] = view[:count]
+            self.received(count)
+            view = view[count:]
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, without its size; None until it is there. ProtocolError at an impossible size."""
+        size = self._size()
+        if size is None or self._end - self._start < SIZE.size + size:
+            return None
+        first = self._start + SIZE.size
+        self._start = first + size
+        return memoryview(self._buffer)[first : self._start]
+
+    def _size(self) -> int | None:
+        if self._end - self._start < SIZE.size:
+            return None
+        size: int = SIZE.unpack_from(self._buffer, self._start)[0]
+        if not 0 < size <= self._max_frame_bytes:
+            raise ProtocolError(f"a frame claims {size} bytes; 1 to {self._max_frame_bytes} are allowed")
+        return size
+
+    def _wanted(self) -> int:
+        """How much of the buffer the frame that is being received should have."""
+        size = self._size()
+        if size is None:
+            return SIZE.size
+        have = self._end - self._start
+        return SIZE.size + (size if size <= _TRUSTED_BYTES else min(size, max(_TRUSTED_BYTES, 2 * have)))
+
+    def _make_room(self, wanted: int) -> None:
+        """Move what is left to the front; of a larger buffer if it does not fit, of a small one if a large frame is
+        over."""
+        rest = self._buffer[self._start : self._end]
+        room = max(_INITIAL_BYTES, wanted, 2 * len(rest))
+        if room > len(self._buffer) or room <= _TRUSTED_BYTES < len(self._buffer):
+            self._buffer = bytearray(room)
+        self._buffer[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)

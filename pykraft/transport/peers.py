@@ -1,0 +1,229 @@
+"""All requests that a node, or a client, has under way, without the sockets they travel on.
+
+For each peer and channel there is one connection, opened when there is something to send. It is greeted (ApiVersions),
+then requests go out in order and are answered in order. What can go wrong has two names for the sender:
+
+* DISCONNECTED: the connection broke, or could not be made. Everything that was under way on it fails. The next attempt
+  waits a while, longer each time.
+* TIMED_OUT: no answer came in time. The connection is given up with it, since nobody knows which answer would come
+  next; the receiver may still carry out what it was sent.
+
+A `Wire` moves the bytes: a socket, or the simulator's network. It is told what to send, and tells the peer when it is
+connected, when bytes have come, and when it is closed.
+
+Follows org.apache.kafka.clients.{NetworkClient,ClusterConnectionStates,InFlightRequests}.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Protocol
+
+from pykraft.common.core import Failure, Outbound
+from pykraft.common.errors import ProtocolError
+from pykraft.common.timer import Backoff, Timer, TimerTask
+from pykraft.common.types import Endpoint
+from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion, wants_answer
+
+RECONNECT_BACKOFF_MS = 50
+RECONNECT_BACKOFF_MAX_MS = 1000
+CONNECT_TIMEOUT_MS = 10_000
+
+
+class Wire(Protocol):
+    """A stream of bytes to one address."""
+
+    def send(self, parts: Sequence[Any]) -> None:
+        """Send these, in order, sooner or later. OSError or EOFError: it is broken."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Dialer(Protocol):
+    """Opens wires."""
+
+    def dial(self, endpoint: Endpoint, peer: "Peer") -> Wire:
+        """Begin to connect; `peer.connected`, `received` and `closed` tell what becomes of it, and are not called from
+        within this call. Bytes that come belong into ``peer.channel.frames``. OSError: there is no way to begin."""
+        ...
+
+
+class _Waiting:
+    """A request that is not answered yet, and the task that gives it up."""
+
+    __slots__ = ("outbound", "task")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self.outbound = outbound
+        self.task: TimerTask
+
+
+class Peer:
+    """One connection, and what waits for it."""
+
+    def __init__(self, peers: "Peers", endpoint: Endpoint) -> None:
+        self._peers = peers
+        self.endpoint = endpoint
+        self.channel = ClientChannel(peers.client_id)
+        self._wire: Wire | None = None
+        self._unsent: deque[_Waiting] = deque()
+        self._unanswered: deque[_Waiting] = deque()
+        self._attempts = 0
+        self._retry_at = 0
+        self._connect_task: TimerTask | None = None
+
+    def send(self, outbound: Outbound, now: int) -> None:
+        """Queue a request, and send it if that is possible now."""
+        waiting = _Waiting(outbound)
+        waiting.task = self._peers.timer.at(now + outbound.timeout_ms, lambda then: self._give_up(waiting, then))
+        self._unsent.append(waiting)
+        self._advance(now)
+
+    def _advance(self, now: int) -> None:
+        """Connect or send, whatever is next."""
+        if not self._unsent:
+            return
+        try:
+            if self._wire is not None:
+                while self._unsent and self.channel.is_ready:
+                    self._send_next(self._wire)
+            elif now >= self._retry_at:
+                self._connect(now)
+            else:
+                self._peers.timer.at(self._retry_at, self._advance)
+        except (OSError, EOFError):
+            self.closed(now)
+
+    def _connect(self, now: int) -> None:
+        self.channel = ClientChannel(self._peers.client_id)
+        self._connect_task = self._peers.timer.at(
+            now + CONNECT_TIMEOUT_MS, lambda then: self.closed(then, Failure.TIMED_OUT)
+        )
+        self._wire = self._peers.dialer.dial(self.endpoint, self)
+
+    def _send_next(self, wire: Wire) -> None:
+        waiting = self._unsent.popleft()
+        request = waiting.outbound.request
+        try:
+            parts = self.channel.send(waiting, request)
+        except UnsupportedVersion:
+            self._peers.done(waiting, Failure.UNSUPPORTED_VERSION)
+            return
+        if wants_answer(request):
+            self._unanswered.append(waiting)
+        else:
+            self._peers.done(waiting, None)
+        wire.send(parts)
+
+    def _give_up(self, waiting: _Waiting, now: int) -> None:
+        if waiting in self._unsent:
+            self._unsent.remove(waiting)
+            self._peers.done(waiting, Failure.TIMED_OUT)
+        else:
+            self.closed(now, Failure.TIMED_OUT)
+
+    # --- what the wire tells ------------------------------------------------------------------------------------------
+
+    def connected(self, now: int) -> None:
+        """The wire is open."""
+        self._send_greeting(self.channel.greet(), now)
+
+    def _send_greeting(self, parts: Sequence[Any], now: int) -> None:
+        assert self._wire is not None
+        try:
+            self._wire.send(parts)
+        except (OSError, EOFError):
+            self.closed(now)
+
+    def received(self, now: int) -> None:
+        """There are more bytes in the channel's frame reader. What a peer sends closes this connection at worst; what
+        goes wrong in those who are told of it is theirs, and is not caught here."""
+        channel = self.channel
+        while channel is self.channel and self._wire is not None:
+            try:
+                answer = channel.next_response()
+            except (ProtocolError, struct.error):
+                self.closed(now)
+                return
+            if channel.greeting_again is not None:
+                parts, channel.greeting_again = channel.greeting_again, None
+                self._send_greeting(parts, now)
+            if channel.is_ready and self._connect_task is not None:
+                self._attempts = 0
+                self._connect_task.cancel()
+                self._connect_task = None
+            if answer is None:
+                break
+            waiting, response = answer
+            assert self._unanswered.popleft() is waiting
+            self._peers.done(waiting, response)
+            self._peers.dispatch()  # now: what the response holds is a view of the connection's buffer
+        self._advance(now)
+
+    def closed(self, now: int, failure: Failure = Failure.DISCONNECTED) -> None:
+        """The connection is over: all that is under way fails."""
+        if self._wire is not None:
+            self._wire.close()
+        if self._connect_task is not None:
+            self._connect_task.cancel()
+        self._wire = self._connect_task = None
+        self._retry_at = now + self._peers.backoff.pause_ms(self._attempts)
+        self._attempts += 1
+        failed = [*self._unanswered, *self._unsent]
+        self._unanswered.clear()
+        self._unsent.clear()
+        for waiting in failed:
+            self._peers.done(waiting, failure)
+
+
+class Peers:
+    """All connections that a node, or a client, has opened."""
+
+    def __init__(self, dialer: Dialer, client_id: str, random: Random) -> None:
+        self.dialer = dialer
+        self.client_id = client_id
+        self.backoff = Backoff(random, RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS)
+        self.timer = Timer()
+        self.now = 0
+        self._peers: dict[tuple[str, Endpoint], Peer] = {}
+        self._done: deque[tuple[Outbound, object]] = deque()
+
+    def send(self, outbound: Outbound, now: int) -> None:
+        """Put a request on its way; ``outbound.on_response`` is called from `dispatch`."""
+        key = (outbound.channel, outbound.destination.endpoint)
+        if key not in self._peers:
+            self._peers[key] = Peer(self, key[1])
+        self._peers[key].send(outbound, now)
+
+    def poll(self, now: int) -> int:
+        """Give up what is late, connect anew where it is time; returns when to be called again."""
+        self.now = now
+        self.timer.expire(now)
+        return self.timer.deadline
+
+    def done(self, waiting: _Waiting, result: object) -> None:
+        """A request has its response, or a `Failure`; its sender is told by `dispatch`."""
+        waiting.task.cancel()
+        self._done.append((waiting.outbound, result))
+
+    @property
+    def has_news(self) -> bool:
+        """There is something for `dispatch` to tell."""
+        return bool(self._done)
+
+    def dispatch(self) -> bool:
+        """Tell the senders what came of their requests; whether there was anything to tell."""
+        had_any = bool(self._done)
+        while self._done:
+            outbound, result = self._done.popleft()
+            outbound.on_response(result, self.now)
+        return had_any
+
+    def close(self) -> None:
+        """Close every connection; nobody is called back."""
+        for peer in self._peers.values():
+            peer.closed(self.now)
+        self._done.clear()
+        self._peers = {}

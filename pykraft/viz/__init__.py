@@ -1,0 +1,29 @@
+"""Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
+
+`board` draws a cluster; `bars`, `heat_map` and `timeline` draw numbers. Each returns a `Figure`, which a notebook shows
+as SVG where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykraft.viz.charts import bars, heat_map, timeline
+    from pykraft.viz.cluster_board import board
+    from pykraft.viz.figure import Figure
+
+_HOMES = {
+    "Figure": "pykraft.viz.figure",
+    "bars": "pykraft.viz.charts",
+    "board": "pykraft.viz.cluster_board",
+    "heat_map": "pykraft.viz.charts",
+    "timeline": "pykraft.viz.charts",
+}
+
+__all__ = ["Figure", "bars", "board", "heat_map", "timeline"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module pykraft.viz has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

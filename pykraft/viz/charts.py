@@ -1,0 +1,217 @@
+"""Charts: one message each, and the title is the finding.
+
+`bars` compares amounts, `heat_map` shows a value for each pair of two categories, `timeline` shows what happened when.
+They take plain lists: what is drawn was computed before, where the reader can see it. Each chart has plotly's form as
+well, made of the same lists.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pykraft.viz import palette
+from pykraft.viz.figure import Figure, Spec
+from pykraft.viz.svg import Svg, shortened, text_width
+
+WIDTH = 960
+_TOP = 62
+_PLOTLY_LAYOUT: dict[str, Any] = {
+    "template": "none",
+    # A card of its own colour: plotly's text cannot follow the page's theme.
+    "paper_bgcolor": palette.WHITE,
+    "plot_bgcolor": palette.WHITE,
+    "font": {"color": palette.TEXT_ON_LIGHT, "size": 13},
+    "height": 420,
+    "margin": {"l": 150, "r": 30, "t": 60, "b": 50},
+}
+
+
+def bars(
+    values: Mapping[str, float], *, title: str, note: str = "", unit: str = "", marked: Sequence[str] = ()
+) -> Figure:
+    """Horizontal bars from zero, in the order given, labelled directly; those `marked` are dark."""
+    _need(values, "bars")
+    labels = {name: _amount(value, unit) for name, value in values.items()}
+    left = min(240.0, max(text_width(name, 13) for name in values)) + 12
+    right = max(text_width(label, 13) for label in labels.values()) + 10
+    svg = _headed(title, note, _TOP + 28 * len(values) + 8)
+    longest = max(*values.values(), 0) or 1.0
+    for row, (name, value) in enumerate(values.items()):
+        y = _TOP + 28 * row
+        svg.text(left - 10, y + 16, shortened(name, left - 12, 13), 13, anchor="end")
+        length = (WIDTH - left - right) * max(0.0, value) / longest
+        filling = palette.BLUE if name in marked or not marked else palette.SKY
+        svg.rect(
+            left, y, max(1.0, length), 21, rx=3, fill=filling, stroke="currentColor", stroke_opacity="0.4",
+            stroke_width="0.6",
+        )  # fmt: skip
+        svg.text(left + length + 8, y + 16, labels[name], 13)
+    spec = {
+        "data": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": list(values.values()),
+                "y": list(values),
+                "marker": {"color": palette.BLUE},
+            }
+        ],
+        "layout": _layout(title, yaxis={"autorange": "reversed"}, xaxis={"title": {"text": unit}}),
+    }
+    return _finished(svg, title, note, [f"{name}: {label}" for name, label in labels.items()], spec)
+
+
+def heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    *,
+    title: str,
+    note: str = "",
+    unit: str = "",
+) -> Figure:
+    """A table whose darker squares are the larger values. ``values[row][column]`` is None where there is none."""
+    known = [value for line in values for value in line if value is not None]
+    _need(known, "heat_map")
+    low, high = min(known), max(known)
+    left = min(240.0, max(text_width(name, 13) for name in rows)) + 12
+    width = (WIDTH - left) / len(columns)
+    svg = _headed(title, note, _TOP + 22 + 26 * len(rows) + 34)
+    for column, name in enumerate(columns):
+        svg.text(left + width * (column + 0.5), _TOP + 10, shortened(name, width, 12.5), 12.5, anchor="middle")
+    for row, name in enumerate(rows):
+        y = _TOP + 20 + 26 * row
+        svg.text(left - 10, y + 17, shortened(name, left - 12, 13), 13, anchor="end")
+        for column, value in enumerate(values[row]):
+            _square(svg, left + width * column, y, width, value, (low, high))
+    _scale(svg, left, svg.height - 22, (low, high), unit)
+    lines = [
+        f"{name}: " + ", ".join(f"{c} {_amount(v)}" for c, v in zip(columns, line, strict=True) if v is not None)
+        for name, line in zip(rows, values, strict=True)
+    ]
+    spec = {
+        "data": [
+            {
+                "type": "heatmap",
+                "x": list(columns),
+                "y": list(rows),
+                "z": [list(line) for line in values],
+                "colorscale": [[share, palette.shade(share)] for share in (0, 0.6, 1)],
+                "colorbar": {"title": {"text": unit}},
+                "hovertemplate": "%{y}, %{x}: %{z:.1f} " + unit + "<extra></extra>",
+            }
+        ],
+        "layout": _layout(title, yaxis={"autorange": "reversed"}, xaxis={"type": "category"}),
+    }
+    return _finished(svg, title, note, [*lines, f"in {unit}" if unit else ""], spec)
+
+
+def _square(svg: Svg, x: float, y: float, width: float, value: float | None, bounds: tuple[float, float]) -> None:
+    if value is None:
+        svg.text(x + width / 2, y + 17, "·", 12, anchor="middle")
+        return
+    low, high = bounds
+    filling = palette.shade((value - low) / (high - low) if high > low else 0.0)
+    svg.rect(x + 1, y + 1, width - 2, 24, rx=3, fill=filling)
+    svg.text(x + width / 2, y + 17, f"{round(value)}", 12, anchor="middle", fill=palette.ink_on(filling))
+
+
+def _scale(svg: Svg, x: float, y: float, bounds: tuple[float, float], unit: str) -> None:
+    """From the lightest to the darkest, in words at both ends."""
+    start = svg.text(x, y + 11, f"{round(bounds[0])}", 12).right + 8
+    for step in range(24):
+        svg.rect(start + 6 * step, y, 6.5, 14, fill=palette.shade(step / 23))
+    svg.text(start + 152, y + 11, f"{round(bounds[1])} {unit}".strip(), 12)
+
+
+def timeline(
+    counts: Sequence[float],
+    *,
+    step_s: float,
+    title: str,
+    note: str = "",
+    unit: str = "",
+    start_s: float = 0.0,
+    marks: Mapping[str, float] | None = None,
+    gap: tuple[float, float] | None = None,
+) -> Figure:
+    """How much happened in each step of time, as columns from zero. `marks` are moments with a name; `gap` is a span to
+    point at. Times are in seconds, `start_s` is where the first column begins."""
+    _need(counts, "timeline")
+    marks = dict(marks or {})
+    span = step_s * len(counts)
+    svg = _headed(title, note, 300)
+    left, bottom, top = 84.0, 246.0, 92.0
+    plot = WIDTH - left - 10
+
+    def at(moment_s: float) -> float:
+        return left + plot * min(1.0, max(0.0, (moment_s - start_s) / span))
+
+    highest = max(*counts, 0) or 1.0
+    _axes(svg, left, bottom, top, highest, unit)
+    if gap is not None:
+        svg.rect(at(gap[0]), top, at(gap[1]) - at(gap[0]), bottom - top, fill=palette.ORANGE, fill_opacity="0.3")
+        label, centre = f"{gap[1] - gap[0]:.2f} s", (at(gap[0]) + at(gap[1])) / 2
+        svg.text(centre, (top + bottom) / 2, label, 13, anchor="middle", bold=True)
+    for index, count in enumerate(counts):
+        height = (bottom - top) * count / highest
+        x = at(start_s + index * step_s)
+        svg.rect(x, bottom - height, max(0.8, plot / len(counts) - 0.8), height, fill=palette.BLUE)
+    for second in range(round(start_s), round(start_s + span) + 1):
+        if start_s <= second <= start_s + span:
+            svg.text(at(second), bottom + 18, f"{second} s", 12, anchor="middle", opacity=palette.FAINT)
+    for row, (name, moment) in enumerate(marks.items()):
+        x = at(moment)
+        svg.line(x, top - 8, x, bottom, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="4 3")
+        anchor = "end" if x > WIDTH * 0.7 else "start"
+        svg.text(x, top - 12 - 16 * (row % 2), name, 12.5, anchor=anchor, bold=True)
+    shown = [f"{start_s + i * step_s:.2f} s: {_amount(count)}" for i, count in enumerate(counts)]
+    lines = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
+    lines += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
+    lines += [f"{unit} in each {step_s:g} s: " + "; ".join(shown)]
+    spec = {
+        "data": [
+            {
+                "type": "bar",
+                "x": [round(start_s + (i + 0.5) * step_s, 3) for i in range(len(counts))],
+                "y": list(counts),
+                "marker": {"color": palette.BLUE},
+            }
+        ],
+        "layout": _layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
+    }
+    return _finished(svg, title, note, lines, spec)
+
+
+def _axes(svg: Svg, left: float, bottom: float, top: float, highest: float, unit: str) -> None:
+    svg.line(left, bottom, WIDTH - 10, bottom, stroke="currentColor", stroke_opacity="0.6")
+    svg.text(left - 8, bottom + 4, "0", 12, anchor="end", opacity=palette.FAINT)
+    svg.text(left - 8, top + 8, _amount(highest), 12, anchor="end", opacity=palette.FAINT)
+    svg.text(0, svg.height - 14, unit, 12.5, opacity=palette.FAINT)
+
+
+def _headed(title: str, note: str, height: float) -> Svg:
+    svg = Svg(WIDTH, height)
+    svg.text(0, 20, shortened(title, WIDTH, 16, bold=True), 16, bold=True)
+    if note:
+        svg.text(0, 41, shortened(note, WIDTH, 13), 13, opacity=palette.FAINT)
+    return svg
+
+
+def _finished(svg: Svg, title: str, note: str, lines: Sequence[str], spec: Spec) -> Figure:
+    text = "\n".join(line for line in [title, note, *lines] if line)
+    description = " ".join(part for part in (note, "The values are in the text beside the picture.") if part)
+    return Figure(title, svg.render(title, description), text, tuple(svg.boxes), spec)
+
+
+def _layout(title: str, **more: object) -> dict[str, Any]:
+    return {**_PLOTLY_LAYOUT, "title": {"text": title, "x": 0.01, "xanchor": "left"}, **more}
+
+
+def _amount(value: float, unit: str = "") -> str:
+    number = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
+    return f"{number} {unit}".strip()
+
+
+def _need(values: Any, what: str) -> None:
+    if not values:
+        raise ValueError(f"{what} needs at least one value")

@@ -1,0 +1,150 @@
+"""A small builder of SVG text.
+
+It escapes what is written, rounds coordinates, and keeps where each text stands, so that a test can see whether two of
+them overlap. How wide a text gets, only the reader's browser knows; `text_width` is an estimate on the wide side
+(DejaVu Sans and Mono, the widest faces that a system is likely to choose), so what fits here fits there.
+
+In a notebook page the drawing is often an image, which has no text colour to inherit. So where the SVG is a document of
+its own it takes dark or light text by the colour scheme of the page around it; where it stands inside a page it
+inherits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from pykraft.viz.palette import TEXT_ON_DARK, TEXT_ON_LIGHT
+
+SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
+MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+
+_STYLE = (
+    f"svg:root{{color:{TEXT_ON_LIGHT}}}"
+    f"@media (prefers-color-scheme:dark){{svg:root{{color:{TEXT_ON_DARK}}}}}"
+    f".pk{{font-family:{SANS};font-variant-numeric:tabular-nums;fill:currentColor}}"
+    f".pk-m{{font-family:{MONO}}}"
+)
+
+_NARROW = {**dict.fromkeys("ijl.,:;'|!`", 0.36), **dict.fromkeys('frtI()[]{}/\\ -·"', 0.42)}
+_WIDE = {**dict.fromkeys("mMWw@%—", 0.95), **dict.fromkeys("◆●▲○✕■…→", 0.85)}
+_EM = {**_NARROW, **_WIDE}
+_MONO_EM = 0.61
+
+
+def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
+    """How wide a text may get, in pixels."""
+    if mono:
+        return len(text) * size * _MONO_EM
+    em = sum(_EM.get(char, 0.69 if char.isupper() else 0.64) for char in text)
+    return em * size * (1.08 if bold else 1.0)
+
+
+def shortened(text: str, width: float, size: float, bold: bool = False) -> str:
+    """The text, or as much of its beginning and its end as fits, so that a partition keeps its number."""
+    if text_width(text, size, bold=bold) <= width:
+        return text
+    for keep in range(len(text) - 1, 1, -1):
+        head, tail = keep - keep // 3, keep // 3
+        candidate = f"{text[:head]}…{text[len(text) - tail :]}"
+        if text_width(candidate, size, bold=bold) <= width:
+            return candidate
+    return "…"
+
+
+@dataclass(frozen=True)
+class TextBox:
+    """Where a text stands."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: "TextBox") -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _attributes(values: dict[str, object]) -> str:
+    parts = []
+    for name, value in values.items():
+        if value is not None:
+            text = _number(value) if isinstance(value, float) else str(value)
+            parts.append(f" {name.replace('_', '-')}={quoteattr(text)}")
+    return "".join(parts)
+
+
+@dataclass
+class Svg:
+    """A drawing that grows from the top left corner."""
+
+    width: float
+    height: float
+    parts: list[str] = field(default_factory=list)
+    boxes: list[TextBox] = field(default_factory=list)
+
+    def rect(self, x: float, y: float, width: float, height: float, **attributes: object) -> None:
+        """A rectangle; attributes as in SVG, with _ for -."""
+        self.element("rect", x=x, y=y, width=max(0.0, width), height=height, **attributes)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, **attributes: object) -> None:
+        self.element("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
+
+    def element(self, name: str, **attributes: object) -> None:
+        floats = {key: float(value) if isinstance(value, int) else value for key, value in attributes.items()}
+        self.parts.append(f"<{name}{_attributes(floats)}/>")
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 13,
+        *,
+        anchor: str = "start",
+        bold: bool = False,
+        mono: bool = False,
+        opacity: float = 1.0,
+        fill: str | None = None,
+    ) -> TextBox:
+        """A line of text on the base line `y`; returns where it stands."""
+        attributes: dict[str, object] = {
+            "class": "pk pk-m" if mono else "pk",
+            "x": float(x),
+            "y": float(y),
+            "font_size": float(size),
+            "font_weight": "600" if bold else None,
+            "text_anchor": None if anchor == "start" else anchor,
+            "opacity": None if opacity == 1.0 else f"{opacity:g}",
+            # An attribute would lose against the class.
+            "style": None if fill is None else f"fill:{fill}",
+        }
+        self.parts.append(f"<text{_attributes(attributes)}>{escape(text)}</text>")
+        width = text_width(text, size, mono, bold)
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        box = TextBox(text, left, y - 0.76 * size, left + width, y + 0.24 * size)
+        self.boxes.append(box)
+        return box
+
+    def render(self, title: str, description: str) -> str:
+        """The whole drawing as one SVG document."""
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_number(self.width)} {_number(self.height)}" '
+            f'width="{_number(self.width)}" height="{_number(self.height)}" role="img" '
+            # A page may narrow it; the text shrinks along.
+            'style="max-width:100%;height:auto">'
+        )
+        about = f"<title>{escape(title)}</title><desc>{escape(description)}</desc><style>{escape(_STYLE)}</style>"
+        return "\n".join([head + about, *self.parts, "</svg>"])
+
+
+def overlaps(boxes: Iterable[TextBox]) -> list[tuple[str, str]]:
+    """The pairs of texts that stand on each other."""
+    known = list(boxes)
+    return [(a.text, b.text) for i, a in enumerate(known) for b in known[i + 1 :] if a.overlaps(b)]

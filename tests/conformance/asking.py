@@ -1,0 +1,160 @@
+"""Short ways to write the requests that most cases send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.schema import Request
+from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER, RecordBatch
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.compression import Compression
+from pykraft.records.crc32c import crc32c
+
+T0 = 1_700_000_000_000
+"""The first record's timestamp, in milliseconds since 1970; the following ones are a second apart."""
+
+
+def versions(request: type[Request]) -> range:
+    return range(request.versions[0], request.versions[1] + 1)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def batch(
+    count: int = 2,
+    *,
+    codec: Compression = Compression.NONE,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    timestamp: int = T0,
+    step_ms: int = 1000,
+    size: int = 10,
+    key: bytes | None = b"key",
+    **attributes: Any,
+) -> bytes:
+    """A batch of `count` records; `producer` is (id, epoch, first sequence)."""
+    builder = RecordBatchBuilder(
+        compression=codec,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        **attributes,
+    )
+    for number in range(count):
+        value = (b"value %d " % number).ljust(size, b".")
+        builder.append(timestamp + number * step_ms, key, value, [("header", b"h"), ("null", None)] if number else [])
+    return bytes(builder.build())
+
+
+def altered(data: bytes, *, with_crc: bool = True, **fields: int) -> bytes:
+    """The batch with other values in its header; its checksum is made right again, unless it is among them."""
+    names = list(RecordBatch.__annotations__)
+    values = dict(zip(names, HEADER.unpack_from(data), strict=True)) | fields
+    changed = bytearray(data)
+    HEADER.pack_into(changed, 0, *(values[name] for name in names))
+    return checked(changed) if with_crc and "crc" not in fields else bytes(changed)
+
+
+def checked(data: bytes | bytearray) -> bytes:
+    """The bytes with the checksum that they should have."""
+    changed = bytearray(data)
+    changed[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc32c(memoryview(changed)[ATTRIBUTES_OFFSET:]).to_bytes(4, "big")
+    return bytes(changed)
+
+
+def with_records(data: bytes, records: bytes, **fields: int) -> bytes:
+    """The batch's header with other bytes behind it, and a length that fits."""
+    changed = data[: HEADER.size] + records
+    return altered(changed, batch_length=len(changed) - 12, **fields)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def produce(
+    topic: str,
+    *partitions: bytes | tuple[int, bytes | None] | None,
+    topic_id: Uuid = ZERO_UUID,
+    acks: int = 1,
+    timeout_ms: int = 10_000,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """Records for partition 0, 1, ...; or (partition, records) for others."""
+    numbered = [each if isinstance(each, tuple) else (number, each) for number, each in enumerate(partitions)]
+    data = [ProduceRequest.Topic.Partition(index=number, records=records) for number, records in numbered]
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[ProduceRequest.Topic(name=topic, topic_id=topic_id, partition_data=data)],
+    )
+
+
+def fetch(
+    topic: str,
+    *offsets: int | dict[str, int],
+    topic_id: Uuid = ZERO_UUID,
+    max_wait_ms: int = 0,
+    min_bytes: int = 0,
+    **fields: Any,
+) -> FetchRequest:
+    """Read partition 0, 1, ... from these offsets on; a dict says more of a partition than its `fetch_offset`."""
+    partition_type = FetchRequest.Topic.Partition
+    partitions = []
+    for number, offset in enumerate(offsets):
+        said = offset if isinstance(offset, dict) else {"fetch_offset": offset}
+        partitions.append(partition_type(**{"partition": number, "partition_max_bytes": 1 << 20, **said}))
+    topics = [FetchRequest.Topic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else []
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, topics=topics, **fields)
+
+
+def list_offsets(
+    topic: str, *timestamps: int, partition: int = 0, current_leader_epoch: int = -1, **fields: Any
+) -> ListOffsetsRequest:
+    """Look up timestamps in one partition. More than one is a mistake that a case may want to make."""
+    asked = [
+        ListOffsetsRequest.Topic.Partition(
+            partition_index=partition, current_leader_epoch=current_leader_epoch, timestamp=timestamp
+        )
+        for timestamp in timestamps
+    ]
+    return ListOffsetsRequest(topics=[ListOffsetsRequest.Topic(name=topic, partitions=asked)], **fields)
+
+
+def epoch_end(
+    topic: str, leader_epoch: int, *, partition: int = 0, current_leader_epoch: int = -1, **fields: Any
+) -> OffsetForLeaderEpochRequest:
+    """Where does this epoch end?"""
+    topic_type = OffsetForLeaderEpochRequest.Topic
+    asked = topic_type.Partition(
+        partition=partition, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch
+    )
+    return OffsetForLeaderEpochRequest(topics=[topic_type(topic=topic, partitions=[asked])], **fields)
+
+
+def new_topic(
+    name: str,
+    partitions: int = -1,
+    factor: int = -1,
+    *,
+    assignments: Sequence[tuple[int, Sequence[int]]] = (),
+    configs: Sequence[tuple[str, str | None]] = (),
+) -> CreateTopicsRequest.Topic:
+    topic_type = CreateTopicsRequest.Topic
+    return topic_type(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            topic_type.Assignment(partition_index=number, broker_ids=list(brokers)) for number, brokers in assignments
+        ],
+        configs=[topic_type.Config(name=key, value=value) for key, value in configs],
+    )
+
+
+def create(*topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=list(topics), timeout_ms=30_000, validate_only=validate_only)

@@ -1,0 +1,97 @@
+"""The two that are asked: three nodes of pykraft, and three of Apache Kafka, with the same settings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pykraft import Cluster
+from pykraft.common.config import parse_properties
+from tests.harness.apache_kafka import ApacheKafka
+
+NODES = (1, 2, 3)
+
+QUICK = {
+    # A kill is noticed soon, by both, but not so soon that a busy machine looks like a dead one.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "replica.fetch.wait.max.ms": "100",
+}
+
+
+class Server(Protocol):
+    """A cluster of three combined nodes."""
+
+    name: str
+    bootstrap_servers: str
+
+    def address(self, node: int) -> str:
+        """host:port of a node's broker listener."""
+        ...
+
+    def controller_address(self, node: int) -> str:
+        """host:port of a node's controller listener."""
+        ...
+
+    def kill(self, node: int) -> None: ...
+
+    def restart(self, node: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PykraftServer:
+    """Three nodes of pykraft, in this process."""
+
+    name = "pykraft"
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(nodes=len(NODES), properties=QUICK)
+        self.bootstrap_servers = self.cluster.bootstrap_servers
+
+    def address(self, node: int) -> str:
+        return _listener(self.cluster.properties(node), "PLAINTEXT")
+
+    def controller_address(self, node: int) -> str:
+        return _listener(self.cluster.properties(node), "CONTROLLER")
+
+    def kill(self, node: int) -> None:
+        self.cluster.kill(node)
+
+    def restart(self, node: int) -> None:
+        self.cluster.restart(node)
+
+    def close(self) -> None:
+        self.cluster.close()
+
+
+class ApacheServer:
+    """Three nodes of Apache Kafka."""
+
+    name = "apache"
+
+    def __init__(self) -> None:
+        self.kafka = ApacheKafka(nodes=len(NODES), properties=QUICK, heap="384m")
+        self.bootstrap_servers = self.kafka.bootstrap_servers
+
+    def address(self, node: int) -> str:
+        return self.kafka.address(node)
+
+    def controller_address(self, node: int) -> str:
+        text = (self.kafka.folder(node) / "server.properties").read_text()
+        return _listener(parse_properties(text), "CONTROLLER")
+
+    def kill(self, node: int) -> None:
+        self.kafka.kill(node)
+
+    def restart(self, node: int) -> None:
+        self.kafka.restart(node)
+
+    def close(self) -> None:
+        self.kafka.close()
+
+
+def _listener(properties: dict[str, str], name: str) -> str:
+    listeners = dict(text.split("://") for text in properties["listeners"].split(","))
+    return listeners[name]

@@ -1,0 +1,22 @@
+"""What is written down of the cases is in step with them."""
+
+from __future__ import annotations
+
+from tests.conformance.dialogue import DIFFERENCES, FOLDER, WHY, read_sections
+
+CASES = {f"{path.stem}.{case}" for path in sorted(FOLDER.glob("answers/*.txt")) for case in read_sections(path)}
+
+
+def test_each_difference_is_of_a_case_and_has_a_reason() -> None:
+    for name, lines in read_sections(DIFFERENCES).items():
+        assert name in CASES, f"{name}: there is no such case (any more)"
+        reason = lines[0].removeprefix(WHY).strip()
+        assert lines[0].startswith(WHY), name
+        assert len(reason) > 1, f"{name} has no reason"
+
+
+def test_each_answer_is_of_a_case() -> None:
+    for path in sorted(FOLDER.glob("answers/*.txt")):
+        text = (FOLDER / f"test_{path.stem}.py").read_text()
+        for case in read_sections(path):
+            assert f"def test_{case}(" in text, f"{path.name} has answers to {case}, which nobody asks"

@@ -1,0 +1,329 @@
+"""Bugs put into the storage on purpose: each must be seen by the suite.
+
+A row names a bug, plants it, and names the check that has to fail then: one that the suite runs anyway, on the same
+stories and laws. Without a bug every check passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pykraft.common.errors import CorruptRecordError, KafkaError
+from pykraft.records.batch import RecordBatch
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage import checkpoint, leader_epoch_cache, producer_state
+from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.filesystem import Data, FileSystem
+from pykraft.storage.index import OffsetIndex, TimeIndex
+from pykraft.storage.leader_epoch_cache import LeaderEpochCache
+from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.log_manager import LogManager
+from pykraft.storage.log_segment import LogSegment
+from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
+from tests.crash import test_crash_log as log_crashes
+from tests.crash import test_crash_manager as manager_crashes
+from tests.golden import test_golden_storage as golden
+from tests.harness.log_laws import check, every_timestamp_is_found
+from tests.harness.storage import batch, end_transaction, fill, open_log, produced, read_batches, tiny
+from tests.harness.story import Player
+from tests.unit import test_storage_log_loader as loading
+
+# --- checks: each is a piece of the suite, in its own words there -----------------------------------------------------
+
+
+def processes_end() -> None:
+    for name in ("transactions span segments", "a log is truncated across segments and goes on"):
+        log_crashes.test_a_log_keeps_every_append_when_its_process_ends(name)
+
+
+def the_power_fails() -> None:
+    for name in log_crashes.SCRIPTS:
+        log_crashes.test_a_log_keeps_what_was_synced_when_the_power_fails(name)
+
+
+def the_power_fails_in_random_stories() -> None:
+    for seed in range(6):
+        log_crashes.test_a_log_survives_random_stories(seed)
+
+
+def a_directory_loses_its_power() -> None:
+    for name in manager_crashes.STORIES:
+        for seed in range(3):
+            manager_crashes.test_a_directory_survives_a_loss_of_power_at_any_moment(name, seed)
+
+
+def a_directory_crashes_twice() -> None:
+    for name in manager_crashes.STORIES:
+        for seed in range(2):
+            manager_crashes.test_a_second_loss_of_power_soon_after_a_crash_finds_no_stale_claims(name, seed)
+
+
+def logs_are_cut() -> None:
+    for offset in range(40):
+        log = open_log(config=tiny())
+        for epoch in range(4):
+            fill(log, 5, leader_epoch=epoch)
+        log.update_high_watermark(30)
+        log.truncate_to(offset)
+        check(log, every_timestamp_is_found)
+
+
+def producers_repeat_themselves() -> None:
+    log = open_log()
+    log.append_as_leader(produced(7, 0, 3), 0)
+    info = log.append_as_leader(produced(7, 0, 3), 0)
+    assert (info.first_offset, log.log_end_offset) == (0, 3)
+    with pytest.raises(KafkaError):
+        log.append_as_leader(produced(7, 0, 2), 0)
+
+
+def followers_get_transactions_at_once() -> None:
+    leader, follower = open_log(), open_log()
+    for producer in (7, 8):
+        leader.append_as_leader(produced(producer, 0, transactional=True), 0)
+    for producer in (7, 8):
+        end_transaction(leader, producer, committed=False)
+    follower.append_as_follower(memoryview(b"".join(bytes(some.buffer) for some in read_batches(leader))))
+    check(follower)
+
+
+def decided_transactions_stay_decided() -> None:
+    log = open_log()
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    end_transaction(log, 7, committed=True)
+    log.append_as_leader(batch(1), 0)
+    log.update_high_watermark(2)
+    log.truncate_to(2)
+    assert log.last_stable_offset == 2
+
+
+def kafkas_files_are_written_again() -> None:
+    for folder in golden.LOG_FOLDERS:
+        for way in golden.WAYS:
+            golden.test_a_log_that_gets_the_same_batches_writes_the_same_files(folder, way)
+
+
+def rolls_leave_snapshots() -> None:
+    player = Player()
+    player.play([("append", (3, 7))] * 12)
+    bases = [segment.base_offset for segment in player.now.segments[1:]]
+    assert player.now.producer_state.snapshot_offsets() == bases
+
+
+def epochs_are_learned_from_the_batches() -> None:
+    loading.test_epochs_of_what_was_read_through_are_those_of_the_batches()
+
+
+def rebuilt_indexes_are_interrupted() -> None:
+    for suffix in ("index", "timeindex"):
+        log_crashes.test_an_index_that_is_rebuilt_is_the_old_file_or_the_new_one(suffix)
+
+
+# Those that are more than a call of another test, which runs without a bug anyway.
+CHECKS = [
+    logs_are_cut,
+    producers_repeat_themselves,
+    followers_get_transactions_at_once,
+    decided_transactions_stay_decided,
+    rolls_leave_snapshots,
+]
+
+
+@pytest.mark.parametrize("check_of_the_suite", CHECKS)
+def test_without_a_bug_nothing_is_seen(check_of_the_suite: Callable[[], None]) -> None:
+    check_of_the_suite()
+
+
+# --- bugs -------------------------------------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """What a forgotten call does."""
+
+
+def forget(owner: Any, name: str) -> Plant:
+    """The method does nothing."""
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, nothing)
+
+
+def instead(owner: Any, name: str, function: Any) -> Plant:
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, function)
+
+
+def trusting(segment: LogSegment) -> Iterator[tuple[int, RecordBatch]]:
+    try:
+        yield from segment.records.batches()
+    except CorruptRecordError:
+        return
+
+
+def by_first_sequence(entry: ProducerEntry, some: RecordBatch) -> BatchMetadata | None:
+    return next((known for known in entry.batches if known.first_sequence == some.base_sequence), None)
+
+
+def newest_of_all(state: ProducerStateManager, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+    state._clear()
+    state.map_end_offset = log_start_offset
+    for offset in state.snapshot_offsets()[-1:]:
+        state._load(offset, now_ms)
+
+
+_after_cut = UnifiedLog._after_cut
+
+
+def with_the_old_high_watermark(log: UnifiedLog) -> None:
+    before = log.high_watermark
+    _after_cut(log)
+    log.high_watermark = before
+
+
+def rebuilt_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rewrite(index: Any) -> None:
+        index._file.truncate(0)
+        index._file.append(bytes(index._entries))
+        index._file.sync()
+        index._written = len(index._entries)
+
+    monkeypatch.setattr(OffsetIndex, "rewrite", rewrite)
+    monkeypatch.setattr(TimeIndex, "rewrite", rewrite)
+
+
+def all_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last stable offset of each transaction as it is after the whole append."""
+
+    def plan(state: ProducerStateManager, batches: Any, origin: Any) -> ProducerUpdate:
+        update = original(state, batches, origin)
+        last = max((each.last_stable_offset for each in update.completed), default=0)
+        update.completed[:] = [each._replace(last_stable_offset=last) for each in update.completed]
+        return update
+
+    original = ProducerStateManager.plan
+    monkeypatch.setattr(ProducerStateManager, "plan", plan)
+
+
+def in_place(filesystem: FileSystem, path: str, data: Data) -> None:
+    filesystem.write(path, data)
+
+
+def replaced_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checkpoint, leader_epoch_cache, producer_state):
+        monkeypatch.setattr(module, "replace_file", in_place)
+
+
+def by_first_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = OffsetIndex.append
+    monkeypatch.setattr(OffsetIndex, "append", lambda index, offset, position: original(index, offset - 1, position))
+
+
+def marker_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal of the clean-shutdown marker is not synced."""
+    original = MemoryFileSystem.sync_directory
+    monkeypatch.setattr(
+        MemoryFileSystem, "sync_directory", lambda disk, path: None if path == "/logs" else original(disk, path)
+    )
+
+
+def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that begins behind the end of the one before it is taken as it is."""
+    original = LogLoader._recover
+
+    def recover(loader: LogLoader, segments: list[LogSegment], epochs: Any) -> ProducerStateManager:
+        with monkeypatch.context() as patch:
+            bases = {segment.base_offset for segment in segments}
+            patch.setattr(LogSegment, "has_room_for", lambda segment, offset: has_room(segment, offset, bases))
+            return original(loader, segments, epochs)
+
+    def has_room(segment: LogSegment, offset: int, bases: set[int]) -> bool:
+        return offset not in bases or offset == segment.base_offset
+
+    monkeypatch.setattr(LogLoader, "_recover", recover)
+
+
+def unsynced_cut(segment: LogSegment, size: int) -> None:
+    segment.records.truncate(size)
+
+
+def all_epochs_kept(epochs: LeaderEpochCache, start_offset: int, found: Any) -> None:
+    """What the file says is believed after a crash."""
+    latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
+    epochs.entries += [entry for entry in found if entry.epoch > latest]
+    epochs.write()
+
+
+def without_timestamps(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ProducerEntry.after_batch
+    monkeypatch.setattr(
+        ProducerEntry,
+        "after_batch",
+        lambda entry, some, origin: replace(original(entry, some, origin), last_timestamp=0),
+    )
+
+
+BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
+    "a truncation keeps offset index entries": (forget(OffsetIndex, "truncate_to"), logs_are_cut),
+    "a truncation keeps time index entries past the end": (forget(TimeIndex, "truncate_to"), logs_are_cut),
+    "a truncation keeps leader epochs": (forget(LeaderEpochCache, "truncate_from_end"), logs_are_cut),
+    "a truncation leaves the high watermark": (
+        instead(UnifiedLog, "_after_cut", with_the_old_high_watermark),
+        logs_are_cut,
+    ),
+    "a truncation is not synced": (instead(LogSegment, "cut", unsynced_cut), the_power_fails_in_random_stories),
+    "a truncation is not written down": (forget(LogManager, "_on_cut"), a_directory_loses_its_power),
+    "after a truncation decided transactions are open again": (
+        forget(ProducerStateManager, "on_high_watermark"),
+        decided_transactions_stay_decided,
+    ),
+    "recovery trusts the bytes": (instead(LogSegment, "_undamaged_batches", trusting), the_power_fails),
+    "recovery accepts a gap": (accepts_gaps, the_power_fails_in_random_stories),
+    "recovery believes the epochs in the file": (
+        instead(LeaderEpochCache, "relearn", all_epochs_kept),
+        epochs_are_learned_from_the_batches,
+    ),
+    "recovery keeps the old index entries": (forget(OffsetIndex, "reset"), the_power_fails_in_random_stories),
+    "indexes are rebuilt in place": (rebuilt_in_place, rebuilt_indexes_are_interrupted),
+    "a segment counts as synced before it is": (
+        instead(UnifiedLog, "_sync", lambda log, segments: True),
+        the_power_fails,
+    ),
+    "a flush forgets the segments before the last": (
+        instead(UnifiedLog, "_floor", lambda log, offset: len(log._segments) - 1),
+        the_power_fails,
+    ),
+    "a producer snapshot ahead of the log is used": (
+        instead(ProducerStateManager, "load_newest", newest_of_all),
+        the_power_fails_in_random_stories,
+    ),
+    "a roll takes no snapshot": (forget(ProducerStateManager, "take_snapshot"), rolls_leave_snapshots),
+    "a repeated batch is known by its first sequence alone": (
+        instead(ProducerEntry, "duplicate_of", by_first_sequence),
+        producers_repeat_themselves,
+    ),
+    "transactions of one append all end at its end": (all_at_the_end, followers_get_transactions_at_once),
+    "a snapshot's timestamps are lost": (without_timestamps, kafkas_files_are_written_again),
+    "an index entry has the first offset of its batch": (by_first_offset, kafkas_files_are_written_again),
+    "the last entry of the time index is forgotten": (
+        forget(LogSegment, "on_become_inactive"),
+        kafkas_files_are_written_again,
+    ),
+    "small files are replaced in place": (replaced_in_place, the_power_fails),
+    "checkpoints go on claiming too much": (
+        instead(LogManager, "_claims_too_much", lambda manager: False),
+        a_directory_loses_its_power,
+    ),
+    "the clean-shutdown marker comes back": (marker_stays, a_directory_crashes_twice),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, check_of_the_suite = BUGS[name]
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, KafkaError, DamagedFileError, pytest.fail.Exception)):
+        check_of_the_suite()

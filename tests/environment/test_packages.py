@@ -1,0 +1,75 @@
+"""One list of packages, told three times: pyproject.toml, both environment.yml, requirements.lock."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.harness.tree import ROOT
+
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+PROJECT = tomllib.loads(PYPROJECT)["project"]
+DEPENDENCIES: list[str] = PROJECT["dependencies"]
+FOR_TESTS: list[str] = PROJECT["optional-dependencies"]["test"]
+LOCK = (ROOT / "requirements.lock").read_text()
+GIVEN = {"jupyterlab", "ipywidgets", "plotly", "mmh3", "lz4", "pyspark", "nbval", "pytest"}
+
+
+def names(requirements: list[str]) -> list[str]:
+    return [canonicalize_name(Requirement(requirement).name) for requirement in requirements]
+
+
+def locked() -> dict[str, list[tuple[str, int]]]:
+    """Per package of the lock its versions, each with its number of hashes."""
+    entries = re.split(r"\n(?=\S)", LOCK.strip())
+    packages: dict[str, list[tuple[str, int]]] = {}
+    for entry in entries:
+        name, _, rest = entry.partition("==")
+        version = re.match(r"[\w.+!]+", rest)
+        hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}(?=\s|$)", entry)
+        packages.setdefault(name, []).append((version[0] if version else "", len(hashes)))
+    return packages
+
+
+def test_both_environment_files_hold_the_same() -> None:
+    assert (ROOT / "environment.yml").read_bytes() == (ROOT / "binder" / "environment.yml").read_bytes()
+
+
+def test_the_environment_is_python_311_of_conda_forge_and_the_packages_of_pyproject() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["name"] == "pykraft"
+    assert environment["channels"] == ["conda-forge"]
+    assert environment["dependencies"] == ["python=3.11", "pip", {"pip": DEPENDENCIES}]
+
+
+def test_the_given_packages_are_dependencies() -> None:
+    assert set(names(DEPENDENCIES)) >= GIVEN
+
+
+def test_every_dependency_says_in_a_line_what_it_is_for() -> None:
+    project, _, _ = PYPROJECT.partition("[tool.")
+    justified = re.findall(r'^    "([^"]+)",\s+# \S.{8,}$', project, re.MULTILINE)
+    assert sorted(justified) == sorted(DEPENDENCIES + FOR_TESTS)
+
+
+def test_the_lock_pins_each_package_with_hashes_and_says_nothing_else() -> None:
+    for name, versions in locked().items():
+        assert name == canonicalize_name(name), f"{name} is not the name of a package"
+        for version, hashes in versions:
+            assert version and hashes, f"{name} {version} has {hashes} hashes"
+
+
+def test_the_lock_names_no_registry() -> None:
+    assert not re.findall(r"\w+://|^-.*$|^[^#\n]* @ .*$|^.*file:.*$", LOCK, re.MULTILINE)
+
+
+@pytest.mark.parametrize("requirement", DEPENDENCIES + FOR_TESTS)
+def test_the_lock_satisfies(requirement: str) -> None:
+    wanted = Requirement(requirement)
+    versions = [version for version, _ in locked().get(canonicalize_name(wanted.name), [])]
+    assert versions and all(wanted.specifier.contains(version) for version in versions), versions

@@ -1,0 +1,316 @@
+"""Apache Kafka itself, to compare with: released jars from Maven, started as a KRaft cluster on loopback.
+
+    with ApacheKafka(nodes=3, properties={"min.insync.replicas": "2"}) as kafka:
+        Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        kafka.kill(1)
+        kafka.restart(1)
+        kafka.tool("kafka.tools.DumpLogSegments", "--files", ...)
+
+It needs Java 17 or newer (JAVA_HOME, or `java` on PATH) and Maven; `available()` says what is missing, for a skip with
+a name. The jars are fetched once into the user's cache folder, under the release's number, and appear there by one
+rename, so that two runs do not meet halfway.
+
+Nodes are numbered from 1 and have both roles. Each has a folder below `directory`: server.properties, data/ (its log
+directory) and server.log. They stay in the process group of whoever started them, and end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+VERSION = os.environ.get("APACHE_KAFKA_VERSION", "4.2.1")
+CLUSTER_ID = "pykraftReferenceQuorum"  # 22 characters: a Uuid in URL-safe base64
+OLDEST_JAVA = 17
+FETCH_S = 600
+START_S = 90
+TOOL_S = 60
+STARTED = b"Kafka Server started"
+_PORTS = (20_000, 32_000)
+"""Below the ports that systems hand out by themselves, so that no client takes one between our look and our use."""
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>reference</groupId><artifactId>apache-kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+<dependency>
+<groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.3</version>
+</dependency>
+</dependencies></project>
+"""
+LOGGING = """Configuration:
+  status: "OFF"
+  Appenders: {{Console: {{name: STDOUT, PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}}}}}
+  Loggers: {{Root: {{level: {level}, AppenderRef: {{ref: STDOUT}}}}}}
+"""
+
+
+class Unavailable(Exception):  # noqa: N818 (it is an answer, not a fault)
+    """Apache Kafka cannot be had here; the message says why."""
+
+
+@functools.cache
+def available() -> str:
+    """Why Apache Kafka cannot be started here; empty if it can. Fetches the jars if they are not there yet."""
+    try:
+        java()
+        fetched(VERSION)
+    except Unavailable as reason:
+        return str(reason)
+    return ""
+
+
+@functools.cache
+def java() -> str:
+    """The Java to run Kafka with."""
+    home = os.environ.get("JAVA_HOME")
+    found = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if found is None or not os.path.exists(found):
+        raise Unavailable(f"Apache Kafka needs Java {OLDEST_JAVA} or newer, and there is none")
+    done = subprocess.run([found, "-version"], check=False, capture_output=True, text=True, timeout=30)
+    version = re.search(r'version "(\d+)', done.stderr)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        raise Unavailable(f"Apache Kafka needs Java {OLDEST_JAVA} or newer, and this is another: {found}")
+    return found
+
+
+def fetched(version: str) -> pathlib.Path:
+    """The folder with that release's jars in libs/, and our settings for its logging."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pykraft"
+    home = cache / f"apache-kafka-{version}"
+    if home.exists():
+        return home
+    if shutil.which("mvn") is None:
+        raise Unavailable("Apache Kafka's jars are fetched with Maven, and there is no mvn")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as scratch:
+        coming = pathlib.Path(scratch) / "home"
+        coming.mkdir()
+        (coming / "pom.xml").write_text(POM.format(version=version))
+        maven("dependency:copy-dependencies", "-DoutputDirectory=libs", folder=coming, what=f"Apache Kafka {version}")
+        for name, level in (("server", "INFO"), ("tool", "ERROR")):
+            (coming / f"{name}.yaml").write_text(LOGGING.format(level=level))
+        with contextlib.suppress(OSError):  # another run was faster
+            coming.rename(home)
+    return home
+
+
+def maven(*arguments: str, folder: pathlib.Path, what: str) -> None:
+    """Run Maven in this folder; Unavailable, with its first complaint, if it fails to fetch `what`."""
+    try:
+        done = subprocess.run(
+            ["mvn", "-q", "-B", *arguments],
+            check=False,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"Maven did not fetch {what} in {FETCH_S} s") from None
+    if done.returncode:
+        words = (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"
+        raise Unavailable(f"Maven could not fetch {what}: {words.splitlines()[0][:300]}")
+
+
+def java_command(version: str, main: str, *arguments: str, logging: str = "tool", heap: str = "256m") -> list[str]:
+    """The command line that runs one of Kafka's main classes."""
+    home = fetched(version)
+    return [
+        java(),
+        f"-Xmx{heap}",
+        f"-Dlog4j2.configurationFile={home / logging}.yaml",
+        "-cp",
+        f"{home / 'libs'}/*",
+        main,
+        *arguments,
+    ]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports of 127.0.0.1 that nobody listens on."""
+    found: list[int] = []
+    for port in random.sample(range(*_PORTS), 1000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise Unavailable(f"no {count} free ports")
+
+
+class ApacheKafka:
+    """A cluster of combined nodes 1..`nodes`, serving when the constructor returns.
+
+    `properties` go into every node's server.properties, over the ones below. `heap` is each node's, as Java writes it.
+    Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap: str = "512m",
+        version: str = VERSION,
+    ) -> None:
+        self.version = version
+        self._heap = heap
+        fetched(version)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.nodes = range(1, nodes + 1)
+        ports = free_ports(2 * nodes)
+        self._ports, self._controller_ports = ports[:nodes], ports[nodes:]
+        self.bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        try:
+            for node in self.nodes:
+                self._write_properties(node, properties or {})
+            self._format()
+            for node in self.nodes:
+                self._launch(node)
+            self._wait_until_serving(self.nodes)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ApacheKafka:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def address(self, node: int) -> str:
+        """host:port of one node's broker."""
+        return f"127.0.0.1:{self._ports[node - 1]}"
+
+    def folder(self, node: int) -> pathlib.Path:
+        """Where the node's properties, data/ and log are."""
+        return self.directory / f"node-{node}"
+
+    def pid(self, node: int) -> int:
+        return self._processes[node].pid
+
+    def log(self, node: int) -> str:
+        """What the node has logged since its last start."""
+        return (self.folder(node) / "server.log").read_text(errors="replace")
+
+    def kill(self, node: int, how: signal.Signals = signal.SIGKILL) -> None:
+        """End one node, and wait until it has: SIGTERM lets it say goodbye, SIGKILL does not."""
+        process = self._processes.pop(node)
+        process.send_signal(how)
+        process.wait(START_S)
+
+    def restart(self, node: int) -> None:
+        """Start a node that was ended, on its old folder and ports; returns when it serves."""
+        self._launch(node)
+        self._wait_until_serving([node])
+
+    def tool(self, main: str, *arguments: str, timeout_s: float = TOOL_S) -> str:
+        """Run one of Kafka's tools, such as org.apache.kafka.tools.TopicCommand or kafka.tools.DumpLogSegments; what
+        it printed. RuntimeError, with that, if it fails."""
+        done = subprocess.run(
+            java_command(self.version, main, *arguments),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{main} failed with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def close(self) -> None:
+        """End every node, and remove the folders."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(START_S)
+        self._processes.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _write_properties(self, node: int, properties: Mapping[str, str]) -> None:
+        count = len(self.nodes)
+        broker = f"PLAINTEXT://{self.address(node)}"
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "listeners": f"{broker},CONTROLLER://127.0.0.1:{self._controller_ports[node - 1]}",
+            "advertised.listeners": broker,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.voters": ",".join(
+                f"{other}@127.0.0.1:{port}" for other, port in zip(self.nodes, self._controller_ports, strict=True)
+            ),
+            "log.dirs": str(self.folder(node) / "data"),
+            "offsets.topic.replication.factor": str(min(3, count)),
+            "transaction.state.log.replication.factor": str(min(3, count)),
+            "transaction.state.log.min.isr": str(min(2, count)),
+            "share.coordinator.state.topic.replication.factor": str(min(3, count)),
+            "share.coordinator.state.topic.min.isr": str(min(2, count)),
+            "group.initial.rebalance.delay.ms": "0",
+            **properties,
+        }
+        self.folder(node).mkdir()
+        (self.folder(node) / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in values.items()))
+
+    def _format(self) -> None:
+        """Format all log directories, at once: each takes a JVM's start."""
+        formatting = [
+            subprocess.Popen(
+                java_command(
+                    self.version,
+                    "kafka.tools.StorageTool",
+                    *("format", "-t", CLUSTER_ID, "-c", str(self.folder(node) / "server.properties")),
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for node in self.nodes
+        ]
+        outputs = [process.communicate(timeout=START_S)[0] for process in formatting]
+        for process, output in zip(formatting, outputs, strict=True):
+            if process.returncode:
+                raise RuntimeError(f"formatting failed: {output.decode(errors='replace')}")
+
+    def _launch(self, node: int) -> None:
+        properties = str(self.folder(node) / "server.properties")
+        with open(self.folder(node) / "server.log", "wb") as log:
+            self._processes[node] = subprocess.Popen(
+                java_command(self.version, "kafka.Kafka", properties, logging="server", heap=self._heap),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _wait_until_serving(self, nodes: Sequence[int]) -> None:
+        """Until each of them has logged that its broker is started and unfenced."""
+        deadline = time.monotonic() + START_S
+        waiting = list(nodes)
+        while waiting:
+            ended = [node for node in waiting if self._processes[node].poll() is not None]
+            if ended or time.monotonic() > deadline:
+                node = (ended or waiting)[0]
+                what = "ended" if ended else f"does not serve after {START_S} s"
+                raise RuntimeError(f"node {node} {what}; its log ends:\n{self.log(node)[-3000:]}")
+            waiting = [node for node in waiting if STARTED not in (self.folder(node) / "server.log").read_bytes()]
+            time.sleep(0.05)

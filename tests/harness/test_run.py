@@ -1,0 +1,70 @@
+"""The runner: a table of suites, one verdict each, red when one of them is."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests import run as runner
+from tests.harness.tree import ROOT
+
+GREEN = runner.Suite("green", "timeit", ("-n1",), ("quick",))
+RED = runner.Suite("red", "no_such_module", (), ("quick",))
+
+
+@pytest.fixture(autouse=True)
+def paths_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suites here are plain modules whose argument is no path."""
+    monkeypatch.setattr(runner.Suite, "missing", lambda suite: [p for p in suite.paths if p.startswith("tests/")])
+
+
+def test_a_red_suite_makes_the_run_red_and_the_next_one_still_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "SUITES", (RED, GREEN))
+    assert runner.main(["quick"]) == 1
+    table = capfd.readouterr().out.rpartition("--- quick")[2]
+    assert "failed: exit status 1" in table and "FAILED: red" in table
+    assert [line.split()[0] for line in table.splitlines()[1:]] == ["red", "green", "total"]
+
+
+def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "SUITES", (GREEN,))
+    assert runner.main(["quick"]) == 0
+
+
+def test_a_suite_is_ended_at_its_limit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    endless = runner.Suite("endless", "http.server", ("0", "--bind=127.0.0.1"), ("quick",), limit_s=1)
+    monkeypatch.setattr(runner, "SUITES", (endless,))
+    assert runner.main(["quick"]) == 1
+    assert "ended after its limit of 1 s" in capfd.readouterr().out
+
+
+def test_a_folder_that_is_missing_is_red(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(runner, "SUITES", (runner.Suite("lost", "pytest", ("tests/lost",), ("quick",)),))
+    assert runner.main(["quick"]) == 1
+    assert "tests/lost does not exist" in capfd.readouterr().out
+
+
+def test_an_empty_set_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "SUITES", (GREEN,))
+    assert runner.main(["bench"]) == 1
+
+
+def test_every_row_belongs_to_known_sets_and_has_a_name_of_its_own() -> None:
+    assert {name for suite in runner.SUITES for name in suite.sets} <= set(runner.SETS)
+    assert len({suite.name for suite in runner.SUITES}) == len(runner.SUITES)
+    assert {suite.name for suite in runner.SUITES if "quick" in suite.sets} <= {
+        suite.name for suite in runner.SUITES if "full" in suite.sets
+    }
+
+
+def test_every_folder_with_tests_is_in_a_row_of_the_full_set() -> None:
+    covered = {path for suite in runner.SUITES if "full" in suite.sets for path in suite.paths}
+    folders = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
+    assert folders <= covered, f"tests/run.py does not run {sorted(folders - covered)}"
+
+
+def test_the_suites_run_on_the_interpreter_of_the_run() -> None:
+    assert all(suite.command("full")[0] == sys.executable for suite in runner.SUITES)

@@ -1,0 +1,83 @@
+"""A skip that the committed list does not name is a failure under CI, and only there."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.harness.inner import run_pytest
+from tests.harness.skips import is_allowed
+
+CASES = """
+import pytest
+
+def test_passes(): pass
+
+@pytest.mark.skip(reason="no Java here")
+def test_skipped_by_mark(): pass
+
+def test_skipped_inside(): pytest.skip("no network here")
+
+@pytest.mark.skip(reason="named on the list")
+def test_listed_by_id(): pass
+
+@pytest.mark.skip(reason="no printer: out of paper")
+def test_listed_by_reason(): pass
+
+@pytest.mark.xfail(reason="known")
+def test_expected_to_fail(): assert False
+
+@pytest.mark.xfail(reason="known", strict=False)
+def test_expected_to_fail_and_passes(): pass
+"""
+UNLISTED = {
+    "test_skipped_by_mark",
+    "test_skipped_inside",
+    "test_expected_to_fail",
+    "test_expected_to_fail_and_passes",
+}
+
+
+@pytest.fixture
+def allowed(tmp_path: pathlib.Path) -> str:
+    path = tmp_path / "allowed.txt"
+    path.write_text("# why\ntest_inner.py::test_listed_by_id\nreason: no printer: *\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "in a worker"])
+def test_under_ci_each_unlisted_skip_fails(tmp_path: pathlib.Path, allowed: str, workers: tuple[str, ...]) -> None:
+    verdicts, output = run_pytest(tmp_path, CASES, *workers, CI="1", ALLOWED_SKIPS=allowed)
+    assert {name for name, verdict in verdicts.items() if verdict in ("failed", "error")} == UNLISTED, output
+    assert verdicts["test_passes"] == "passed"
+    assert "(no network here), and tests/allowed_skips.txt does not name it" in output
+
+
+def test_elsewhere_skips_stay_skips(tmp_path: pathlib.Path, allowed: str) -> None:
+    verdicts, output = run_pytest(tmp_path, CASES, ALLOWED_SKIPS=allowed)
+    assert not {"failed", "error"} & set(verdicts.values()), output
+    assert verdicts["test_expected_to_fail"] == "xfail"
+    assert verdicts["test_expected_to_fail_and_passes"] == "xpass"
+
+
+def test_a_module_skipped_as_a_whole_fails_too(tmp_path: pathlib.Path, allowed: str) -> None:
+    text = 'import pytest\npytest.importorskip("no_such_module")\n'
+    verdicts, output = run_pytest(tmp_path, text, CI="1", ALLOWED_SKIPS=allowed)
+    assert verdicts == {"module": "error"}, output
+
+
+@pytest.mark.parametrize(
+    ("test_id", "reason", "pattern", "allowed"),
+    [
+        ("tests/a.py::test_x[1-2]", "", "tests/a.py::test_x[1-2]", True),
+        ("tests/a.py::test_x[1-2]", "", "tests/a.py::test_x[*]", True),
+        ("tests/a.py::test_x[1-2]", "", "tests/a.py::test_x", False),
+        ("tests/a.py::test_xy", "", "tests/a.py::test_x?", False),
+        ("tests/a.py::test_x", "no Java", "reason: no Java", True),
+        ("tests/a.py::test_x", "no Java", "no Java", False),
+        ("tests/a.py::test_x", "no Javascript", "reason: no Java", False),
+    ],
+)
+def test_a_pattern_names_an_id_or_a_reason(test_id: str, reason: str, pattern: str, allowed: bool) -> None:
+    assert is_allowed(test_id, reason, [pattern]) is allowed

@@ -1,0 +1,71 @@
+"""The table of APIs agrees with the declarations, and with what Apache Kafka 4.2 answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pykraft.protocol import api
+from pykraft.protocol.api import ListenerKind, advertised, apis, requests, served
+from pykraft.protocol.header import decode_response
+from pykraft.protocol.messages.cluster import ApiVersionsResponse
+from pykraft.protocol.messages.data import ProduceRequest
+
+FRAMES = Path(__file__).parent.parent / "golden/kraft3/frames.jsonl"
+BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
+
+
+@pytest.mark.parametrize("row", apis.values(), ids=lambda row: row.name)
+def test_each_row_agrees_with_the_declaration(row: api.Api) -> None:
+    assert row.key == row.request.api == row.request.response.api
+    assert row.request.__name__ == f"{row.name}Request"
+    assert row.request.response.__name__ == f"{row.name}Response"
+    assert row.request.versions == row.request.response.versions
+    if row.request is not ProduceRequest:
+        assert row.advertised == row.request.versions
+
+
+def test_produce_is_advertised_from_version_0_and_served_from_version_3() -> None:
+    assert (0, 0, 13) in advertised(BROKER)
+    assert [version for version in range(-1, 16) if served(BROKER, 0, version)] == [*range(3, 14)]
+
+
+def test_a_request_is_served_on_its_own_listener_only() -> None:
+    assert served(CONTROLLER, 52, 2)
+    assert not served(BROKER, 52, 2)
+    assert served(BROKER, 3, 13)
+    assert not served(CONTROLLER, 3, 13)
+    assert served(BROKER, 18, 4)
+    assert served(CONTROLLER, 18, 4)
+
+
+@pytest.mark.parametrize(("key", "version"), [(3, 14), (3, -1), (1, 3), (4, 0), (93, 0), (-1, 0), (32767, 0)])
+def test_an_unknown_key_or_version_is_served_nowhere(key: int, version: int) -> None:
+    assert not served(BROKER, key, version)
+    assert not served(CONTROLLER, key, version)
+
+
+def test_what_is_advertised_is_served() -> None:
+    for listener in ListenerKind:
+        rows = advertised(listener)
+        assert rows == sorted(rows)
+        for key, low, high in rows:
+            assert served(listener, key, high)
+            assert served(listener, key, low) or key == ProduceRequest.api
+
+
+def test_what_is_not_served_yet_can_be_read_but_is_not_advertised() -> None:
+    unserved = {name for _, name, _, _, listeners in apis.values() if not listeners}
+    assert unserved == {"FetchSnapshot", "ControllerRegistration", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"}
+    assert requests.keys() == apis.keys()
+
+
+def test_the_ranges_are_those_that_kafka_advertises() -> None:
+    rows = [json.loads(line) for line in FRAMES.read_text().splitlines()]
+    answers = [
+        decode_response(ApiVersionsResponse, row["version"], memoryview(bytes.fromhex(row["frame"])))[1]
+        for row in rows
+        if row["kind"] == "resp" and row["key"] == ApiVersionsResponse.api
+    ]
+    kafkas = {(x.api_key, x.min_version, x.max_version) for answer in answers for x in answer.api_keys}
+    assert {*advertised(BROKER), *advertised(CONTROLLER)} <= kafkas

@@ -1,0 +1,81 @@
+"""A cluster of pykraft in a process of its own, so that a test's process has none.
+
+The child is told over its standard input which node to kill or restart, answers each with a line, and ends with the
+input.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import TracebackType
+
+from tests.harness.tree import ROOT
+
+DONE = "done"
+
+
+class ClusterProcess:
+    """`nodes` combined nodes, ready when the constructor returns."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.cluster_process", str(nodes)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.bootstrap_servers = self._answer()
+
+    def __enter__(self) -> ClusterProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def kill(self, node: int) -> None:
+        self._tell(f"kill {node}")
+
+    def restart(self, node: int) -> None:
+        self._tell(f"restart {node}")
+
+    def close(self) -> None:
+        """End it; AssertionError if a node had died that nobody killed."""
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, "the cluster did not end well: its own words are above"
+
+    def _tell(self, order: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(order + "\n")
+        self._process.stdin.flush()
+        assert self._answer() == DONE
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            raise RuntimeError(f"the cluster ended with status {self._process.wait(60)}")
+        return line
+
+
+def main() -> None:
+    from pykraft.cluster import Cluster
+
+    with Cluster(nodes=int(sys.argv[1])) as cluster:
+        say(cluster.bootstrap_servers)
+        for line in sys.stdin:
+            order, node = line.split()
+            {"kill": cluster.kill, "restart": cluster.restart}[order](int(node))
+            say(DONE)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

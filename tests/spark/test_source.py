@@ -1,0 +1,148 @@
+"""``spark.read.format("pykraft")`` in local mode, with the cluster in another process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pykraft.common.types import TopicPartition
+from pykraft.records.compression import Compression
+from pykraft.spark import columns
+from pykraft.spark.fetch import OffsetRange, PartitionFetch
+from pykraft.spark.options import read_options
+from tests.spark import corpus
+from tests.spark.cluster_process import ClusterProcess
+from tests.spark.conftest import TOPIC
+
+pytestmark = pytest.mark.limit(180)
+
+
+def frame(spark: SparkSession, kafka: Any, schema: str | None = None, **said: str) -> DataFrame:
+    """The corpus, or what the options say in its place."""
+    reader = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    if not {"subscribe", "assign", "subscribePattern"} & said.keys():
+        reader = reader.option("subscribe", TOPIC)
+    for name, value in said.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def test_every_row_is_what_an_unmodified_client_reads(spark: SparkSession, kafka: ClusterProcess) -> None:
+    expected = corpus.read(kafka.bootstrap_servers, TOPIC)
+    assert "pykraft.cluster" not in sys.modules, "the cluster must be in another process"
+    assert len(expected) == 300 * len(corpus.CODECS)
+    assert {row.partition for row in expected} == set(range(corpus.PARTITIONS))
+    assert corpus.rows_of(frame(spark, kafka, includeHeaders="true")) == expected
+
+
+def test_the_corpus_has_batches_of_every_codec_in_every_partition(kafka: ClusterProcess) -> None:
+    said = read_options({"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": TOPIC})
+    for number in range(corpus.PARTITIONS):
+        offsets = OffsetRange(TopicPartition(TOPIC, number), 0, 100 * len(corpus.CODECS))
+        found = {batch.compression for some in PartitionFetch(said, offsets).batches() for batch in some}
+        assert found == set(Compression)
+
+
+def test_the_time_of_the_append_is_shown_as_such(spark: SparkSession, kafka: ClusterProcess) -> None:
+    corpus.create(kafka.bootstrap_servers, "appended", message_timestamp_type="LogAppendTime")
+    corpus.fill(kafka.bootstrap_servers, "appended", per_codec=30)
+    expected = corpus.read(kafka.bootstrap_servers, "appended")
+    assert {row.timestamp_type for row in expected} == {1}
+    assert corpus.rows_of(frame(spark, kafka, subscribe="appended", includeHeaders="true")) == expected
+
+
+@pytest.mark.parametrize("include_headers", ["false", "true"])
+def test_the_schema_is_that_of_sparks_own_source(
+    spark: SparkSession, kafka: ClusterProcess, include_headers: str
+) -> None:
+    schema = frame(spark, kafka, includeHeaders=include_headers).schema
+    expected = (
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    )
+    expected += ", headers array<struct<key: string, value: binary>>" if include_headers == "true" else ""
+    assert schema == StructType.fromDDL(expected)
+    assert to_arrow_schema(schema, timezone="UTC").equals(columns.arrow_schema(schema.fieldNames()))
+
+
+def test_a_schema_may_ask_for_fewer_columns_in_another_order(spark: SparkSession, kafka: ClusterProcess) -> None:
+    found = frame(spark, kafka, schema="offset long, key binary").where("key is null")
+    nulls = [row for row in corpus.read(kafka.bootstrap_servers, TOPIC) if row.key is None]
+    assert found.columns == ["offset", "key"]
+    assert sorted(row.offset for row in found.collect()) == sorted(row.offset for row in nulls)
+
+
+def test_offsets_of_each_partition_may_be_given(spark: SparkSession, kafka: ClusterProcess) -> None:
+    starting = json.dumps({TOPIC: {"0": 10, "2": -2}})
+    ending = json.dumps({TOPIC: {"0": 13, "2": 2}})
+    said = {"assign": json.dumps({TOPIC: [0, 2]}), "startingOffsets": starting, "endingOffsets": ending}
+    found = frame(spark, kafka, **said).select("partition", "offset").collect()
+    assert sorted(map(tuple, found)) == [(0, 10), (0, 11), (0, 12), (2, 0), (2, 1)]
+
+
+def test_there_are_as_many_tasks_as_partitions_or_as_were_asked_for(spark: SparkSession, kafka: ClusterProcess) -> None:
+    assert frame(spark, kafka).rdd.getNumPartitions() == corpus.PARTITIONS
+    cut = frame(spark, kafka, minPartitions="7", includeHeaders="true")
+    assert cut.rdd.getNumPartitions() in (6, 7, 8)
+    assert corpus.rows_of(cut) == corpus.read(kafka.bootstrap_servers, TOPIC)
+
+
+def test_several_topics_and_a_pattern(spark: SparkSession, kafka: ClusterProcess) -> None:
+    for name in ("many-1", "many-2"):
+        corpus.create(kafka.bootstrap_servers, name)
+        corpus.fill(kafka.bootstrap_servers, name, per_codec=6)
+    expected = [(name, 6 * len(corpus.CODECS)) for name in ("many-1", "many-2")]
+    for said in ({"subscribe": "many-1, many-2"}, {"subscribePattern": "^many-[0-9]$"}):
+        counts = frame(spark, kafka, **said).groupBy("topic").count().collect()
+        assert sorted(map(tuple, counts)) == expected
+
+
+def test_a_topic_without_records_has_no_rows(spark: SparkSession, kafka: ClusterProcess) -> None:
+    corpus.create(kafka.bootstrap_servers, "empty")
+    assert frame(spark, kafka, subscribe="empty").count() == 0
+    assert frame(spark, kafka, subscribePattern="no such topic").count() == 0
+
+
+def test_it_can_be_used_from_sql(spark: SparkSession, kafka: ClusterProcess) -> None:
+    spark.sql(
+        f"create or replace temporary view seen using pykraft options (`kafka.bootstrap.servers`"
+        f" '{kafka.bootstrap_servers}', subscribe '{TOPIC}')"
+    )
+    (found,) = spark.sql("select count(*), count(key), max(partition) from seen").collect()
+    expected = corpus.read(kafka.bootstrap_servers, TOPIC)
+    assert tuple(found) == (len(expected), sum(row.key is not None for row in expected), 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"subscribe": ""}, "subscribe is empty, but must say what to read"),
+        ({"startingOffset": "earliest"}, "startingoffset is no option of this source; it has kafka.bootstrap.servers"),
+        ({"subscribe": "nowhere"}, "there is no topic 'nowhere' on 127.0.0.1:"),
+        (
+            {"startingOffsets": '{"corpus": {"0": 9999999, "1": 0, "2": 0}}'},
+            "startingOffsets asks for offset 9999999 of",
+        ),
+        ({"kafka__bootstrap__servers": "127.0.0.1:1"}, "no broker answers on 127.0.0.1:1 (Connection refused)"),
+        ({"schema": "offset int"}, "the schema asks for offset as int, but it is bigint"),
+        (
+            {"schema": "ofset long"},
+            "the schema asks for a column 'ofset'; this source has key, value, topic, partition",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence_of_spark(
+    spark: SparkSession, kafka: ClusterProcess, said: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        frame(spark, kafka, **said).count()
+    words = str(refused.value)
+    assert sentence in words
+    assert "Traceback" not in words
+    assert len(words.strip().split("\n")) == 2, "Spark adds a line with its own state"

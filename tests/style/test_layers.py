@@ -1,0 +1,176 @@
+"""The house plan: which folder of pykraft may import which, and what no core may touch.
+
+A core (a folder above the two edges) has no thread, no socket, no clock, no randomness and no file: time, chance and
+disk are handed to it. That is what lets one and the same node run on a simulated network and on a real one, and it is
+kept by looking at every import, also those inside functions and those for type checkers only.
+
+A folder or top-level module that the table does not name is an error: whoever adds one says here what it may know.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.tree import ROOT
+from tests.style.imports import PACKAGE, Import, imports
+
+CORES = {
+    "common": "",
+    "protocol": "common",
+    "records": "common",
+    "transport": "common protocol",
+    "storage": "common records",
+    "raft": "common protocol records storage",
+    "metadata": "common protocol records raft",
+    "controller": "common protocol raft metadata",
+    "coordinator": "common protocol records",
+    "server": "common protocol records transport storage raft metadata controller coordinator",
+    "client": "common protocol records transport",
+}
+EDGES = {
+    "sim": " ".join(CORES),
+    "network": "common protocol transport",
+    "runtime": " ".join(CORES) + " network",
+}
+FACADES = ("__init__", "cluster", "producer", "consumer", "admin", "simulation", "cli", "__main__")
+ON_TOP = ("spark", "viz", "course", "datasets")
+EVERYTHING = {*CORES, *EDGES, *FACADES, *ON_TOP}
+
+TABLE: dict[str, set[str]] = {
+    **{layer: set(below.split()) for layer, below in {**CORES, **EDGES}.items()},
+    **dict.fromkeys((*FACADES, *ON_TOP), EVERYTHING),
+}
+
+NOT_IN_A_CORE = {
+    "a clock": "time datetime sched calendar",
+    "randomness": "random secrets uuid",
+    "a thread or a process": "threading _thread queue multiprocessing concurrent subprocess signal asyncio",
+    "a socket": "socket selectors select ssl socketserver http urllib",
+    "a file or the system": "os io pathlib shutil tempfile glob mmap fcntl sys platform importlib",
+}
+FORBIDDEN = {module: kind for kind, modules in NOT_IN_A_CORE.items() for module in modules.split()}
+# A path that is only a name, a buffer that is no file, a holder of a value, the type of what is handed in.
+HARMLESS = {("pathlib", "PurePosixPath"), ("io", "BytesIO"), ("concurrent.futures", "Future"), ("random", "Random")}
+CALLS = {"open": "a core opens no file", "Random": "a core is handed its Random"}
+# The disk's own file may use the system: it implements the port that all others are handed.
+EXEMPT = {"storage/filesystem.py": {"os", "fcntl"}}
+# Everything else in cores and edges stands on the standard library alone.
+WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam"}}
+
+
+def violations(path: str, text: str) -> Iterator[str]:
+    """What is wrong with the imports of one module; `path` is relative to pykraft/, as in `storage/log.py`."""
+    parts = pathlib.PurePosixPath(path).with_suffix("").parts
+    layer = parts[0]
+    if layer not in TABLE:
+        yield f"{path}: {layer} is not in the table of layers"
+        return
+    is_package = parts[-1] == "__init__"
+    module = ".".join([PACKAGE, *(parts[:-1] if is_package else parts)])
+    tree = ast.parse(text)
+    for found in imports(tree, module, is_package):
+        problem = problem_with(found, path, layer)
+        if problem:
+            yield f"{path}:{found.line}: {problem}"
+    if layer in CORES and path not in EXEMPT:
+        yield from (f"{path}:{line}: {problem}" for line, problem in wrong_calls(tree))
+
+
+def problem_with(found: Import, path: str, layer: str) -> str:
+    if found.root == PACKAGE:
+        target = found.layer if found.layer in EVERYTHING else "__init__"
+        return "" if target == layer or target in TABLE[layer] else f"{layer} may not import {target}"
+    if layer not in CORES and layer not in EDGES:
+        return ""
+    if found.root in sys.stdlib_module_names:
+        harmless = (found.module, found.name) in HARMLESS or found.root in EXEMPT.get(path, ())
+        if layer in CORES and found.root in FORBIDDEN and not harmless:
+            return f"{found.root} is {FORBIDDEN[found.root]}: a core is handed such things"
+        return ""
+    return "" if found.root in WHEELS.get(layer, ()) else f"{layer} may not import the package {found.root}"
+
+
+def wrong_calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
+            yield node.lineno, CALLS[node.func.id]
+
+
+def modules() -> list[pathlib.Path]:
+    return sorted((ROOT / PACKAGE).rglob("*.py"))
+
+
+def test_every_import_goes_up_the_table() -> None:
+    base = ROOT / PACKAGE
+    found = [v for path in modules() for v in violations(path.relative_to(base).as_posix(), path.read_text())]
+    assert not found, "\n".join(found)
+
+
+def test_the_table_has_no_circle() -> None:
+    """Between cores and edges a layer may know only layers that stand before it."""
+    order = [*CORES, "network", "runtime", "sim"]
+    late = [(a, b) for a in order for b in TABLE[a] if order.index(b) >= order.index(a)]
+    assert not late
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "complaint"),
+    [
+        ("raft/client.py", "from pykraft.server.node import Node", "raft may not import server"),
+        ("raft/client.py", "from pykraft import server", "raft may not import server"),
+        ("raft/client.py", "import pykraft.server.node", "raft may not import server"),
+        ("raft/client.py", "from ..server import node", "raft may not import server"),
+        ("raft/__init__.py", "from ..server import node", "raft may not import server"),
+        ("raft/client.py", "from .. import server", "raft may not import server"),
+        ("raft/client.py", "from pykraft import Cluster", "raft may not import __init__"),
+        ("raft/client.py", "import pykraft", "raft may not import __init__"),
+        ("raft/client.py", "def f():\n    from pykraft.network import client", "raft may not import network"),
+        ("runtime/loop.py", "from pykraft.sim import disk", "runtime may not import sim"),
+        ("runtime/loop.py", "from pykraft.cluster import Cluster", "runtime may not import cluster"),
+        ("client/sender.py", "from pykraft.storage.log import Log", "client may not import storage"),
+        ("network/selector.py", "from pykraft.records.batch import Batch", "network may not import records"),
+        ("server/node.py", "import time", "time is a clock"),
+        ("server/node.py", "from time import monotonic", "time is a clock"),
+        ("server/node.py", "import os.path", "os is a file or the system"),
+        ("server/node.py", "from pathlib import Path", "pathlib is a file"),
+        ("server/node.py", "from concurrent.futures import ThreadPoolExecutor", "concurrent is a thread"),
+        ("server/node.py", "from random import Random\nchance = Random(1)", "a core is handed its Random"),
+        ("server/node.py", "if TYPE_CHECKING:\n    import random", "random is randomness"),
+        ("storage/log.py", "import os", "os is a file or the system"),
+        ("storage/log.py", "data = open('x')", "a core opens no file"),
+        ("storage/filesystem.py", "import threading", "threading is a thread or a process"),
+        ("server/node.py", "import numpy as np", "server may not import the package numpy"),
+        ("protocol/header.py", "import crc32c", "protocol may not import the package crc32c"),
+        ("gossip/member.py", "", "gossip is not in the table of layers"),
+        ("helpers.py", "", "helpers is not in the table of layers"),
+    ],
+)
+def test_a_wrong_import_is_seen(path: str, text: str, complaint: str) -> None:
+    assert [v for v in violations(path, text) if complaint in v]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("raft/client.py", "from pykraft.raft.quorum_state import QuorumState"),
+        ("raft/client.py", "from . import quorum_state"),
+        ("raft/client.py", "from ..storage.log import Log"),
+        ("raft/client.py", "from pathlib import PurePosixPath"),
+        ("raft/client.py", "from random import Random\ndef f(chance: Random) -> None: ..."),
+        ("records/crc32c.py", "import crc32c"),
+        ("storage/filesystem.py", "import os\ndef f(path): return open(path)"),
+        ("sim/disk.py", "import random\nfrom pykraft.server.node import Node"),
+        ("network/selector.py", "import socket"),
+        ("cluster.py", "from pykraft.runtime.threaded import NodeThread"),
+        ("__init__.py", "from pykraft.cluster import Cluster"),
+        ("spark/decode.py", "import numpy\nfrom pykraft import Admin"),
+        ("common/core.py", "from concurrent.futures import Future"),
+    ],
+)
+def test_a_right_import_passes(path: str, text: str) -> None:
+    assert not list(violations(path, text))

@@ -1,0 +1,238 @@
+"""What a client knows of the cluster: when it asks, whom, and how answers are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pykraft.client.metadata import ClusterMetadata
+from pykraft.common.core import FOREVER
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import Endpoint, Node, TopicPartition, Uuid
+from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint
+from tests.harness.scripted import BOOTSTRAP, HOST, Script, described, partition, settings, topic_id
+
+T0 = partition("t-0")
+
+
+def fresh(*bootstrap: Endpoint, seed: int = 1) -> tuple[ClusterMetadata, Script]:
+    config = settings("producer", retry_backoff_ms=100, metadata_max_age_ms=300_000)
+    metadata = ClusterMetadata(config, bootstrap or [BOOTSTRAP], Random(seed))
+    return metadata, Script(metadata)
+
+
+def test_the_first_question_goes_to_a_bootstrap_server() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    (outbound,) = script.poll()
+    assert outbound.destination.endpoint == BOOTSTRAP
+    assert [topic.name for topic in script.asked(MetadataRequest).topics or ()] == ["t"]
+
+
+def test_one_question_is_under_way_at_a_time_and_then_there_is_a_pause() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    metadata.add_topic("u")
+    assert script.poll(10_000) == []
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    assert script.poll(99) == []
+    assert script.deadline == script.now + 1
+    script.poll(1)
+    assert [topic.name for topic in script.asked(MetadataRequest).topics or ()] == ["t", "u"]
+
+
+def test_what_is_known_is_asked_again_when_it_is_old() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    assert script.poll(299_999) == []
+    assert script.deadline == script.now + 1
+    assert len(script.poll(1)) == 1
+
+
+def test_a_topic_without_a_leader_is_asked_about_again() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    for leaders in (None, (1, 0)):
+        script.poll(100)
+        script.answer(MetadataRequest, described({"t": [leaders]}))
+    assert script.poll(100) == []
+    assert metadata.leader_of(T0) == Node(1, HOST, 9001)
+
+
+def test_a_topic_that_is_not_there_is_asked_about_again() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+    assert metadata.partitions_of("t") is None
+    assert len(script.poll(100)) == 1
+
+
+def test_a_topic_that_is_not_allowed_is_not() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("a/b")
+    script.poll()
+    script.answer(MetadataRequest, described({}, errors={"a/b": ErrorCode.INVALID_TOPIC_EXCEPTION}))
+    assert script.poll(100) == []
+    assert metadata.topics["a/b"].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# --- whom to ask ------------------------------------------------------------------------------------------------------
+
+
+def test_known_brokers_are_asked_once_there_are_some() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    asked = {metadata.any_node().id for _ in range(50)}
+    assert asked == {1, 2, 3}
+
+
+def test_a_failure_loses_nothing_that_is_known() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    metadata.request_update()
+    script.poll(100)
+    script.fail(MetadataRequest)
+    assert metadata.leader_of(T0) == Node(1, HOST, 9001)
+    assert len(script.poll(100)) == 1, "and it is asked again"
+
+
+def test_after_a_failure_the_bootstrap_addresses_count_again() -> None:
+    """All known brokers may be gone, and others there in their place."""
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}, brokers=[1]))
+    destinations = set()
+    metadata.request_update()
+    for _ in range(30):
+        (outbound,) = script.poll(100)
+        destinations.add(outbound.destination.endpoint.port)
+        script.fail(MetadataRequest)
+    assert destinations == {9000, 9001}
+
+
+def test_the_death_of_the_only_bootstrap_server_is_survived() -> None:
+    """Node 1 is the only address that was given, and dies; nodes 2 and 3 were told of, and are asked."""
+    metadata, script = fresh(Endpoint(HOST, 9001))
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    metadata.request_update()
+    for _ in range(20):
+        (outbound,) = script.poll(100)
+        if outbound.destination.port != 9001:
+            break
+        script.fail(MetadataRequest)
+    assert outbound.destination.port in (9002, 9003)
+    script.answer(MetadataRequest, described({"t": [(2, 1)]}, brokers=[2, 3]))
+    assert metadata.leader_of(T0) == Node(2, HOST, 9002)
+    assert {metadata.any_node().id for _ in range(50)} == {2, 3}
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def heard(*answers: Sequence[tuple[int, int] | None]) -> ClusterMetadata:
+    """Metadata after these answers about topic t."""
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    for leaders in answers:
+        metadata.request_update()
+        script.poll(100)
+        script.answer(MetadataRequest, described({"t": leaders}))
+    return metadata
+
+
+def test_a_newer_leader_epoch_wins() -> None:
+    metadata = heard([(1, 5)], [(2, 6)])
+    assert metadata.leader_of(T0) == Node(2, HOST, 9002)
+    assert metadata.leader_epoch(T0) == 6
+
+
+def test_an_older_leader_epoch_is_not_believed() -> None:
+    """The broker that was asked lags behind."""
+    metadata = heard([(2, 6)], [(1, 5)])
+    assert metadata.leader_of(T0) == Node(2, HOST, 9002)
+    assert metadata.leader_epoch(T0) == 6
+
+
+def test_each_partition_is_compared_alone() -> None:
+    metadata = heard([(2, 6), (1, 3)], [(1, 5), (3, 4)])
+    assert [metadata.leader_epoch(TopicPartition("t", n)) for n in (0, 1)] == [6, 4]
+
+
+def test_a_topic_made_again_begins_with_epoch_0() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(2, 6)]}))
+    metadata.request_update()
+    script.poll(100)
+    again = described({"t": [(1, 0)]})
+    again.topics[0].topic_id = Uuid(b"another id of t!")
+    script.answer(MetadataRequest, again)
+    assert metadata.leader_epoch(T0) == 0
+    assert metadata.topic_id("t") == Uuid(b"another id of t!")
+
+
+def test_a_topic_that_is_gone_leads_nowhere() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(2, 6)]}))
+    metadata.request_update()
+    script.poll(100)
+    script.answer(MetadataRequest, described({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+    assert metadata.leader_of(T0) is None
+    assert metadata.partitions_of("t") is None
+
+
+# --- leaders that are told along with a refusal (KIP-951) -------------------------------------------------------------
+
+
+def told(leader: int, epoch: int) -> tuple[LeaderIdAndEpoch, list[NodeEndpoint]]:
+    endpoint = NodeEndpoint(node_id=leader, host=HOST, port=9000 + leader)
+    return LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch), [endpoint]
+
+
+def test_a_leader_that_is_told_is_believed_if_it_is_newer() -> None:
+    metadata = heard([(1, 5)])
+    metadata.learn_leader(T0, *told(4, 5))
+    assert metadata.leader_of(T0) == Node(1, HOST, 9001)
+    metadata.learn_leader(T0, *told(4, 6))
+    assert metadata.leader_of(T0) == Node(4, HOST, 9004), "a broker that was not known before"
+    metadata.learn_leader(T0, *told(-1, 7))
+    assert metadata.leader_epoch(T0) == 6
+
+
+def test_of_unknown_topics_nothing_is_learnt() -> None:
+    metadata, _ = fresh()
+    metadata.learn_leader(T0, *told(4, 6))
+    assert metadata.leader_of(T0) is None
+
+
+def test_what_is_not_known() -> None:
+    metadata = heard([(1, 5)])
+    assert metadata.leader_of(partition("t-1")) is None
+    assert metadata.leader_of(partition("u-0")) is None
+    assert metadata.leader_epoch(partition("u-0")) == -1
+    assert metadata.partitions_of("u") is None
+    assert metadata.topic_id("t") == topic_id("t")
+    assert metadata.topic_id("u") == Uuid(bytes(16))
+    assert metadata.cluster_id == "scripted"
+
+
+def test_a_client_that_wants_no_topic_asks_for_the_brokers_and_sleeps() -> None:
+    _, script = fresh()
+    script.poll()
+    assert script.asked(MetadataRequest).topics == []
+    assert script.deadline == FOREVER

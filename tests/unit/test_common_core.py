@@ -1,0 +1,62 @@
+"""Promises, polls, metrics and traces: the small parts that every core shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.common.core import FOREVER, Outbound, Poll, Promise, merge
+from pykraft.common.metrics import Metrics
+from pykraft.common.trace import RingBuffer, Silence, TraceEvent, Tracer
+from pykraft.common.types import Node
+
+
+def test_a_promise_calls_back_when_it_is_kept_and_at_once_afterwards() -> None:
+    promise: Promise[int] = Promise()
+    heard: list[tuple[str, int]] = []
+    promise.then(lambda value: heard.append(("before", value)))
+    assert not promise.kept and heard == []
+    promise.keep(7)
+    promise.then(lambda value: heard.append(("after", value)))
+    assert heard == [("before", 7), ("after", 7)]
+    assert promise.kept and promise.value == 7 and Promise.of(None).value is None
+
+
+def test_a_promise_is_kept_once() -> None:
+    promise = Promise.of(1)
+    with pytest.raises(AssertionError, match="kept once"):
+        promise.keep(2)
+    with pytest.raises(AssertionError, match="not been kept"):
+        _ = Promise[int]().value
+
+
+def test_polls_merge_to_the_nearest_deadline_and_all_requests() -> None:
+    def request(name: str) -> Outbound:
+        return Outbound("data", Node(1, "h", 9), name, lambda _, __: None, 10)
+
+    merged = merge([Poll(50, [request("a")]), Poll(20), Poll(requests=[request("b"), request("c")])])
+    assert merged.deadline == 20
+    assert [each.request for each in merged.requests] == ["a", "b", "c"]
+    assert merge([]) == Poll(FOREVER, [])
+
+
+def test_metrics_read_as_prometheus_text() -> None:
+    metrics = Metrics()
+    metrics.meter("ReplicaManager", "IsrShrinksPerSec").mark()
+    metrics.meter("ReplicaManager", "IsrShrinksPerSec").mark(2)
+    metrics.gauge("Log", "Size,topic=a-b", lambda: 0.5)
+    assert list(metrics.read()) == [("Log", "Size,topic=a-b", 0.5), ("ReplicaManager", "IsrShrinksPerSec", 3)]
+    assert metrics.prometheus() == "kafka_log_size_topic_a_b 0.5\nkafka_replicamanager_isrshrinkspersec 3\n"
+
+
+def test_a_tracer_writes_what_happened_where_and_when() -> None:
+    buffer = RingBuffer(capacity=2)
+    tracer = Tracer(3, buffer)
+    for now in (1, 2, 3):
+        tracer.now = now
+        tracer("became leader", epoch=now)
+    assert list(buffer.events) == [
+        TraceEvent(2, 3, "became leader", {"epoch": 2}),
+        TraceEvent(3, 3, "became leader", {"epoch": 3}),
+    ]
+    assert str(buffer.events[-1]).endswith("3 ms  node 3  became leader  epoch=3")
+    Silence().emit(buffer.events[0])

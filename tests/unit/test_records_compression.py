@@ -1,0 +1,151 @@
+"""The codecs: what they write can be read by everybody, what they read is bounded."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+import zlib
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.records.compression import CHUNK_BYTES, Compression, compress, decompress, decompress_chunks
+
+CODECS = [codec for codec in Compression if codec is not Compression.NONE]
+TEXT = b"".join(b"flight %d from EWR to ORD, " % number for number in range(20_000))  # half a megabyte
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize(
+    "data", [b"", b"x", TEXT[:100], TEXT, bytes(3 << 20)], ids=["empty", "x", "100", "text", "zeros"]
+)
+def test_what_is_compressed_comes_back(codec: Compression, data: bytes) -> None:
+    stream = compress(codec, data)
+    assert bytes(decompress(codec, memoryview(stream))) == data
+    assert b"".join(decompress_chunks(codec, memoryview(stream))) == data
+    assert bytes(decompress(codec, memoryview(compress(codec, bytearray(data))))) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_chunks_are_bounded(codec: Compression) -> None:
+    sizes = [len(chunk) for chunk in decompress_chunks(codec, memoryview(compress(codec, bytes(5 << 20))))]
+    assert sum(sizes) == 5 << 20 and max(sizes) <= CHUNK_BYTES
+
+
+def test_the_codecs_have_kafkas_numbers_and_names() -> None:
+    assert {codec.name.lower(): codec.value for codec in Compression} == {
+        "none": 0,
+        "gzip": 1,
+        "snappy": 2,
+        "lz4": 3,
+        "zstd": 4,
+    }
+    assert Compression.named("uncompressed") is Compression.NONE
+    assert [Compression.named(name) for name in ("none", "gzip", "zstd")] == [0, 1, 4]
+    with pytest.raises(KeyError):
+        Compression.named("brotli")
+
+
+# --- what other writers make ------------------------------------------------------------------------------------------
+
+
+def test_gzip_of_several_members_is_read() -> None:
+    stream = gzip.compress(b"first ") + gzip.compress(b"second")
+    assert bytes(decompress(Compression.GZIP, memoryview(stream))) == b"first second"
+
+
+def test_raw_snappy_is_read_as_librdkafka_writes_it() -> None:
+    assert bytes(decompress(Compression.SNAPPY, memoryview(bytes(cramjam.snappy.compress_raw(TEXT))))) == TEXT
+
+
+def test_our_snappy_is_in_javas_framing() -> None:
+    stream = compress(Compression.SNAPPY, TEXT)
+    assert stream[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    (size,) = struct.unpack_from(">i", stream, 16)
+    assert bytes(cramjam.snappy.decompress_raw(stream[20 : 20 + size])) == TEXT[: 32 * 1024]
+
+
+def test_our_lz4_frame_has_independent_blocks_and_no_content_size() -> None:
+    frame = lz4.frame.get_frame_info(compress(Compression.LZ4, TEXT))
+    assert not frame["block_linked"] and frame["content_size"] == 0
+
+
+def test_lz4_of_linked_blocks_and_zstd_with_content_size_are_read() -> None:
+    linked = lz4.frame.compress(TEXT, block_linked=True, store_size=True, content_checksum=True)
+    assert bytes(decompress(Compression.LZ4, memoryview(linked))) == TEXT
+    sized = zstandard.ZstdCompressor(write_content_size=True, write_checksum=True).compress(TEXT)
+    assert bytes(decompress(Compression.ZSTD, memoryview(sized))) == TEXT
+
+
+# --- hostile streams --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_noise_is_refused(codec: Compression) -> None:
+    with pytest.raises(CorruptRecordError, match=f"the {codec.name.lower()} data of a batch cannot be read"):
+        decompress(codec, memoryview(b"\xde\xad\xbe\xef" * 20))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_stream_cut_at_any_byte_never_comes_back_whole(codec: Compression) -> None:
+    stream = compress(codec, TEXT[:300])
+    for size in range(1, len(stream)):
+        try:
+            assert bytes(decompress(codec, memoryview(stream)[:size])) != TEXT[:300]
+        except CorruptRecordError:
+            continue
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_flipped_byte_raises_nothing_but_corrupt_record(codec: Compression) -> None:
+    stream = compress(codec, TEXT[:300])
+    for position in range(len(stream)):
+        damaged = bytearray(stream)
+        damaged[position] ^= 0x55
+        try:
+            decompress(codec, memoryview(damaged), limit=1 << 24)
+        except CorruptRecordError:
+            continue
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_limit_ends_the_reading(codec: Compression) -> None:
+    stream = memoryview(compress(codec, bytes(4 << 20)))
+    assert len(decompress(codec, stream, limit=4 << 20)) == 4 << 20
+    with pytest.raises(CorruptRecordError, match=f"more than {(4 << 20) - 1} bytes"):
+        decompress(codec, stream, limit=(4 << 20) - 1)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_bomb_costs_no_memory_while_it_is_streamed(codec: Compression) -> None:
+    bomb = memoryview(compress(codec, bytes(100 << 20)))
+    tracemalloc.start()
+    try:
+        assert sum(len(chunk) for chunk in decompress_chunks(codec, bomb)) == 100 << 20
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snappy_block_that_claims_too_much_is_not_even_allocated() -> None:
+    claims_a_gigabyte = b"\x80\x80\x80\x80\x04" + b"\x00" * 20
+    with pytest.raises(CorruptRecordError, match="claims to hold 1073741824"):
+        decompress(Compression.SNAPPY, memoryview(claims_a_gigabyte))
+
+
+@pytest.mark.parametrize("size", [-1, 1000])
+def test_a_snappy_frame_with_an_impossible_block_size_is_refused(size: int) -> None:
+    stream = compress(Compression.SNAPPY, b"")[:16] + struct.pack(">i", size) + b"\x00"
+    with pytest.raises(CorruptRecordError, match="a block claims"):
+        decompress(Compression.SNAPPY, memoryview(stream))
+
+
+def test_gzip_with_a_wrong_checksum_is_refused() -> None:
+    stream = bytearray(compress(Compression.GZIP, b"flights"))
+    stream[-8:-4] = zlib.crc32(b"planes").to_bytes(4, "little")
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.GZIP, memoryview(stream))

@@ -1,0 +1,306 @@
+"""The FileSystem port: the disk of this machine and the disk in memory keep the same contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import socket
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.filesystem import FileSystem, OsFileRegion, OsFileSystem, name_of, parent, replace_file
+from tests.harness.storage import bytes_of
+
+
+@pytest.fixture(params=["memory", "system"])
+def disk(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> tuple[FileSystem, str]:
+    """A file system and an empty folder in it."""
+    if request.param == "system":
+        return OsFileSystem(), str(tmp_path)
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/tmp/x")
+    return filesystem, "/tmp/x"
+
+
+Disk = tuple[FileSystem, str]
+
+
+def test_a_file_grows_at_its_end_and_is_read_anywhere(disk: Disk) -> None:
+    filesystem, home = disk
+    file = filesystem.open(f"{home}/a")
+    assert file.size == 0 and filesystem.exists(f"{home}/a")
+    file.append(b"0123")
+    file.append(memoryview(b"456"))
+    file.append(bytearray())
+    assert file.size == filesystem.size(f"{home}/a") == 7
+    assert file.read(2, 3) == b"234" and file.read(5, 99) == b"56" and file.read(7, 1) == b""
+    assert filesystem.read(f"{home}/a") == b"0123456"
+    assert file.path == f"{home}/a"
+    file.sync()
+    file.close()
+
+
+def test_a_file_is_cut_and_goes_on_there(disk: Disk) -> None:
+    filesystem, home = disk
+    file = filesystem.open(f"{home}/a")
+    file.append(b"0123456789")
+    file.truncate(4)
+    file.append(b"x")
+    assert (file.size, filesystem.read(f"{home}/a")) == (5, b"0123x")
+    file.close()
+    again = filesystem.open(f"{home}/a")
+    assert again.size == 5
+    again.close()
+
+
+def test_a_region_is_the_bytes_that_were_asked_for(disk: Disk) -> None:
+    filesystem, home = disk
+    file = filesystem.open(f"{home}/a")
+    file.append(b"0123456789")
+    region = file.region(3, 4)
+    assert len(region) == 4 and bytes_of(region) == b"3456"
+    file.append(b"more")
+    assert bytes_of(region) == b"3456"
+    file.close()
+
+
+def test_a_closed_file_is_of_no_use(disk: Disk) -> None:
+    filesystem, home = disk
+    file = filesystem.open(f"{home}/a")
+    file.close()
+    file.close()
+    for use in (lambda: file.append(b"x"), lambda: file.read(0, 1), lambda: file.truncate(0), file.sync):
+        with pytest.raises(OSError):
+            use()
+
+
+def test_an_open_file_outlives_its_name(disk: Disk) -> None:
+    filesystem, home = disk
+    file = filesystem.open(f"{home}/a")
+    file.append(b"1")
+    filesystem.rename(f"{home}/a", f"{home}/b")
+    file.append(b"2")
+    assert filesystem.read(f"{home}/b") == b"12" and not filesystem.exists(f"{home}/a")
+    filesystem.remove(f"{home}/b")
+    file.append(b"3")
+    assert file.read(0, 9) == b"123" and filesystem.list(home) == []
+    file.close()
+
+
+def test_write_overwrites_and_rename_replaces(disk: Disk) -> None:
+    filesystem, home = disk
+    filesystem.write(f"{home}/a", b"a long content")
+    filesystem.write(f"{home}/a", b"short")
+    filesystem.write(f"{home}/b", b"other")
+    filesystem.rename(f"{home}/a", f"{home}/b")
+    assert filesystem.list(home) == ["b"] and filesystem.read(f"{home}/b") == b"short"
+
+
+def test_a_file_is_replaced_as_a_whole(disk: Disk) -> None:
+    filesystem, home = disk
+    for content in (b"one", b"two"):
+        replace_file(filesystem, f"{home}/a", content)
+        assert filesystem.read(f"{home}/a") == content
+    assert filesystem.list(home) == ["a"]
+
+
+def test_folders_are_made_listed_renamed_and_removed_with_all_that_is_in_them(disk: Disk) -> None:
+    filesystem, home = disk
+    filesystem.make_directory(f"{home}/x/y")
+    filesystem.make_directory(f"{home}/x/y")
+    filesystem.write(f"{home}/x/y/b", b"1")
+    filesystem.write(f"{home}/x/y/a", b"2")
+    assert filesystem.list(f"{home}/x/y") == ["a", "b"]
+    filesystem.rename(f"{home}/x", f"{home}/z")
+    assert filesystem.read(f"{home}/z/y/b") == b"1" and not filesystem.exists(f"{home}/x/y/b")
+    filesystem.sync_directory(f"{home}/z/y")
+    filesystem.remove(f"{home}/z")
+    assert filesystem.list(home) == []
+
+
+@pytest.mark.parametrize("use", ["size", "read", "list", "remove", "sync_directory"])
+def test_what_is_missing_is_said_to_be_missing(disk: Disk, use: str) -> None:
+    filesystem, home = disk
+    assert not filesystem.exists(f"{home}/no") and not filesystem.exists(f"{home}/no/no")
+    with pytest.raises(FileNotFoundError):
+        getattr(filesystem, use)(f"{home}/no")
+    for act in (
+        lambda: filesystem.open(f"{home}/no/a"),
+        lambda: filesystem.write(f"{home}/no/a", b""),
+        lambda: filesystem.rename(f"{home}/no", f"{home}/a"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            act()
+
+
+def test_a_folder_is_no_file(disk: Disk) -> None:
+    filesystem, home = disk
+    filesystem.make_directory(f"{home}/x")
+    filesystem.write(f"{home}/a", b"")
+    for act in (
+        lambda: filesystem.open(f"{home}/x"),
+        lambda: filesystem.read(f"{home}/x"),
+        lambda: filesystem.write(f"{home}/x", b""),
+        lambda: filesystem.list(f"{home}/a"),
+        lambda: filesystem.make_directory(f"{home}/a"),
+        lambda: filesystem.open(f"{home}/a/b"),
+    ):
+        with pytest.raises(OSError):
+            act()
+    assert not filesystem.exists(f"{home}/a/b")
+
+
+def test_a_lock_is_held_by_one(disk: Disk) -> None:
+    filesystem, home = disk
+    lock = filesystem.lock(f"{home}/.lock")
+    assert lock is not None and filesystem.lock(f"{home}/.lock") is None
+    assert filesystem.read(f"{home}/.lock") == b""
+    lock.release()
+    again = filesystem.lock(f"{home}/.lock")
+    assert again is not None
+    again.release()
+
+
+@pytest.mark.parametrize(("path", "above", "name"), [("/a/b", "/a", "b"), ("/a", "/", "a"), ("/a/b.c", "/a", "b.c")])
+def test_paths_are_taken_apart(path: str, above: str, name: str) -> None:
+    assert (parent(path), name_of(path)) == (above, name)
+
+
+# --- this machine's disk alone ----------------------------------------------------------------------------------------
+
+
+def test_a_file_may_be_written_so_that_its_owner_cannot_change_it(tmp_path: pathlib.Path) -> None:
+    OsFileSystem().write(f"{tmp_path}/snapshot", b"x", mode=0o400)
+    assert stat.S_IMODE(os.stat(f"{tmp_path}/snapshot").st_mode) == 0o400
+
+
+def test_an_append_to_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    file = OsFileSystem().open(f"{tmp_path}/a")
+    file.append(b"whole")
+    system_write = os.write
+
+    def half_full(descriptor: int, data: bytes) -> int:
+        if len(data) < 10:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return system_write(descriptor, data[:6])
+
+    monkeypatch.setattr(os, "write", half_full)
+    with pytest.raises(OSError, match="no space"):
+        file.append(b"0123456789")
+    monkeypatch.undo()
+    assert (file.size, file.read(0, 99)) == (5, b"whole")
+    file.append(b"!")
+    assert file.read(0, 99) == b"whole!"
+    file.close()
+
+
+def test_a_short_write_is_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    system_write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: system_write(descriptor, data[:3]))
+    file = OsFileSystem().open(f"{tmp_path}/a")
+    file.append(b"0123456789")
+    assert file.read(0, 99) == b"0123456789"
+    file.close()
+
+
+def region_of(tmp_path: pathlib.Path) -> OsFileRegion:
+    file = OsFileSystem().open(f"{tmp_path}/a")
+    file.append(b"0123456789")
+    region = file.region(2, 6)
+    assert isinstance(region, OsFileRegion)
+    return region
+
+
+def test_the_kernel_sends_a_region(tmp_path: pathlib.Path) -> None:
+    region = region_of(tmp_path)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sent = region.send_to(ours.fileno(), 0)
+        while sent < len(region):
+            sent += region.send_to(ours.fileno(), sent)
+        assert theirs.recv(100) == b"234567"
+        assert region.send_to(ours.fileno(), 4) == 2
+        assert region.read(4, 99) == b"67"
+    region._file.close()
+
+
+def test_a_region_of_a_file_that_was_cut_since_is_not_sent(tmp_path: pathlib.Path) -> None:
+    """Even if the file has grown again: other records may stand there."""
+    region = region_of(tmp_path)
+    region._file.truncate(3)
+    region._file.append(b"abcdefgh")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for use in (lambda: region.read(0, 1), lambda: region.send_to(ours.fileno(), 0)):
+            with pytest.raises(EOFError, match="was truncated after its bytes were promised"):
+                use()
+    region._file.close()
+
+
+# --- the same things done to both -------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from("ab"), st.binary(max_size=20)),
+        st.tuples(st.just("truncate"), st.sampled_from("ab"), st.integers(0, 30)),
+        st.tuples(st.just("write"), st.sampled_from("ab"), st.binary(max_size=20)),
+        st.tuples(st.just("rename"), st.sampled_from("ab"), st.sampled_from("abc")),
+        st.tuples(st.just("remove"), st.sampled_from("abc"), st.none()),
+        st.tuples(st.just("read"), st.sampled_from("ab"), st.tuples(st.integers(0, 30), st.integers(0, 30))),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_both_disks_do_the_same(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, object]]) -> None:
+    memory = MemoryFileSystem()
+    memory.make_directory("/h")
+    results = [play(memory, "/h", steps), play(OsFileSystem(), str(tmp_path_factory.mktemp("h")), steps)]
+    assert results[0] == results[1]
+
+
+def play(filesystem: FileSystem, home: str, steps: list[tuple[str, str, object]]) -> list[object]:
+    files = {}
+    seen: list[object] = []
+    for step, name, argument in steps:
+        path = f"{home}/{name}"
+        try:
+            if step in ("append", "truncate", "read") and name not in files:
+                files[name] = filesystem.open(path)
+            if step == "truncate":
+                assert isinstance(argument, int)
+                files[name].truncate(min(argument, files[name].size))
+            elif step == "append":
+                assert isinstance(argument, bytes)
+                files[name].append(argument)
+            elif step == "read":
+                assert isinstance(argument, tuple)
+                seen.append(files[name].read(*argument))
+            elif step == "write":
+                assert isinstance(argument, bytes)
+                forget(files, name)
+                filesystem.write(path, argument)
+            elif step == "rename":
+                forget(files, name)
+                forget(files, str(argument))
+                filesystem.rename(path, f"{home}/{argument}")
+            else:
+                forget(files, name)
+                filesystem.remove(path)
+        except OSError as error:
+            seen.append(type(error))
+    for name in list(files):
+        forget(files, name)
+    return [*seen, [(name, filesystem.read(f"{home}/{name}")) for name in filesystem.list(home)]]
+
+
+def forget(files: dict[str, object], name: str) -> None:
+    file = files.pop(name, None)
+    if file is not None:
+        file.close()  # type: ignore[attr-defined]

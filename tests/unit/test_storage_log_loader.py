@@ -1,0 +1,272 @@
+"""Opening a log: after an orderly stop, after a crash, and in a folder that is not as it should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.records.batch import RecordBatch
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.checkpoint import read_partition_metadata
+from pykraft.storage.log import UnifiedLog
+from tests.harness.log_laws import all_batches, check, recovered_indexes_are_rebuilt_ones
+from tests.harness.storage import (
+    DIRECTORY,
+    NOW_MS,
+    TOPIC_ID,
+    ManualClock,
+    batch,
+    contents,
+    disk,
+    fill,
+    loader,
+    open_log,
+    produced,
+    tiny,
+)
+
+
+def stopped(in_order: bool = True) -> tuple[MemoryFileSystem, UnifiedLog]:
+    """A disk with a log of twenty batches and an idempotent producer, closed in order or left by its process."""
+    filesystem = disk()
+    log = open_log(filesystem, tiny())
+    fill(log, 20)
+    log.append_as_leader(produced(7, 0, 2), 3)
+    if in_order:
+        log.close()
+    else:
+        filesystem.crash_process()
+    return filesystem, log
+
+
+def path(log: UnifiedLog, number: int, suffix: str) -> str:
+    return f"{DIRECTORY}/{log.segments[number].base_offset:020d}.{suffix}"
+
+
+def test_a_fresh_log_is_an_empty_folder_with_a_topic_id() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    assert (log.log_start_offset, log.log_end_offset, log.size, log.latest_epoch) == (0, 0, 0, -1)
+    assert filesystem.list(DIRECTORY) == [f"{0:020d}.{suffix}" for suffix in ("index", "log", "timeindex")] + [
+        "partition.metadata"
+    ]
+    assert read_partition_metadata(filesystem, DIRECTORY) == TOPIC_ID
+    assert filesystem._root.entries["logs"].unsynced == [], "its folder is on the disk"  # type: ignore[union-attr]
+
+
+def test_a_closed_log_opens_as_it_was_and_nothing_is_written() -> None:
+    filesystem, before = stopped()
+    operations = filesystem.operations
+    log = open_log(filesystem, tiny(), clean=True, recovery_point=before.log_end_offset)
+    assert filesystem.operations == operations
+    assert contents(log) and log.log_end_offset == before.log_end_offset == log.recovery_point
+    assert log.epochs.entries == before.epochs.entries
+    assert log.producer_state.producers == before.producer_state.producers
+    check(log)
+
+
+def test_a_closed_log_is_opened_without_reading_its_batches() -> None:
+    """A damaged batch far below the end is not noticed: it is not looked at."""
+    filesystem, before = stopped()
+    data = bytearray(filesystem.read(path(before, 0, "log")))
+    data[30] ^= 1
+    filesystem.write(path(before, 0, "log"), data)
+    assert open_log(filesystem, tiny(), clean=True).log_end_offset == before.log_end_offset
+
+
+def test_a_log_that_its_process_left_has_every_append() -> None:
+    filesystem, before = stopped(in_order=False)
+    opened = loader(filesystem, tiny())
+    log = opened.load()
+    assert opened.recovered_bytes == 0
+    assert log.log_end_offset == before.log_end_offset and 7 in log.producer_state.producers
+    assert log.recovery_point == log.log_end_offset, "it was flushed"
+    check(log, recovered_indexes_are_rebuilt_ones)
+
+
+def test_a_torn_tail_goes_and_is_counted() -> None:
+    filesystem, before = stopped(in_order=False)
+    last = path(before, -1, "log")
+    filesystem.write(last, filesystem.read(last)[:-5])
+    opened = loader(filesystem, tiny())
+    log = opened.load()
+    assert opened.recovered_bytes == produced(7, 0, 2).size - 5
+    assert log.log_end_offset == before.log_end_offset - 2
+    assert log.latest_epoch == 0, "epoch 3 began with the batch that is gone"
+    check(log, recovered_indexes_are_rebuilt_ones)
+
+
+def test_segments_behind_a_damaged_one_go_with_it() -> None:
+    filesystem, before = stopped(in_order=False)
+    damaged = path(before, 1, "log")
+    data = bytearray(filesystem.read(damaged))
+    data[-1] ^= 1
+    filesystem.write(damaged, data)
+    log = open_log(filesystem, tiny())
+    assert [segment.base_offset for segment in log.segments] == [0, 7]
+    assert [name for name in filesystem.list(DIRECTORY) if name > "00000000000000000008" and name[0].isdigit()] == []
+    check(log, recovered_indexes_are_rebuilt_ones)
+
+
+def test_what_lies_below_the_recovery_point_is_trusted() -> None:
+    filesystem, before = stopped(in_order=False)
+    data = bytearray(filesystem.read(path(before, 0, "log")))
+    data[30] ^= 1
+    filesystem.write(path(before, 0, "log"), data)
+    second = before.segments[1].base_offset
+    assert open_log(filesystem, tiny(), recovery_point=second).log_end_offset == before.log_end_offset
+    filesystem.crash_process()
+    assert open_log(filesystem, tiny(), recovery_point=second - 1).log_end_offset == 0
+
+
+def test_a_segment_that_lost_its_tail_without_a_trace_shows_by_the_gap_behind_it() -> None:
+    """The power failed before the segment was synced: its last batch is missing, and what is left is sound."""
+    filesystem, before = stopped(in_order=False)
+    short = path(before, 1, "log")
+    last = all_batches(before)[-1] if len(before.segments) == 1 else None
+    assert last is None
+    whole = filesystem.read(short)
+    position = before_last_batch(whole)
+    filesystem.write(short, whole[:position])
+    log = open_log(filesystem, tiny())
+    assert len(log.segments) == 2
+    check(log, recovered_indexes_are_rebuilt_ones)
+
+
+def before_last_batch(data: bytes) -> int:
+    position = following = 0
+    while following < len(data):
+        position, following = following, following + RecordBatch(memoryview(data)[following:]).size
+    return position
+
+
+def test_a_gap_between_trusted_segments_is_compactions_doing() -> None:
+    filesystem, before = stopped()
+    short = path(before, 1, "log")
+    whole = filesystem.read(short)
+    filesystem.write(short, whole[: before_last_batch(whole)])
+    for suffix in ("index", "timeindex"):
+        filesystem.remove(path(before, 1, suffix))
+    log = open_log(filesystem, tiny(), clean=True)
+    assert len(log.segments) == len(before.segments) and log.log_end_offset == before.log_end_offset
+    check(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("content", [b"", b"\x00", b"\x00" * 24, b"\xff" * 24])
+def test_indexes_that_do_not_fit_are_rebuilt(clean: bool, suffix: str, content: bytes) -> None:
+    filesystem, before = stopped(in_order=clean)
+    for number in range(3):
+        filesystem.write(path(before, number, suffix), content)
+    point = before.log_end_offset if clean else before.segments[-1].base_offset
+    log = open_log(filesystem, tiny(), clean=clean, recovery_point=point)
+    assert log.log_end_offset == before.log_end_offset
+    check(log)
+    folder = filesystem._root.entries["logs"].entries["flights-0"]  # type: ignore[union-attr]
+    assert all(inode.synced == len(inode.data) for inode in folder.entries.values())  # type: ignore[union-attr]
+
+
+def test_half_written_files_and_indexes_without_a_log_go() -> None:
+    filesystem, before = stopped()
+    for name in ("leader-epoch-checkpoint.tmp", "00000000000000009999.index", "00000000000000009999.timeindex"):
+        filesystem.write(f"{DIRECTORY}/{name}", b"x")
+    before_names = set(filesystem.list(DIRECTORY))
+    open_log(filesystem, tiny(), clean=True)
+    assert len(before_names - set(filesystem.list(DIRECTORY))) == 3
+    assert before.log_end_offset == 41
+
+
+def test_files_that_are_not_the_logs_are_left_alone() -> None:
+    filesystem, _ = stopped()
+    for name in ("notes.txt", "notes.log", "00000000000000000000.log.deleted"):
+        filesystem.write(f"{DIRECTORY}/{name}", b"x")
+    log = open_log(filesystem, tiny(), clean=True)
+    assert log.segments[0].base_offset == 0
+    assert {"notes.txt", "notes.log"} < set(filesystem.list(DIRECTORY))
+
+
+def test_epochs_and_snapshots_beyond_the_end_go() -> None:
+    filesystem, before = stopped(in_order=False)
+    filesystem.write(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n3\n0 0\n3 39\n9 41\n")
+    filesystem.write(f"{DIRECTORY}/00000000000000000099.snapshot", b"x")
+    log = open_log(filesystem, tiny())
+    assert log.epochs.entries == [(0, 0), (3, 39)]
+    assert 99 not in log.producer_state.snapshot_offsets()
+    assert log.log_end_offset == before.log_end_offset
+
+
+def test_epochs_of_what_was_read_through_are_those_of_the_batches() -> None:
+    """The file may tell of a log that the power failure took back."""
+    filesystem, _ = stopped(in_order=False)
+    filesystem.write(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n2\n0 0\n5 20\n")
+    log = open_log(filesystem, tiny())
+    assert log.epochs.entries == [(0, 0), (3, 39)]
+
+
+def test_snapshots_of_earlier_stops_do_not_pile_up() -> None:
+    filesystem = disk()
+    for number in range(5):
+        log = open_log(filesystem, clean=True)
+        fill(log, 1)
+        log.close()
+        assert len(log.producer_state.snapshot_offsets()) <= 2, number
+
+
+def test_a_log_start_above_the_first_segment_holds() -> None:
+    filesystem, _ = stopped()
+    log = open_log(filesystem, tiny(), clean=True, log_start_offset=12)
+    assert (log.log_start_offset, log.high_watermark) == (12, 12)
+    assert log.epochs.entries == [(0, 12), (3, 39)]
+
+
+def test_a_log_start_above_its_end_is_its_end() -> None:
+    """The records between were lost with the power, but they had been deleted anyway."""
+    filesystem, _ = stopped()
+    log = open_log(filesystem, tiny(), log_start_offset=100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    log.append_as_leader(batch(1), 9)
+    assert log.log_end_offset == 101
+
+
+def test_a_folder_belongs_to_one_topic_id() -> None:
+    filesystem, _ = stopped()
+    assert loader(filesystem, tiny(), topic_id=None, clean=True).load().topic_id == TOPIC_ID
+    with pytest.raises(AssertionError, match=f"belongs to topic {TOPIC_ID}"):
+        open_log(filesystem, tiny(), topic_id=Uuid(b"\x07" * 16))
+
+
+def test_a_folder_without_an_id_gets_the_one_that_is_known() -> None:
+    filesystem, _ = stopped()
+    filesystem.remove(f"{DIRECTORY}/partition.metadata")
+    assert loader(filesystem, tiny(), topic_id=None, clean=True).load().topic_id is None
+    assert open_log(filesystem, tiny(), topic_id=ZERO_UUID, clean=True).topic_id == ZERO_UUID
+    assert read_partition_metadata(filesystem, DIRECTORY) == ZERO_UUID
+
+
+def test_silent_producers_are_not_taken_over() -> None:
+    filesystem, _ = stopped()
+    late = ManualClock(NOW_MS + 200_000)
+    log = open_log(filesystem, tiny(), clean=True, clock=late, producer_id_expiration_ms=100_000)
+    assert log.producer_state.producers == {}
+
+
+def test_damage_in_a_log_that_was_closed_in_order_is_cut_off_if_its_indexes_show_it() -> None:
+    """No crash does that. What is behind the damage cannot be read, and replicas have it."""
+    filesystem, before = stopped()
+    data = bytearray(filesystem.read(path(before, 1, "log")))
+    data[-1] ^= 1
+    filesystem.write(path(before, 1, "log"), data)
+    filesystem.write(path(before, 1, "timeindex"), b"")
+    log = open_log(filesystem, tiny(), clean=True)
+    assert len(log.segments) == 2 and log.log_end_offset < before.log_end_offset
+    check(log)
+
+
+def test_damage_at_the_end_of_a_log_that_was_closed_in_order_is_an_error() -> None:
+    filesystem, before = stopped()
+    last = path(before, -1, "log")
+    filesystem.write(last, filesystem.read(last)[:-5])
+    with pytest.raises(CorruptRecordError, match=r"\.log"):
+        open_log(filesystem, tiny(), clean=True)

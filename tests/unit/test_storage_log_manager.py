@@ -1,0 +1,239 @@
+"""The log directory of a node."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from pykraft.common.config import Config
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.checkpoint import DamagedFileError, read_offsets, read_partition_metadata
+from pykraft.storage.log_manager import DirectoryInUseError, LogManager, lock_directory, parse_directory
+from tests.harness.log_laws import check
+from tests.harness.storage import LOGS, NEVER_MS, ByHand, Inline, ManualClock, batch, disk, fill, settings, tiny
+
+FLIGHTS, PLANES = TopicPartition("flights", 0), TopicPartition("planes", 3)
+FIRST, SECOND = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
+
+
+def manager(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
+    """A started log manager."""
+    found = LogManager(
+        **{
+            "filesystem": filesystem,
+            "directory": LOGS,
+            "config_for": lambda topic: tiny(),
+            "clock": ManualClock(),
+            "background": Inline(),
+            "random": Random(1),
+            "producer_id_expiration_ms": NEVER_MS,
+            **fields,
+        }
+    )
+    found.start()
+    return found
+
+
+def filled(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
+    """One with twenty batches of flights, replicated up to 30."""
+    found = manager(filesystem, **fields)
+    log = found.get_or_create(FLIGHTS, FIRST)
+    fill(log, 20)
+    log.update_high_watermark(30)
+    return found
+
+
+def restarted(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
+    """The manager of the next process."""
+    filesystem.crash_process()
+    return manager(filesystem, **fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("flights-0", FLIGHTS),
+        ("a-b-12", TopicPartition("a-b", 12)),
+        ("__cluster_metadata-0", TopicPartition("__cluster_metadata", 0)),
+        ("flights", None),
+        ("-1", None),
+        ("flights-", None),
+        ("flights--1", TopicPartition("flights-", 1)),
+        ("flights-x", None),
+        ("flights-²", None),
+        ("flights-0.0ad3-delete", None),
+        ("flights-0.0ad3-future", None),
+        ("meta.properties", None),
+    ],
+)
+def test_a_folders_name_tells_its_partition(name: str, partition: TopicPartition | None) -> None:
+    assert parse_directory(name) == partition
+
+
+def test_a_log_directory_is_used_by_one_process() -> None:
+    filesystem = MemoryFileSystem()
+    lock = lock_directory(filesystem, "/new/logs")
+    with pytest.raises(DirectoryInUseError, match="/new/logs is in use by another process: stop that one first"):
+        lock_directory(filesystem, "/new/logs")
+    lock.release()
+    lock_directory(filesystem, "/new/logs").release()
+
+
+def test_an_orderly_stop_and_start() -> None:
+    filesystem = disk()
+    first = filled(filesystem)
+    assert first.previous_broker_epoch == -1
+    first.close(broker_epoch=15)
+    assert filesystem.exists(f"{LOGS}/.kafka_cleanshutdown")
+    second = restarted(filesystem)
+    assert second.previous_broker_epoch == 15 and second.recovered_bytes == 0
+    assert not filesystem.exists(f"{LOGS}/.kafka_cleanshutdown"), "the next stop may be none"
+    log = second.logs[FLIGHTS]
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point, log.topic_id) == (39, 30, 39, FIRST)
+    check(log)
+    assert restarted(filesystem).previous_broker_epoch == -1
+
+
+def test_checkpoints_say_what_is_so() -> None:
+    filesystem = disk()
+    found = filled(filesystem)
+    found.get_or_create(PLANES, SECOND).append_as_leader(batch(4), 0)
+    found.logs[FLIGHTS].log_start_offset = 12
+    found.logs[FLIGHTS].flush()
+    found.write_checkpoints()
+    assert read_offsets(filesystem, f"{LOGS}/replication-offset-checkpoint") == {FLIGHTS: 30, PLANES: 0}
+    assert read_offsets(filesystem, f"{LOGS}/recovery-point-offset-checkpoint") == {FLIGHTS: 39, PLANES: 0}
+    assert read_offsets(filesystem, f"{LOGS}/log-start-offset-checkpoint") == {FLIGHTS: 12}
+    again = restarted(filesystem)
+    assert (again.logs[FLIGHTS].log_start_offset, again.logs[FLIGHTS].high_watermark) == (12, 30)
+    assert again.logs[PLANES].log_end_offset == 4
+
+
+def test_a_log_is_made_once() -> None:
+    found = manager(disk())
+    log = found.get_or_create(FLIGHTS, FIRST)
+    assert found.get_or_create(FLIGHTS, FIRST) is log and list(found.logs) == [FLIGHTS]
+
+
+def test_a_topics_own_settings_hold_for_its_logs() -> None:
+    def config_for(topic: str) -> Config:
+        return settings(segment_bytes=1234) if topic == "planes" else settings()
+
+    found = manager(disk(), config_for=config_for)
+    assert found.get_or_create(PLANES, SECOND).config.as_dict()["segment.bytes"] == 1234
+    assert found.get_or_create(FLIGHTS, FIRST).config.as_dict()["segment.bytes"] == 1 << 30
+
+
+def test_a_log_is_deleted_at_once_and_its_bytes_later() -> None:
+    filesystem, background = disk(), ByHand()
+    found = filled(filesystem, background=background)
+    background.run()
+    found.delete(FLIGHTS)
+    (doomed,) = [name for name in filesystem.list(LOGS) if name.endswith("-delete")]
+    assert found.logs == {} and not filesystem.exists(f"{LOGS}/flights-0")
+    assert doomed.startswith("flights-0.") and len(doomed) == len("flights-0.") + 32 + len("-delete")
+    background.run()
+    assert not filesystem.exists(f"{LOGS}/{doomed}")
+
+
+def test_what_was_still_to_be_deleted_goes_at_the_next_start() -> None:
+    filesystem = disk()
+    filled(filesystem, background=ByHand()).delete(FLIGHTS)
+    assert any(name.endswith("-delete") for name in filesystem.list(LOGS))
+    restarted(filesystem)
+    assert not any(name.endswith("-delete") for name in filesystem.list(LOGS))
+
+
+def test_another_incarnation_of_a_topic_begins_anew() -> None:
+    filesystem = disk()
+    found = filled(filesystem)
+    found.logs[FLIGHTS].log_start_offset = 12
+    found.write_checkpoints()
+    found = restarted(filesystem)
+    log = found.get_or_create(FLIGHTS, SECOND)
+    marks = (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point)
+    assert marks == (0, 0, 0, 0) and log.topic_id == SECOND
+    assert read_partition_metadata(filesystem, log.directory) == SECOND
+    fill(log, 20)
+    log = restarted(filesystem).logs[FLIGHTS]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 39)
+
+
+def test_a_log_whose_id_was_lost_gets_it_back() -> None:
+    filesystem = disk()
+    filled(filesystem).close(1)
+    filesystem.remove(f"{LOGS}/flights-0/partition.metadata")
+    found = restarted(filesystem)
+    log = found.logs[FLIGHTS]
+    assert log.topic_id is None
+    assert found.get_or_create(FLIGHTS, FIRST) is log and log.topic_id == FIRST and log.log_end_offset == 39
+    assert read_partition_metadata(filesystem, log.directory) == FIRST
+
+
+def test_a_truncation_is_written_down_before_the_log_goes_on() -> None:
+    filesystem = disk()
+    found = filled(filesystem)
+    log = found.logs[FLIGHTS]
+    log.flush()
+    found.write_checkpoints()
+    before = filesystem.operations
+    log.truncate_to(35)
+    untold = filesystem.operations - before
+    assert read_offsets(filesystem, f"{LOGS}/recovery-point-offset-checkpoint") == {FLIGHTS: log.log_end_offset}
+    log.truncate_to(20)
+    assert read_offsets(filesystem, f"{LOGS}/replication-offset-checkpoint") == {FLIGHTS: log.log_end_offset}
+    fill(log, 3)
+    before = filesystem.operations
+    log.truncate_to(log.log_end_offset - 1)
+    assert filesystem.operations - before < untold, "what nobody claimed need not be taken back"
+
+
+def test_a_start_takes_back_what_the_checkpoints_claim_too_much() -> None:
+    filesystem = disk()
+    filled(filesystem)
+    for name in ("recovery-point", "replication"):
+        filesystem.write(f"{LOGS}/{name}-offset-checkpoint", b"0\n2\nflights 0 5000\ngone 1 7\n")
+    restarted(filesystem)
+    assert read_offsets(filesystem, f"{LOGS}/recovery-point-offset-checkpoint") == {FLIGHTS: 39}
+    assert read_offsets(filesystem, f"{LOGS}/replication-offset-checkpoint") == {FLIGHTS: 39}
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_a_damaged_checkpoint_is_refused_by_name(name: str) -> None:
+    filesystem = disk()
+    filesystem.write(f"{LOGS}/{name}", b"nonsense")
+    with pytest.raises(DamagedFileError, match=f"{LOGS}/{name} is damaged"):
+        manager(filesystem)
+
+
+def test_folders_and_files_of_others_are_left_alone() -> None:
+    filesystem = disk()
+    filesystem.make_directory(f"{LOGS}/__cluster_metadata-0")
+    filesystem.make_directory(f"{LOGS}/my-backup-delete")
+    filesystem.make_directory(f"{LOGS}/lost+found")
+    filesystem.write(f"{LOGS}/bootstrap.checkpoint", b"x")
+    before = filesystem.list(LOGS)
+    found = manager(filesystem, not_mine=frozenset({"__cluster_metadata-0"}))
+    assert found.logs == {} and filesystem.list(LOGS) == before
+
+
+def test_bytes_that_a_crash_tore_off_are_counted() -> None:
+    filesystem = disk()
+    filled(filesystem)
+    last = max(name for name in filesystem.list(f"{LOGS}/flights-0") if name.endswith(".log"))
+    file = filesystem.open(f"{LOGS}/flights-0/{last}")
+    file.append(b"torn")
+    assert restarted(filesystem).recovered_bytes == 4
+
+
+def test_an_abandoned_manager_writes_nothing() -> None:
+    filesystem = disk()
+    found = filled(filesystem)
+    before = filesystem.operations
+    found.abandon()
+    assert filesystem.operations == before
+    with pytest.raises(OSError):
+        found.logs[FLIGHTS].append_as_leader(batch(1), 0)
