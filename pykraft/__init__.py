@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pykraft.common.types import TopicPartition
     from pykraft.consumer import Consumer
     from pykraft.producer import Producer
+    from pykraft.simulation import Simulation
 
 _HOMES = {
     "Admin": "pykraft.admin",
@@ -26,6 +27,7 @@ _HOMES = {
     "KafkaError": "pykraft.common.errors",
     "NewTopic": "pykraft.client.admin",
     "Producer": "pykraft.producer",
+    "Simulation": "pykraft.simulation",
     "TopicPartition": "pykraft.common.types",
 }
 
@@ -39,6 +41,7 @@ __all__ = [
     "KafkaError",
     "NewTopic",
     "Producer",
+    "Simulation",
     "TopicPartition",
 ]
 

@@ -6,10 +6,11 @@
     python -m pykraft storage format -t CLUSTER_ID -c server.properties
     python -m pykraft server server.properties
     python -m pykraft demo NOTEBOOK
+    python -m pykraft simulate SEED
 
 The first three are Kafka's kafka-storage.sh and kafka-server-start.sh. The node runs in the foreground until it gets
 SIGTERM or SIGINT, and then stops in order; at a second one it hands nothing over. A user's mistake is one sentence on
-standard error and exit code 1.
+standard error and exit code 1, and so is a law that a simulated history breaks.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
 from pykraft.server.config import NodeConfig, read_node_config
 from pykraft.server.storage_format import AlreadyFormattedError, format_directories, parse_initial_controllers
+from pykraft.simulation import Simulation, SimulationFailed
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log_manager import DirectoryInUseError
 
@@ -83,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="run a notebook in the terminal")
     demo.add_argument("notebook", type=Path)
     demo.set_defaults(run=_demo)
+
+    simulate = commands.add_parser("simulate", help="run simulated histories, and check the laws after every event")
+    simulate.add_argument("seed", type=int, nargs="?", help="the history's seed (default: one that is drawn)")
+    simulate.add_argument("--count", type=int, default=1, help="so many seeds from there on")
+    simulate.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
+    simulate.set_defaults(run=_simulate)
     return parser
 
 
@@ -117,6 +125,21 @@ def _format(options: argparse.Namespace) -> int:
     for directory in made:
         print(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")  # noqa: T201
     return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    first = Random().randrange(1 << 32) if options.seed is None else options.seed
+    failed = 0
+    for seed in range(first, first + options.count):
+        simulation = Simulation(seed)
+        try:
+            print(simulation.run(), flush=True)  # noqa: T201
+        except SimulationFailed as failure:
+            failed += 1
+            print(failure, file=sys.stderr, flush=True)  # noqa: T201
+        for event in simulation.trace[-options.trace :] if options.trace else ():
+            print(event)  # noqa: T201
+    return 1 if failed else 0
 
 
 def _server(options: argparse.Namespace) -> int:

@@ -149,7 +149,8 @@ class Consumer(ClosesOnExit):
         key = TopicPartition(*partition)
 
         def known() -> bool:
-            return self._core.state(key).position is not None
+            self._core.raise_error()
+            return self._core.state(key).has_position
 
         if not self._thread.wait_until(known, self._api_timeout_ms):
             raise ClientTimeoutError(f"the position in {key} was not found in {self._api_timeout_ms} ms")

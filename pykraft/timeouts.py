@@ -4,6 +4,7 @@ Kafka's times are made for data centres, where a wrong suspicion costs more than
 lesson one looks on, so the same mechanisms run with shorter times here: nothing else differs.
 """
 
+import html
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -43,6 +44,16 @@ class Timeouts(list[Timeout]):
         rows = [f"{'setting':<{width}}  {'here':>9}  {'Kafka':>9}  meaning"]
         rows += [f"{t.key:<{width}}  {t.here:>6} ms  {t.kafka:>6} ms  {t.meaning}" for t in self]
         return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        left, right = "<td style='text-align:left'>", "<td style='white-space:nowrap'>"
+        rows = "".join(
+            f"<tr>{left}<code>{t.key}</code></td>{right}{t.here:,} ms</td>{right}{t.kafka:,} ms</td>"
+            f"{left}{html.escape(t.meaning)}</td></tr>"
+            for t in self
+        )
+        titles = f"{left}setting</td>{right}here</td>{right}Kafka</td>{left}meaning</td>".replace("td", "th")
+        return f"<table><tr>{titles}</tr>{rows}</table>"
 
 
 def describe_timeouts(profile: str) -> Timeouts:

@@ -54,6 +54,11 @@ class Suite:
 
 
 ALWAYS = ("quick", "full")
+NBVAL = (
+    "--nbval-lax",
+    "--nbval-current-env",
+    "--nbval-cell-timeout=120",
+)  # the tagged cells are compared, all must run
 
 SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
@@ -61,9 +66,17 @@ SUITES = (
     Suite("types", "mypy", (), ALWAYS),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("unit", "pytest", ("tests/unit",), ALWAYS),
+    Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
+    Suite("protocol", "pytest", ("tests/protocol",), ("full",)),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
+    Suite("wire", "pytest", ("tests/wire",), ("full",)),
+    Suite("interop", "pytest", ("tests/interop",), ("full",)),
+    Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
+    Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
+    Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), NBVAL),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
 )

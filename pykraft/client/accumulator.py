@@ -8,7 +8,7 @@ Follows org.apache.kafka.clients.producer.internals.{RecordAccumulator,ProducerB
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pykraft.client.config import BATCH_SIZE, BUFFER_MEMORY, COMPRESSION_TYPE, LINGER_MS
@@ -45,12 +45,17 @@ class ProducerBatch:
         "created",
         "data",
         "not_before",
+        "place",
         "sequence",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, compression: Compression, now: int) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, compression: Compression, now: int, place: tuple[int, ...]
+    ) -> None:
+        """`place` orders the batches of a partition; the parts of a batch that was split stand in its place."""
         self.topic_partition = topic_partition
+        self.place = place
         self.builder = RecordBatchBuilder(compression=compression)
         self.created = now
         self.attempts = 0
@@ -91,8 +96,13 @@ class ProducerBatch:
         self.builder.base_sequence = self.sequence = sequence
         self.data = self.builder.build()
 
+    @property
+    def may_be_written(self) -> bool:
+        """It was sent under its number, and nobody has said that it is not in the log."""
+        return self.sequence != NO_SEQUENCE
+
     def forget_sequence(self) -> None:
-        """The producer got another id: this batch must be numbered anew."""
+        """It is not in the log, and will be numbered anew."""
         self.data = None
         self.sequence = NO_SEQUENCE
 
@@ -120,7 +130,8 @@ class ProducerBatch:
             if part is None or part.size + size > max_bytes:
                 if part is not None:
                     yield part
-                part = ProducerBatch(self.topic_partition, self.builder.compression, self.created)
+                place = (*self.place, number)
+                part = ProducerBatch(self.topic_partition, self.builder.compression, self.created, place)
             part.append(record.timestamp, record.key, record.value, record.headers, self._callbacks[number])
         if part is not None:
             yield part
@@ -135,6 +146,7 @@ class RecordAccumulator:
         self._memory = config[BUFFER_MEMORY]
         self._compression = Compression.named(config[COMPRESSION_TYPE])
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._count = 0
         self.used_bytes = 0
         """Memory of all batches, those on their way included."""
         self.is_flushing = False
@@ -163,7 +175,8 @@ class RecordAccumulator:
         batch = queue[-1] if queue and queue[-1].data is None and queue[-1].attempts == 0 else None
         is_new = batch is None or batch.size + estimated_size(key, value, headers) > self._batch_size
         if batch is None or is_new:
-            batch = ProducerBatch(topic_partition, self._compression, now)
+            self._count += 1
+            batch = ProducerBatch(topic_partition, self._compression, now, (self._count,))
             queue.append(batch)
         before = batch.size
         batch.append(timestamp, key, value, headers, on_delivery)
@@ -201,32 +214,39 @@ class RecordAccumulator:
         return self._queues[topic_partition].popleft()
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """It must be sent again: before everything with a higher sequence number."""
+        """It must be sent again: before everything that came later."""
         queue = self._queues.setdefault(batch.topic_partition, deque())
         position = 0
-        while position < len(queue) and queue[position].attempts and queue[position].sequence < batch.sequence:
+        while position < len(queue) and queue[position].place < batch.place:
             position += 1
         queue.insert(position, batch)
 
-    def put_first(self, batches: Sequence[ProducerBatch]) -> None:
-        """These, which are new, come before everything else of their partition."""
-        for batch in reversed(batches):
-            self._queues.setdefault(batch.topic_partition, deque()).appendleft(batch)
-            self.used_bytes += batch.builder.size
+    def put_parts(self, parts: Iterable[ProducerBatch]) -> None:
+        """Take in the parts of a batch that was split."""
+        for part in parts:
+            self.put_back(part)
+            self.used_bytes += part.builder.size
 
     def release(self, batch: ProducerBatch) -> None:
         """The batch is done with, one way or the other."""
         self.used_bytes -= batch.builder.size
 
-    def take_all(self, condition: Callable[[ProducerBatch], bool]) -> list[ProducerBatch]:
-        """Remove the batches of which this is true."""
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove all batches."""
+        return self.take_older(FOREVER)
+
+    def take_older(self, limit: int) -> list[ProducerBatch]:
+        """Remove the batches that were created before `limit`. A queue is in the order of their creation."""
         taken = []
         for queue in self._queues.values():
-            found = [batch for batch in queue if condition(batch)]
-            for batch in found:
-                queue.remove(batch)
-            taken += found
+            while queue and queue[0].created < limit:
+                taken.append(queue.popleft())
         return taken
+
+    @property
+    def oldest(self) -> int:
+        """When the batch that waits longest was created; `FOREVER` if none waits."""
+        return min((queue[0].created for queue in self._queues.values() if queue), default=FOREVER)
 
     def waiting(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():

@@ -136,7 +136,7 @@ class AdminCalls:
 
         def read(response: DeleteTopicsResponse) -> None:
             for topic in response.responses:
-                _check(topic.error_code, topic.name or "", topic.error_message)
+                _check_topic(topic.error_code, topic.name or "", topic.error_message)
 
         return self._calls.ask("to delete topics", request, read, deadline)
 
@@ -149,10 +149,7 @@ class AdminCalls:
 
         def read(response: MetadataResponse) -> dict[str, TopicDescription]:
             for topic in response.topics:
-                error = ErrorCode.of(topic.error_code)
-                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise UnknownTopicError(topic.name or "")
-                _check(topic.error_code, topic.name or "", None)
+                _check_topic(topic.error_code, topic.name or "", None)
             return {topic.name or "": _topic(topic) for topic in response.topics}
 
         return self._calls.ask("to describe topics", request, read, deadline)
@@ -203,6 +200,12 @@ def _check(code: int, subject: str, message: str | None) -> None:
     if code:
         error = ErrorCode.of(code)
         raise KafkaError(error, f"{subject}: {message or error.text}")
+
+
+def _check_topic(code: int, name: str, message: str | None) -> None:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopicError(name)
+    _check(code, name, message)
 
 
 def _topic(topic: MetadataResponse.Topic) -> TopicDescription:

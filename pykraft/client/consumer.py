@@ -57,15 +57,18 @@ class ConsumerCore:
 
     @property
     def has_news(self) -> bool:
-        """There are records to take (or perhaps only batches without any that a reader sees)."""
-        return self._fetcher.has_records
+        """There are records to take (or perhaps only batches without any that a reader sees), or an error."""
+        return self._fetcher.has_news or self._positions.has_error
 
     def take(self, limit: int) -> list[FetchedRecord]:
         """At most `limit` records. KafkaError: what the user must know."""
-        self._positions.raise_error()
-        if self._fetcher.errors:
-            raise self._fetcher.errors.popleft()
+        self.raise_error()
         return self._fetcher.take(limit)
+
+    def raise_error(self) -> None:
+        """KafkaError: what the user must know, once; NoOffsetError for as long as nobody says where to read."""
+        self._positions.raise_error()
+        self._fetcher.raise_error()
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
         """ValueError if the partition is not read."""

@@ -1,7 +1,9 @@
 """Fetching records ahead of whoever reads them.
 
-One fetch is under way to each broker that leads something, and asks for all partitions that may be fetched and of which
-nothing is left. The broker holds it back until there is something (``fetch.min.bytes``, ``fetch.max.wait.ms``). What
+One fetch at a time is under way to each broker that leads something, and asks for all its partitions that may be
+fetched. The broker holds it back until there is something (``fetch.min.bytes``, ``fetch.max.wait.ms``). None is sent
+while something from that broker is left: without the partition that it is of, the fetch might wait, and the partition
+with it. What
 comes is kept as it came, in batches; a batch is unpacked when its records are asked for, and only then does the
 position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops the bytes.
 
@@ -116,27 +118,38 @@ class Fetcher:
         self._under_way: set[int] = set()
         self._not_before: dict[int, int] = {}
         self._fetched: deque[_Fetched] = deque()
-        self.errors: deque[KafkaError] = deque()
-        """What the consumer's user must be told."""
+        self._errors: deque[KafkaError] = deque()
+        self._failed: dict[TopicPartition, tuple[int, KafkaError]] = {}
+        """By partition the offset that cannot be fetched, and why: of no interest to one who seeks elsewhere."""
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> Poll:
         """Fetch what may be fetched and is not there yet."""
-        kept = {fetched.key for fetched in self._fetched}
         by_node: dict[Node, list[TopicPartition]] = {}
         deadline = FOREVER
+        busy = self._under_way | self._with_rest()
         for key, state in self._subscription.partitions.items():
-            if key in kept or not state.is_fetchable:
+            if key in self._failed or not state.is_fetchable:
                 continue
             node = self._metadata.leader_of(key)
             if node is None:
                 self._metadata.request_update()
             elif now < self._not_before.get(node.id, 0):
                 deadline = min(deadline, self._not_before[node.id])
-            elif node.id not in self._under_way:
+            elif node.id not in busy:
                 by_node.setdefault(node, []).append(key)
         return Poll(deadline, [self._request(node, asked) for node, asked in by_node.items()])
+
+    def _with_rest(self) -> set[int]:
+        """The brokers of which something was fetched that somebody may still take."""
+        found: set[int] = set()
+        for fetched in self._fetched:
+            state = self._subscription.partitions.get(fetched.key)
+            leader = self._metadata.leader_of(fetched.key)
+            if state is not None and state.is_fetchable and leader is not None:
+                found.add(leader.id)
+        return found
 
     def _request(self, node: Node, asked: Sequence[TopicPartition]) -> Outbound:
         self._under_way.add(node.id)
@@ -192,7 +205,7 @@ class Fetcher:
             error = ErrorCode.NETWORK_EXCEPTION
         if error is not ErrorCode.NONE:
             if not error.retriable:
-                self.errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
+                self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
             self._retry(node, now)
             return
         for topic in response.responses:
@@ -227,14 +240,13 @@ class Fetcher:
             try:
                 self._subscription.reset(key, state.position.offset)
             except NoOffsetError as no_offset:
-                self.errors.append(no_offset)
-                self._retry(node, now)
+                self._failed[key] = state.position.offset, no_offset
         elif error.retriable:
             if answer.current_leader is not None:
                 self._metadata.learn_leader(key, answer.current_leader, response.node_endpoints)
             self._retry(node, now)
         else:
-            self.errors.append(KafkaError(error, f"{key}: {error.text}"))
+            self._failed[key] = state.position.offset, KafkaError(error, f"{key}: {error.text}")
             self._retry(node, now)
 
     def _retry(self, node: Node, now: int) -> None:
@@ -244,8 +256,19 @@ class Fetcher:
     # --- handing out --------------------------------------------------------------------------------------------------
 
     @property
-    def has_records(self) -> bool:
-        return bool(self._fetched)
+    def has_news(self) -> bool:
+        """There is something to take, or to be told."""
+        return bool(self._fetched or self._errors or self._failed)
+
+    def raise_error(self) -> None:
+        """Tell what the consumer's user must know, each error once; a partition is fetched again after its own."""
+        if self._errors:
+            raise self._errors.popleft()
+        for key in list(self._failed):
+            offset, error = self._failed.pop(key)
+            state = self._subscription.partitions.get(key)
+            if state is not None and self._is_awaited(state, offset):
+                raise error
 
     def take(self, limit: int) -> list[FetchedRecord]:
         """At most `limit` records; the positions move behind them. CorruptRecordError where a batch cannot be read: the

@@ -14,7 +14,7 @@ from pykraft.client.config import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MAX_MS, RETR
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.config import Config
-from pykraft.common.core import FOREVER, Outbound, Poll, Promise
+from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node, TopicPartition
@@ -122,6 +122,9 @@ class OffsetLookups:
         return Outbound(CHANNEL, node, request, on_response, self._config[REQUEST_TIMEOUT_MS])
 
     def _on_response(self, lookup: _Lookup, response: Any, now: int) -> None:
+        if response is Failure.UNSUPPORTED_VERSION:
+            self._finish(lookup, KafkaError(ErrorCode.UNSUPPORTED_VERSION, "a broker does not speak ListOffsets"))
+            return
         if not isinstance(response, ListOffsetsResponse):
             self._ask_again(lookup, f"a broker did not answer ({response.value})", now)
             return

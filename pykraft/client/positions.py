@@ -18,7 +18,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import CHANNEL, Found, OffsetLookups
 from pykraft.client.subscription import FetchPosition, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
-from pykraft.common.core import FOREVER, Outbound, Poll
+from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Node, TopicPartition
 from pykraft.protocol.messages.data import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -90,12 +90,17 @@ class Positions:
                 else:
                     state.seek(FetchPosition(place.offset, place.leader_epoch), place.leader_epoch)
 
+    @property
+    def has_error(self) -> bool:
+        """There is something for `raise_error` to tell."""
+        return bool(self._errors) or any(state.is_lost for state in self._subscription.partitions.values())
+
     def raise_error(self) -> None:
         """Tell what the consumer's user must know; NoOffsetError for as long as nobody says where to read."""
         if self._errors:
             raise self._errors.popleft()
         for key, state in self._subscription.partitions.items():
-            if state.state is State.AWAITING_RESET and state.reset_timestamp is None:
+            if state.is_lost:
                 raise NoOffsetError(key)
 
     def forget(self, topic_partition: TopicPartition) -> None:
@@ -124,6 +129,12 @@ class Positions:
 
         def on_response(response: Any, now: int) -> None:
             self._under_way.difference_update(asked)
+            if response is Failure.UNSUPPORTED_VERSION:  # an old broker: nothing can be said
+                for key in asked:
+                    state = self._subscription.partitions.get(key)
+                    if state is not None and state.state is State.AWAITING_VALIDATION:
+                        state.complete_check(epochs[key])
+                return
             if not isinstance(response, OffsetForLeaderEpochResponse):
                 self._try_later(now)
                 return

@@ -104,7 +104,7 @@ class ProducerCore:
 
     def abandon(self, error: Exception) -> None:
         """Fail all records that are not on their way: nobody will send them."""
-        for batch in self.accumulator.take_all(lambda batch: True):
+        for batch in self.accumulator.take_all():
             batch.fail(error)
 
     def poll(self, now: int) -> Poll:

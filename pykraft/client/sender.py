@@ -5,14 +5,19 @@ that may pass, its batches go back to the front of their queues and are sent aga
 
 An *idempotent* producer numbers the batches of each partition (KIP-98): the broker drops a batch that it has, and
 refuses one that leaves a gap. So a retry is no duplicate; and if an earlier batch is being retried, later ones that
-were under way are refused, come back, and follow it in order. Two rules keep the numbers right:
+were under way are refused, come back, and follow it in order. Three rules keep the numbers right:
 
 * a batch keeps its number when it is sent again;
-* while a partition has a batch to be sent again, only batches follow it, in the order of their numbers, one at a time.
+* while a partition has a batch to be sent again, only batches follow it, in the order of their numbers, one at a time;
+* until the first batch of a numbering is acknowledged, no other is sent: a broker takes any first number from a
+  producer that it does not know, so a second batch would get in where the first was refused. (Kafka's own producer
+  does not wait here; the simulator found the gap.)
 
 If a batch is given up after it was sent, nobody knows whether it is in the log, and the numbers after it in its
-partition can no longer be trusted: the producer asks for another id, and what still waits for that partition is
-numbered anew from 0 under it (KIP-360). The other partitions go on under the old one.
+partition are in *doubt*. Those that were sent too are asked for again, one at a time, under their old numbers: who is
+in the log is acknowledged, and the first that the broker refuses for the gap shows that neither it nor any later one
+is. Then the producer asks for another id, and what waits for that partition is numbered anew from 0 under it (KIP-360).
+The other partitions go on under the old one. (Kafka's own producer renumbers at once, and may write a batch twice.)
 
 Follows org.apache.kafka.clients.producer.internals.{Sender,TransactionManager}.
 """
@@ -47,13 +52,14 @@ class _Identity(NamedTuple):
 
 
 class _Numbering:
-    """Under which identity a partition's batches are numbered, and the next number."""
+    """Under which identity a partition's batches are numbered, the next number, and whether the broker has one."""
 
-    __slots__ = ("identity", "next_sequence")
+    __slots__ = ("identity", "is_established", "next_sequence")
 
     def __init__(self, identity: _Identity) -> None:
         self.identity = identity
         self.next_sequence = 0
+        self.is_established = False
 
 
 class Sender:
@@ -138,10 +144,15 @@ class Sender:
         if not self._idempotent:
             return True
         key = batch.topic_partition
-        if key in self._doubtful or (key not in self._numberings and self._needs_identity):
-            return False
         under_way = self._under_way.get(key, [])
-        return not under_way or not (batch.attempts or any(other.attempts > 1 for other in under_way))
+        if key in self._doubtful:
+            return batch.may_be_written and not under_way
+        if key not in self._numberings and self._needs_identity:
+            return False
+        if not under_way:
+            return True
+        is_again = batch.attempts > 0 or any(other.attempts > 1 for other in under_way)
+        return self._numberings[key].is_established and not is_again
 
     def _number(self, batch: ProducerBatch) -> tuple[int, int, int]:
         """(producer id, epoch, sequence) of a batch that is sent for the first time."""
@@ -210,6 +221,8 @@ class Sender:
     ) -> None:
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._finish(batch)
+            if self._idempotent:
+                self._numberings[batch.topic_partition].is_established = True
             offset = answer.base_offset if answer is not None else -1
             batch.deliver(offset, -1 if answer is None else answer.log_append_time_ms)
             return
@@ -219,6 +232,8 @@ class Sender:
             self._split(batch)
         elif self._may_retry(batch, error, now):
             self._under_way[batch.topic_partition].remove(batch)
+            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._has_earlier(batch):
+                batch.forget_sequence()
             batch.not_before = now + self._backoff.pause_ms(batch.attempts - 1)
             self._accumulator.put_back(batch)
         else:
@@ -231,21 +246,21 @@ class Sender:
         if now >= batch.created + self._config[keys.DELIVERY_TIMEOUT_MS] or batch.attempts > self._config[keys.RETRIES]:
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Refused because an earlier one was: it will be in order when that one is in.
-            return self._has_earlier(batch)
+            # Refused because an earlier one was: it will be in order when that one is in, or renumbered.
+            return self._has_earlier(batch) or batch.topic_partition in self._doubtful
         return error.retriable
 
     def _has_earlier(self, batch: ProducerBatch) -> bool:
         under_way = self._under_way.get(batch.topic_partition, [])
         waiting = self._accumulator.peek(batch.topic_partition)
-        is_waiting = waiting is not None and waiting.attempts > 0 and waiting.sequence < batch.sequence
-        return is_waiting or any(other.sequence < batch.sequence for other in under_way if other is not batch)
+        is_waiting = waiting is not None and waiting.place < batch.place
+        return is_waiting or any(other.place < batch.place for other in under_way)
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker: the same records again in smaller batches, which need other numbers, as do all
         that follow."""
         self._finish(batch)
-        self._accumulator.put_first(list(batch.split(max(1, batch.size // 2))))
+        self._accumulator.put_parts(batch.split(max(1, batch.size // 2)))
         self._distrust(batch.topic_partition)
 
     def _finish(self, batch: ProducerBatch) -> None:
@@ -255,14 +270,14 @@ class Sender:
     def _give_up_late(self, now: int) -> int:
         """Fail what has waited for too long; returns when the next will have."""
         limit = self._config[keys.DELIVERY_TIMEOUT_MS]
-        late = self._accumulator.take_all(lambda batch: batch.created + limit <= now)
+        late = self._accumulator.take_older(now - limit + 1)
         for batch in late:
             self._accumulator.release(batch)
             if batch.attempts:
                 self._distrust(batch.topic_partition)
             detail = f"{batch.count} records for {batch.topic_partition} were not acknowledged in {limit} ms"
             batch.fail(ClientTimeoutError(detail))
-        return min((batch.created + limit for batch in self._accumulator.waiting()), default=FOREVER)
+        return min(FOREVER, self._accumulator.oldest + limit)
 
     # --- the producer id ----------------------------------------------------------------------------------------------
 
@@ -272,9 +287,10 @@ class Sender:
             self._doubtful.add(topic_partition)
 
     def _renumber_doubtful(self) -> None:
-        """Let doubtful partitions begin anew, once nothing of them is under way that could still arrive."""
+        """Let doubtful partitions begin anew, once it is certain that nothing that waits is in the log."""
         for topic_partition in sorted(self._doubtful):
-            if self._under_way.get(topic_partition):
+            first = self._accumulator.peek(topic_partition)
+            if self._under_way.get(topic_partition) or (first is not None and first.may_be_written):
                 continue
             self._doubtful.discard(topic_partition)
             self._numberings.pop(topic_partition, None)

@@ -82,6 +82,16 @@ class PartitionState:
     def is_fetchable(self) -> bool:
         return self.state is State.FETCHING and not self.is_paused
 
+    @property
+    def has_position(self) -> bool:
+        """It is known where to read, and that this is right; what was known before a reset does not count."""
+        return self.state is State.FETCHING
+
+    @property
+    def is_lost(self) -> bool:
+        """There is no position, and nobody may choose one."""
+        return self.state is State.AWAITING_RESET and self.reset_timestamp is None
+
     def seek(self, position: FetchPosition, checked_epoch: int = NO_EPOCH) -> None:
         """Read from here on; who knows under which leader epoch this is right says so."""
         self._move(State.FETCHING)

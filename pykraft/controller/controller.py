@@ -103,6 +103,7 @@ class QuorumController:
         self._last_append = 0
         self._waiting: deque[_Waiting] = deque()
         self._now = 0
+        self._knows_sessions = False
 
     # --- what holds now -----------------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class QuorumController:
     def _become_active(self, epoch: int) -> None:
         self._epoch = epoch
         self._image = self._decided.image
-        self._heartbeats.begin(sorted(self._image.brokers), self._now)
+        self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
         if not self._image.features:
             self._append(bootstrap_records(), self._now)
@@ -164,7 +165,7 @@ class QuorumController:
 
     def poll(self, now: int) -> int:
         """Fence brokers whose session is over, and keep the log alive; returns when to be called again."""
-        self._now = now
+        self._set_time(now)
         if not self._may_write:
             return FOREVER
         for broker_id in self._heartbeats.stale(self._unfenced(), now):
@@ -176,6 +177,14 @@ class QuorumController:
                 self._append([(NoOpRecord(), 0)], now)
             deadline = min(deadline, self._last_append + self._idle_ms)
         return deadline
+
+    def _set_time(self, now: int) -> None:
+        """Raft does not say when it made this node the controller: the sessions of the brokers begin with the first
+        call after it, for the one before may be long past."""
+        self._now = now
+        if self.is_active and not self._knows_sessions:
+            self._knows_sessions = True
+            self._heartbeats.begin(sorted(self._image.brokers), now)
 
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in sorted(self._image.brokers.items()) if not broker.fenced]
@@ -242,7 +251,7 @@ class QuorumController:
     # --- plan, append, replay, answer ---------------------------------------------------------------------------------
 
     def _write(self, plan: Callable[[MetadataImage], Result[T]], now: int) -> Promise[Outcome]:
-        self._now = now
+        self._set_time(now)
         if not self._may_write:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
         try:

@@ -145,10 +145,10 @@ def _check_claim(partition: PartitionRegistration, broker_id: int, wanted: Wante
     """Whether the sender leads the partition, and knows its latest state."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # it knows more than this controller does
-    if broker_id != partition.leader:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if wanted.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if broker_id != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if wanted.partition_epoch < partition.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
 

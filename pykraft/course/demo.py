@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from pykraft.course.execute import NotebookFailed, execute, read
+from pykraft.course.execute import NotebookFailed, execute, is_kept, read
+from pykraft.viz.figure import SVG
 
 FOLDER = Path("build")
 _WIDTH = 100
-_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What would move the cursor, colour the screen or worse, in text that comes from elsewhere."""
 
 
@@ -43,12 +44,20 @@ def write_page(notebook: Any, page: Path, title: str) -> None:
     """The executed notebook as one HTML file."""
     from nbconvert import HTMLExporter
 
-    # The picture before plotly's form of it: the page must show without a network and without a kernel.
+    for cell in notebook.cells:
+        if "outputs" in cell:
+            cell.outputs = [_on_a_page(output) for output in cell.outputs if is_kept(output)]
     exporter = HTMLExporter(template_name="lab")  # type: ignore[no-untyped-call]
-    exporter.embed_images = True
     text, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
+
+
+def _on_a_page(output: Any) -> Any:
+    """A picture becomes a part of the page: as an image beside it, it would lose its title and its description."""
+    if SVG in output.get("data", {}):
+        output.data = type(output.data)({"text/html": output.data[SVG]})
+    return output
 
 
 class _Teller:
@@ -65,7 +74,7 @@ class _Teller:
         return time.monotonic() - self._started
 
     def line(self, text: str) -> None:
-        self._out.write(text + "\n")
+        self._out.write(_CONTROL.sub("", text) + "\n")
         self._out.flush()
 
     def before(self, _: int, cell: Any) -> None:
@@ -86,4 +95,4 @@ class _Teller:
                     "" if any("widget" in kind for kind in data) else output.get("text") or data.get("text/plain", "")
                 )
                 for line in text.rstrip().splitlines():
-                    self.line("    " + _CONTROL.sub("", line))
+                    self.line("    " + line)

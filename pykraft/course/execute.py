@@ -42,6 +42,8 @@ def execute(notebook: Any, folder: Path, before: OnCell | None = None, after: On
         notebook,
         timeout=CELL_LIMIT_S,
         kernel_name="python3",
+        # It would warn that it talks to us in the clear, on this machine's loopback address.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         store_widget_state=False,
@@ -85,14 +87,15 @@ def normalized(notebook: Any, name: str) -> None:
         if cell.cell_type == "code":
             count += 1
             cell.execution_count = count
-            cell.outputs = [_normalized_output(output, count) for output in cell.outputs if _is_kept(output)]
+            cell.outputs = [_normalized_output(output, count) for output in cell.outputs if is_kept(output)]
 
 
 def _node(values: dict[str, Any]) -> Any:
     return nbformat.from_dict(values)  # type: ignore[no-untyped-call]
 
 
-def _is_kept(output: Any) -> bool:
+def is_kept(output: Any) -> bool:
+    """Whether an output says something where nothing runs."""
     return WIDGET not in output.get("data", {}) and output.get("name") != "stderr"
 
 

@@ -2,8 +2,8 @@
 
 The reader predicts (`predict`), sees what happened, and compares (`answer`). What the text says is not left standing
 as text: each claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed as
-``HOLDS`` or ``DOES NOT HOLD``. The words of a verdict never change, so a test can compare them; the numbers behind it are shown
-beside them, in a form that is not compared.
+``HOLDS`` or ``DOES NOT HOLD``. The words of a verdict never change, so a test can compare them; the numbers behind it
+are shown beside them, in a form that is not compared.
 
 An error in a background thread does not fail the cell that runs meanwhile. So the last cell is `finish`: it closes what
 the lesson was told to `watch`, and raises if a claim did not hold, if a node or a thread has died, or if threads,

@@ -90,8 +90,9 @@ class Connection:
         try:
             if events & WRITE:
                 self._stream.flush()
+                self.take_request()
             if events & READ:
-                if self.channel.state is not ChannelState.NOT_MUTED:
+                if self._is_busy:
                     self._watch(read=False)
                     return
                 if not self._stream.receive():
@@ -102,9 +103,14 @@ class Connection:
         except (OSError, EOFError, ProtocolError):
             self.close()
 
+    @property
+    def _is_busy(self) -> bool:
+        """A request is being answered, or its answer has not left yet: who does not read is not read from."""
+        return self.channel.state is not ChannelState.NOT_MUTED or self._stream.has_output
+
     def take_request(self) -> None:
         """Queue the next request, if one has come in full. One that the channel refuses is answered here."""
-        while self.is_open:
+        while self.is_open and not self._stream.has_output:
             if not self._processor.requests.has_room:
                 self._processor.starved.append(self)
                 return

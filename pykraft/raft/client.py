@@ -311,15 +311,12 @@ class RaftClient:
         replica = self._replica
         view = wire.view_of(response, partition)
         if view.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            return True  # outdated: this node knows more
+            return False  # outdated: this node knows more, and asks again after a pause
         if replica.contradicts(view):
             return False
-        if view.epoch > replica.epoch or error in _STALE_OR_FENCED:
-            replica.follow(view, now)
-            return True
-        if self._quorum.leader_id is None and view.leader_id is not None:
-            replica.follow(view, now)
-            return True
+        if view.epoch > replica.epoch or error in _STALE_OR_FENCED or replica.is_news(view):
+            # Whoever knows no more than this node is not asked again at once.
+            return replica.follow(view, now)
         return None if error is ErrorCode.NONE else False
 
     def _on_vote_response(self, node: Node, response: VoteResponse, now: int) -> bool:

@@ -162,8 +162,13 @@ class RaftReplica:
         else:
             self.become_unattached(role.epoch, role.leader_id, now)
 
-    def follow(self, view: wire.View, now: int) -> None:
-        """Somebody told of an epoch and its leader: follow, if that is news."""
+    def is_news(self, view: wire.View) -> bool:
+        """Whether it names the leader of this epoch to a node that does not know it, or no way to it."""
+        return view.leader_id is not None and not self.quorum.is_leader and self.quorum.leader_node is None
+
+    def follow(self, view: wire.View, now: int) -> bool:
+        """Somebody told of an epoch and its leader: follow, if that is news. Returns whether it was."""
+        before = self.quorum.role
         leader = view.leader
         if leader is None and view.leader_id is not None:
             leader = self.voter_node(view.leader_id)
@@ -174,8 +179,9 @@ class RaftReplica:
                 self.become_follower(view.epoch, leader, now)
             else:
                 self.become_unattached(view.epoch, None, now)
-        elif view.epoch == self.epoch and leader is not None and self.quorum.leader_id is None:
+        elif view.epoch == self.epoch and leader is not None and self.is_news(view):
             self.become_follower(view.epoch, leader, now)
+        return self.quorum.role is not before
 
     def contradicts(self, view: wire.View) -> bool:
         """Whether that cannot be true: an epoch has one leader, and this node knows whether it is itself."""

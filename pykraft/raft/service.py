@@ -25,6 +25,10 @@ from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_
 from pykraft.raft.replica import RaftReplica, unavailable
 from pykraft.raft.replicated_log import Verdict
 
+HIGHEST_EPOCH = (1 << 31) - (1 << 16)
+"""Each election needs an epoch more, and there are 2^31. Whoever names one above this is not believed: a node that took
+it over would soon have no epoch left to be elected in."""
+
 
 class RaftService:
     """Answers requests. Each names the cluster it is meant for, and most an epoch: an older one is refused, a newer one
@@ -45,7 +49,8 @@ class RaftService:
         end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
         # A candidate has raised the epoch, so no record of that epoch can be in its log; who only asks, may have some.
         newest = partition.replica_epoch if partition.pre_vote else partition.replica_epoch - 1
-        if end.offset < 0 or not 0 <= end.epoch <= newest or partition.replica_id < 0:
+        is_valid = end.offset >= 0 and 0 <= end.epoch <= newest and partition.replica_id >= 0
+        if not is_valid or partition.replica_epoch > HIGHEST_EPOCH:
             return wire.vote_response(replica.view, ErrorCode.INVALID_REQUEST, granted=False)
         if partition.replica_epoch < replica.epoch:
             return wire.vote_response(replica.view, ErrorCode.FENCED_LEADER_EPOCH, granted=False)
@@ -99,7 +104,8 @@ class RaftService:
             if endpoint.name == replica.listener_name
         ]
         view = wire.View(epoch, leader_id, nodes[0] if nodes else None)
-        if leader_id < 0 or leader_id == replica.local.id or replica.contradicts(view):
+        is_self = leader_id == replica.local.id
+        if leader_id < 0 or is_self or epoch > HIGHEST_EPOCH or replica.contradicts(view):
             return ErrorCode.INVALID_REQUEST
         replica.follow(view, now)
         return ErrorCode.NONE

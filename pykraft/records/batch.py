@@ -29,9 +29,9 @@ import struct
 from collections.abc import Iterator
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.records.compression import Compression, decompress
+from pykraft.records.compression import Compression, decompress, decompress_chunks
 from pykraft.records.crc32c import crc32c
-from pykraft.records.record import Record, decode_records
+from pykraft.records.record import Record, decode_places, decode_records
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
@@ -182,6 +182,13 @@ class RecordBatch:
         data = decompress(self.compression, self.buffer[HEADER_BYTES:])
         for record in decode_records(data, self.count, self.base_offset, self.base_timestamp):
             yield record._replace(timestamp=self.max_timestamp) if self.uses_log_append_time else record
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """(offset, timestamp) of its records, without unpacking all of it at once: what a broker looks for is here, and
+        what producers send may decompress to anything. CorruptRecordError where it cannot be read."""
+        chunks = decompress_chunks(self.compression, self.buffer[HEADER_BYTES:])
+        for offset, timestamp in decode_places(chunks, self.count, self.base_offset, self.base_timestamp):
+            yield offset, self.max_timestamp if self.uses_log_append_time else timestamp
 
     def assign(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in a log, in the buffer itself; the checksum stays right."""

@@ -18,7 +18,7 @@ Deltas keep the numbers small, and let the broker place a whole batch at an offs
 Follows org.apache.kafka.common.record.DefaultRecord (KIP-98).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
@@ -27,6 +27,8 @@ from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 Header = tuple[str, bytes | None]
 
 NO_TIMESTAMP = -1
+_LONGEST_HEAD = 5 + 1 + 10 + 5
+"""Bytes of a record's length, attributes, timestamp delta and offset delta, at most."""
 
 
 class Record(NamedTuple):
@@ -82,6 +84,28 @@ def decode_records(data: memoryview, count: int, base_offset: int, base_timestam
         position = end
     if position != len(data):
         raise CorruptRecordError(f"{len(data) - position} bytes follow the last of {count} records")
+
+
+def decode_places(
+    chunks: Iterable[bytes | memoryview], count: int, base_offset: int, base_timestamp: int
+) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each of the `count` records in a batch's data, which comes in chunks. However much there
+    is of it, only the beginnings of records are looked at, and only one chunk is held at a time."""
+    coming = iter(chunks)
+    held = memoryview(b"")
+    position = 0  # of the next record in what is held; perhaps behind its end
+    for _ in range(count):
+        while len(held) - position < _LONGEST_HEAD and (chunk := next(coming, None)) is not None:
+            rest = bytes(held[position:])
+            position = max(0, position - len(held))
+            held = memoryview(rest + bytes(chunk) if rest else chunk)
+        length, body = decode_varint(held, position)
+        timestamp_delta, after = decode_varlong(held, body + 1)
+        offset_delta, after = decode_varint(held, after)
+        if length < after - body:
+            raise CorruptRecordError(f"a record claims {length} bytes, its beginning has {after - body}")
+        position = body + length
+        yield base_offset + offset_delta, base_timestamp + timestamp_delta
 
 
 def _decode_body(body: memoryview, base_offset: int, base_timestamp: int) -> Record:

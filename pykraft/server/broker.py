@@ -12,6 +12,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
 from pykraft.common.types import METADATA_TOPIC, Uuid
+from pykraft.controller.config import BROKER_SESSION_TIMEOUT_MS
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
@@ -72,19 +73,7 @@ class Broker:
             not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
         )
         self.logs.start()
-        self.lifecycle = BrokerLifecycle(
-            broker_id=config.node_id,
-            cluster_id=cluster_id,
-            incarnation_id=Uuid.random(random),
-            rack=config.values[keys.BROKER_RACK] or None,
-            directory_id=directory_id,
-            previous_broker_epoch=self.logs.previous_broker_epoch,
-            features=SUPPORTED_FEATURES,
-            heartbeat_interval_ms=config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
-            channel=heartbeats,
-            metadata_offset=lambda: loader.image.provenance.offset,
-            trace=trace,
-        )
+        self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
         self.replicas = ReplicaManager(
             config=config,
             logs=self.logs,
@@ -97,6 +86,24 @@ class Broker:
         )
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         loader.publish_to(self._on_metadata)
+
+    def _make_lifecycle(
+        self, cluster_id: str, directory_id: Uuid, incarnation_id: Uuid, heartbeats: ControllerChannel
+    ) -> BrokerLifecycle:
+        return BrokerLifecycle(
+            broker_id=self._config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            rack=self._config.values[keys.BROKER_RACK] or None,
+            directory_id=directory_id,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+            features=SUPPORTED_FEATURES,
+            heartbeat_interval_ms=self._config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
+            session_timeout_ms=self._config.values[BROKER_SESSION_TIMEOUT_MS],
+            channel=heartbeats,
+            metadata_offset=lambda: self._loader.image.provenance.offset,
+            trace=self._trace,
+        )
 
     def add_to(self, dispatcher: Dispatcher, cluster: ClusterApis, forwarding: ForwardingApis) -> None:
         """Let the dispatcher serve the broker's APIs."""

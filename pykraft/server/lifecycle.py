@@ -71,6 +71,7 @@ class BrokerLifecycle:
         previous_broker_epoch: int,
         features: Mapping[str, FeatureRange],
         heartbeat_interval_ms: int,
+        session_timeout_ms: int,
         channel: ControllerChannel,
         metadata_offset: Callable[[], int],
         trace: Tracer,
@@ -84,6 +85,9 @@ class BrokerLifecycle:
         self._previous_broker_epoch = previous_broker_epoch
         self._features = features
         self._interval_ms = heartbeat_interval_ms
+        # An answer is waited for half as long as the session lasts (KAFKA-14392). A controller that dies tells nobody;
+        # a broker that waited longer for it would be fenced by the next one.
+        self._patience_ms = max(1, session_timeout_ms // 2)
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._trace = trace
@@ -126,8 +130,7 @@ class BrokerLifecycle:
             if self.epoch == NO_EPOCH:
                 self._channel.send(self._registration(), self._on_registration, now)
             else:
-                timeout_ms = max(self._interval_ms, 1000)
-                self._channel.send(self._heartbeat(), self._on_heartbeat, now, timeout_ms)
+                self._channel.send(self._heartbeat(), self._on_heartbeat, now, self._patience_ms)
         return Poll(FOREVER if self._in_flight else self._next)
 
     def _registration(self) -> BrokerRegistrationRequest:

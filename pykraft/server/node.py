@@ -25,7 +25,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.trace import Tracer, TraceSink
-from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition, Uuid
 from pykraft.common.types import Node as Address
 from pykraft.controller.controller import QuorumController
 from pykraft.metadata.loader import MetadataLoader
@@ -94,31 +94,11 @@ class Node:
         self.broker: Broker | None = None
         self._dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
         if config.is_controller:
-            self.controller = QuorumController(
-                node_id=config.node_id,
-                cluster_id=self.cluster_id,
-                raft=self.raft,
-                config=config.values,
-                random=random,
-                trace=self._trace,
-            )
+            self.controller = self._make_controller()
             self.raft.register(self.controller)
         self.raft.register(self.loader)
         if config.is_broker:
-            self.broker = Broker(
-                config=config,
-                cluster_id=self.cluster_id,
-                directory_id=directories[config.log_dir].directory_id,
-                filesystem=filesystem,
-                raft=self.raft,
-                loader=self.loader,
-                timer=self._timer,
-                clock=clock,
-                random=random,
-                background=background,
-                metrics=self.metrics,
-                trace=self._trace,
-            )
+            self.broker = self._make_broker(directories[config.log_dir].directory_id)
         self._add_apis()
         self._waiting: list[tuple[InboundRequest, Promise[Answer]]] = []
         self._shutdown_deadline: int | None = None
@@ -158,6 +138,33 @@ class Node:
             trace=self._trace,
         )
         return RaftClient(replica)
+
+    def _make_controller(self) -> QuorumController:
+        return QuorumController(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            raft=self.raft,
+            config=self.config.values,
+            random=self._random,
+            trace=self._trace,
+        )
+
+    def _make_broker(self, directory_id: Uuid) -> Broker:
+        """`directory_id` is that of the directory with the partitions."""
+        return Broker(
+            config=self.config,
+            cluster_id=self.cluster_id,
+            directory_id=directory_id,
+            filesystem=self._filesystem,
+            raft=self.raft,
+            loader=self.loader,
+            timer=self._timer,
+            clock=self._clock,
+            random=self._random,
+            background=self._background,
+            metrics=self.metrics,
+            trace=self._trace,
+        )
 
     def _controller_address(self) -> Address:
         endpoint = next(

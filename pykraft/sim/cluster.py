@@ -1,9 +1,10 @@
 """One simulated run: a whole cluster with its clients, from a seed.
 
 A run has two parts. In the first the clients work while trouble of all kinds comes over the cluster, and after every
-event the laws of `sim.invariants` are checked. In the second the trouble ends, and the cluster must settle: every node
-is ready, every partition has a leader and a full ISR, everything that was taken is acknowledged or has failed, and the
-consumers have read all there is. Safety alone could be had by doing nothing.
+event the laws of `sim.invariants` are checked. In the second the trouble ends, and the cluster must recover: more
+records are acknowledged; then the producers pause, and soon every node is ready, every partition has a leader and a
+full ISR, everything that was taken is acknowledged or has failed, and the consumers have read all there is. Safety
+alone could be had by doing nothing.
 
 Whatever happens follows from the seed. The same seed gives the same run, event by event, on any machine; so a failure
 is reported as a seed and a step, and going back in time is running again.
@@ -37,6 +38,8 @@ _BROKER_PORT = 9092
 _CONTROLLER_PORT = 9093
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
+_ACKNOWLEDGED_IN_CALM = 50
+"""So many records must be acknowledged after the trouble has ended."""
 SIMULATOR = -1
 """The node id under which the simulator itself reports."""
 
@@ -92,6 +95,7 @@ class SimulatedCluster:
         self._make_clients()
         self.is_settled = False
         self._settle_by_us = 0
+        self._enough = 0
 
     def _dice(self, name: str) -> Random:
         return Random(f"{name} {self.seed}")
@@ -199,7 +203,7 @@ class SimulatedCluster:
 
     def begin(self) -> None:
         self._faults.begin()
-        self.scheduler.at(self.knobs.storm_ms * US_PER_MS, self._end_storm)
+        self.scheduler.at(self.knobs.storm_until_ms * US_PER_MS, self._end_storm)
 
     def step(self) -> None:
         """One event, and a look at what it has changed."""
@@ -225,8 +229,7 @@ class SimulatedCluster:
     def _end_storm(self) -> None:
         self._report("storm_ends", {})
         self._faults.end()
-        for writer in self._writers:
-            writer.is_writing = False
+        self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
         self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
         self._check_settled()
 
@@ -242,6 +245,10 @@ class SimulatedCluster:
 
     def _missing(self) -> str | None:
         """What is still wanting; None if the cluster has settled."""
+        if self.watcher.progress.acknowledged < self._enough:
+            return f"{self._enough - self.watcher.progress.acknowledged} records are not acknowledged yet"
+        for writer in self._writers:
+            writer.is_writing = False
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"

@@ -51,8 +51,11 @@ class Faults:
         self._victim: SimulatedNode | None = None
 
     def begin(self) -> None:
-        self._set_weather()
-        self._plan_next()
+        def start() -> None:
+            self._set_weather()
+            self._plan_next()
+
+        self._scheduler.after(self._knobs.storm_from_ms * US_PER_MS + 1, start)
 
     def end(self) -> None:
         """No more trouble: the network is whole, everybody is started."""
@@ -270,7 +273,6 @@ class Faults:
         self._watcher.lossy.add(self._victim.node_id)
         self._victim.lose_power(self._random)
         self._await(self._one_may_lose_power, self._resume)
-
 
 
 def _is_well(machine: SimulatedNode) -> bool:

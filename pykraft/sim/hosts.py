@@ -10,6 +10,7 @@ byte that it wrote in the kernel's hands; a machine without power loses what was
 """
 
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
 from pykraft.sim.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.transport.peers import Peer, Peers
-from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
+from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -150,27 +151,31 @@ class SimulatedConnection:
         self._channel = ServerChannel(
             f"{machine.name}-{machine.next_connection()}", listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES
         )
+        self._unread: deque[bytes] = deque()
+        """What has come while a request was being answered: a muted channel is not read from."""
 
     def connected(self) -> None:
         """It was from the beginning."""
 
     def received(self, data: bytes) -> None:
-        def receive() -> None:
-            self._channel.frames.feed(data)
-            self._take_requests()
-
-        self._machine.act(receive)
+        self._unread.append(data)
+        self._machine.act(self._take_requests)
 
     def closed(self) -> None:
         """A request that is being answered goes on; its answer goes nowhere."""
 
     def _take_requests(self) -> None:
         try:
-            while (taken := self._channel.next_request()) is not None:
+            while self._channel.state is ChannelState.NOT_MUTED:
+                taken = self._channel.next_request()
                 if isinstance(taken, InboundRequest):
                     self._machine.handle(taken, self)
+                elif taken is not None:
+                    self._end.send(self._channel.refuse(taken))
+                elif self._unread:
+                    self._channel.frames.feed(self._unread.popleft())
+                else:
                     return
-                self._end.send(self._channel.refuse(taken))
         except (ProtocolError, struct.error, OSError):
             self._end.close()
 

@@ -129,7 +129,7 @@ class CommittedLog:
             require(
                 replica.ends[common - 1] == self.ends[common - 1]
                 and replica.hashes[common - 1] == self.hashes[common - 1],
-                f"State Machine Safety: {replica.name} has committed something else below offset {self.ends[common - 1]}",
+                f"State Machine Safety: {replica.name} has committed something else below {self.ends[common - 1]}",
             )
         new = range(len(self.ends), count)
         for index in new:

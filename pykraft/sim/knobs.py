@@ -46,8 +46,9 @@ class Knobs:
     straggler: float
     breaks: float
     ghost: float
-    storm_ms: int
-    """How long all this goes on."""
+    storm_from_ms: int
+    storm_until_ms: int
+    """From when until when all this goes on."""
     clock_skew_ms: int
     background_us: int
 
@@ -71,14 +72,15 @@ def draw(seed: int) -> Knobs:
         },
         producers=tuple(_producer(random) for _ in range(random.randint(1, 3))),
         consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
-        records_per_s=random.choice((20, 60, 150)),
+        records_per_s=random.choice((20, 60, 100)),
         faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds},
         fault_every_ms=random.choice((250, 500, 1000, 2000)),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
         breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
         ghost=random.choice((0.0, 0.0, 0.002, 0.02)),
-        storm_ms=random.choice((6_000, 10_000, 14_000)),
+        storm_from_ms=random.choice((0, 1_000, 1_000)),
+        storm_until_ms=random.choice((4_000, 6_000, 9_000)),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
     )

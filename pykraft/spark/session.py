@@ -4,13 +4,14 @@ There is one session in a process, as Spark has it, so a second call of `session
 does not say does not matter; what it says must be so, or must become so by ending the session that is there (`stop`).
 
 Where everything runs on this machine (``master="local[2]"``) the workers are given this process's interpreter and the
-place of this package. On a cluster they get the package as a zip file (`shipping`); Spark's default of which Python
-they run is kept, but may be named.
+place of this package. On a cluster they get the package as a zip file (`shipping`), and `python` names an interpreter
+that is there: PySpark takes no other minor version of Python than the one of this process.
 """
 
 import atexit
 import logging
 import os
+import re
 import shutil
 import site
 import sys
@@ -19,13 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pykraft.common.errors import ConfigError
-from pykraft.spark.gateway import QUICK_START, Gateway, check_heap
+from pykraft.spark.gateway import QUICK_START, Gateway, JavaError, check_heap
 from pykraft.spark.shipping import package_folder, write_package
 from pykraft.spark.source import PykraftDataSource
 
@@ -45,6 +47,7 @@ _QUIET = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.+\]|spark://[^/]+:\d+|k8s://.+|yarn")
 _LOCAL = {"spark.sql.shuffle.partitions": "2"}
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -83,9 +86,10 @@ def session(
     """The Spark session of this process, with the source ``pykraft``; started if there is none.
 
     `master` is where it computes: ``local[2]`` (the default) is two threads of this machine, ``spark://host:port`` a
-    cluster. `heap` is the JVM's memory ("512m"); `python` the interpreter of the workers; `java_options` go to the JVM
-    (the default is a quick start); `conf` are further settings of Spark. JavaError if there is no Java that runs,
-    ConfigError if a setting makes no sense, or is not that of the session that runs.
+    cluster. `heap` is the JVM's memory ("512m"); `python` the interpreter of the workers (PYSPARK_PYTHON if that is
+    set, else this process's own); `java_options` go to the JVM (the default is a quick start); `conf` are further
+    settings of Spark. JavaError if there is no Java that runs, or Spark does not start; ConfigError if a setting makes
+    no sense, or is not that of the session that runs.
     """
     wanted = {
         "app_name": app_name,
@@ -145,6 +149,7 @@ def _check_same(settings: Mapping[str, object], said: Mapping[str, object]) -> N
 
 def _start(settings: Mapping[str, object]) -> SparkSession:
     heap = check_heap(str(settings["heap"]))
+    _check_master(str(settings["master"]))
     java_options = settings["java_options"]
     assert isinstance(java_options, tuple)
     python = str(settings["python"] or os.environ.get("PYSPARK_PYTHON") or sys.executable)
@@ -158,7 +163,7 @@ def _start(settings: Mapping[str, object]) -> SparkSession:
             settings=_spark_settings(settings, directory),
             environment=_jvm_environment(str(settings["master"]), python),
         )
-        spark = _attach(gateway, python)
+        spark = _attach(gateway, python, str(settings["master"]))
         _register(spark, directory)
     except BaseException:
         if gateway is not None:
@@ -192,8 +197,8 @@ def _jvm_environment(master: str, python: str) -> dict[str, str]:
     return found
 
 
-def _attach(gateway: Gateway, python: str) -> SparkSession:
-    """Make PySpark use this JVM, and the session in it."""
+def _attach(gateway: Gateway, python: str, master: str) -> SparkSession:
+    """Make PySpark use this JVM, and the session in it; JavaError if Spark does not start in it."""
     found = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
@@ -201,7 +206,12 @@ def _attach(gateway: Gateway, python: str) -> SparkSession:
     }
     with _set_in_environment(found):
         SparkContext._ensure_initialized(gateway=launch_gateway())  # type: ignore[no-untyped-call]
-        return SparkSession.builder.getOrCreate()
+        try:
+            return SparkSession.builder.getOrCreate()
+        except (Py4JJavaError, PySparkException) as error:  # its words are in the JVM, which is about to end
+            words = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
+            first_line = words.partition("\n")[0]
+            raise JavaError(f"Spark does not start on {master}: {first_line}") from None
 
 
 def _register(spark: SparkSession, directory: Path) -> None:
@@ -211,6 +221,11 @@ def _register(spark: SparkSession, directory: Path) -> None:
         write_package(package)
         spark.sparkContext.addPyFile(str(package))
     spark.dataSource.register(PykraftDataSource)
+
+
+def _check_master(master: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(f"master is {master!r}, but must be like local[2], spark://host:7077, k8s://... or yarn")
 
 
 def _is_local(master: str) -> bool:

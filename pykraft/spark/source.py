@@ -1,17 +1,25 @@
 """The data source that Spark sees: ``spark.read.format("pykraft")``.
 
-Spark runs each step in a Python process of its own, and this file is where the steps meet:
+Spark is a program in Java, and it runs each step of a data source written in Python in a Python process of its own, to
+which it sends pickled objects. So nothing is shared between the steps but what is handed on, and this file is where
+they meet:
 
 1. ``load()`` makes a `PykraftDataSource` of the options and asks for its schema. A wrong option ends here.
 2. When a query is planned, the driver asks the `BatchReader` for partitions: that is where the brokers are asked for
-   topics and offsets (`plan`).
+   topics and offsets (`plan`). A topic that does not exist, or an offset that its log does not have, ends here.
 3. Each task, in an executor, unpickles the reader and one range of offsets, fetches it from the partition's leader
-   (`fetch`), and hands Arrow record batches to Spark (`decode`). No record passes through the driver.
+   (`fetch`), and hands Arrow record batches to Spark (`decode`).
+
+No record passes through the driver, and none through the process of the notebook. And no task commits or remembers
+anything: a task that dies is run again, from the same range, and a query that is run twice is planned twice. Between
+the two plans the topic may have grown; within one it cannot, because both ends of each range are fixed in step 2.
 
 What a user did wrong, or what the cluster answers, is one sentence; the frames of the worker between would only hide
-it. Spark leaves a traceback out if the worker says so, and the worker ends with the exception: `plainly` says so.
+it. Spark leaves a traceback out if the worker says so, and the worker ends with the exception: `plainly` says so. A
+mistake of this package keeps its traceback.
 
-Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch}.
+Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch} and, in what Spark wants of it,
+pyspark.sql.datasource.
 """
 
 import os

@@ -198,9 +198,9 @@ class LogSegment:
         for at in self.records.headers(position):
             if at.header.max_timestamp < timestamp or at.header.last_offset < start_offset:
                 continue
-            for record in self.records.batch_at(at.position).records():
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return record.timestamp, record.offset
+            for offset, found in self.records.batch_at(at.position).places():
+                if found >= timestamp and offset >= start_offset:
+                    return found, offset
         return None
 
     # --- after a crash ------------------------------------------------------------------------------------------------

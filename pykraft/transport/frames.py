@@ -2,7 +2,7 @@
 
 A frame is an int32 size and that many bytes. A `FrameReader` lends its buffer to whoever reads the socket, and gives
 the frames out as views into it, so that a record batch goes from the kernel to this buffer and from here to the log,
-and is nowhere copied in between. A frame is valid until the next one is taken.
+and is nowhere copied in between. A frame is valid until the next one is taken, or more bytes are received.
 
 A peer can claim any size. One above the limit closes the connection before anything is allocated, and up to the limit
 the buffer grows with what has really come, not with what is claimed.
@@ -34,6 +34,8 @@ class FrameReader:
         impossible size."""
         wanted = self._wanted()
         if self._start == self._end:
+            if self._end < _TRUSTED_BYTES < len(self._buffer):
+                self._buffer = bytearray(_INITIAL_BYTES)  # the large frames are over
             self._start = self._end = 0
         if self._start + wanted > len(self._buffer) or self._end == len(self._buffer):
             self._make_room(wanted)
@@ -79,8 +81,8 @@ class FrameReader:
         return SIZE.size + (size if size <= _TRUSTED_BYTES else min(size, max(_TRUSTED_BYTES, 2 * have)))
 
     def _make_room(self, wanted: int) -> None:
-        """Move what is left to the front; of a larger buffer if it does not fit, of a small one if a large frame is
-        over."""
+        """Move what is left to the front; of a larger buffer if it does not fit, of a small one if it has become
+        small."""
         rest = self._buffer[self._start : self._end]
         room = max(_INITIAL_BYTES, wanted, 2 * len(rest))
         if room > len(self._buffer) or room <= _TRUSTED_BYTES < len(self._buffer):

@@ -5,7 +5,8 @@ They take plain lists: what is drawn was computed before, where the reader can s
 well, made of the same lists.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pykraft.viz import palette
@@ -31,13 +32,13 @@ def bars(
     """Horizontal bars from zero, in the order given, labelled directly; those `marked` are dark."""
     _need(values, "bars")
     labels = {name: _amount(value, unit) for name, value in values.items()}
-    left = min(240.0, max(text_width(name, 13) for name in values)) + 12
+    left = _label_width(values)
     right = max(text_width(label, 13) for label in labels.values()) + 10
     svg = _headed(title, note, _TOP + 28 * len(values) + 8)
     longest = max(*values.values(), 0) or 1.0
     for row, (name, value) in enumerate(values.items()):
         y = _TOP + 28 * row
-        svg.text(left - 10, y + 16, shortened(name, left - 12, 13), 13, anchor="end")
+        svg.text(left - 10, y + 16, shortened(name, left - 11, 13), 13, anchor="end")
         length = (WIDTH - left - right) * max(0.0, value) / longest
         filling = palette.BLUE if name in marked or not marked else palette.SKY
         svg.rect(
@@ -73,14 +74,14 @@ def heat_map(
     known = [value for line in values for value in line if value is not None]
     _need(known, "heat_map")
     low, high = min(known), max(known)
-    left = min(240.0, max(text_width(name, 13) for name in rows)) + 12
+    left = _label_width(rows)
     width = (WIDTH - left) / len(columns)
     svg = _headed(title, note, _TOP + 22 + 26 * len(rows) + 34)
     for column, name in enumerate(columns):
         svg.text(left + width * (column + 0.5), _TOP + 10, shortened(name, width, 12.5), 12.5, anchor="middle")
     for row, name in enumerate(rows):
         y = _TOP + 20 + 26 * row
-        svg.text(left - 10, y + 17, shortened(name, left - 12, 13), 13, anchor="end")
+        svg.text(left - 10, y + 17, shortened(name, left - 11, 13), 13, anchor="end")
         for column, value in enumerate(values[row]):
             _square(svg, left + width * column, y, width, value, (low, high))
     _scale(svg, left, svg.height - 22, (low, high), unit)
@@ -103,6 +104,11 @@ def heat_map(
         "layout": _layout(title, yaxis={"autorange": "reversed"}, xaxis={"type": "category"}),
     }
     return _finished(svg, title, note, [*lines, f"in {unit}" if unit else ""], spec)
+
+
+def _label_width(names: Iterable[str]) -> float:
+    """Room for the longest of the labels on the left, and for a gap."""
+    return min(240.0, max(text_width(name, 13) for name in names)) + 12
 
 
 def _square(svg: Svg, x: float, y: float, width: float, value: float | None, bounds: tuple[float, float]) -> None:
@@ -139,8 +145,8 @@ def timeline(
     _need(counts, "timeline")
     marks = dict(marks or {})
     span = step_s * len(counts)
-    svg = _headed(title, note, 300)
-    left, bottom, top = 84.0, 246.0, 92.0
+    svg = _headed(title, note, 316)
+    left, bottom, top = 84.0, 262.0, 108.0
     plot = WIDTH - left - 10
 
     def at(moment_s: float) -> float:
@@ -149,9 +155,13 @@ def timeline(
     highest = max(*counts, 0) or 1.0
     _axes(svg, left, bottom, top, highest, unit)
     if gap is not None:
-        svg.rect(at(gap[0]), top, at(gap[1]) - at(gap[0]), bottom - top, fill=palette.ORANGE, fill_opacity="0.3")
-        label, centre = f"{gap[1] - gap[0]:.2f} s", (at(gap[0]) + at(gap[1])) / 2
-        svg.text(centre, (top + bottom) / 2, label, 13, anchor="middle", bold=True)
+        begin, end = at(gap[0]), at(gap[1])
+        svg.rect(begin, top, end - begin, bottom - top, fill=palette.ORANGE, fill_opacity="0.3")
+        # The label goes where no line of a mark runs through it.
+        lines = sorted(min(end, max(begin, at(moment))) for moment in marks.values())
+        left_of, right_of = max(pairwise([begin, *lines, end]), key=lambda pair: pair[1] - pair[0])
+        label = f"{gap[1] - gap[0]:.2f} s"
+        svg.text((left_of + right_of) / 2, (top + bottom) / 2, label, 13, anchor="middle", bold=True)
     for index, count in enumerate(counts):
         height = (bottom - top) * count / highest
         x = at(start_s + index * step_s)
@@ -159,15 +169,11 @@ def timeline(
     for second in range(round(start_s), round(start_s + span) + 1):
         if start_s <= second <= start_s + span:
             svg.text(at(second), bottom + 18, f"{second} s", 12, anchor="middle", opacity=palette.FAINT)
-    for row, (name, moment) in enumerate(marks.items()):
-        x = at(moment)
-        svg.line(x, top - 8, x, bottom, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="4 3")
-        anchor = "end" if x > WIDTH * 0.7 else "start"
-        svg.text(x, top - 12 - 16 * (row % 2), name, 12.5, anchor=anchor, bold=True)
+    _marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
     shown = [f"{start_s + i * step_s:.2f} s: {_amount(count)}" for i, count in enumerate(counts)]
-    lines = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
-    lines += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
-    lines += [f"{unit} in each {step_s:g} s: " + "; ".join(shown)]
+    told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
+    told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
+    told += [f"{unit} in each {step_s:g} s: " + "; ".join(shown)]
     spec = {
         "data": [
             {
@@ -179,7 +185,18 @@ def timeline(
         ],
         "layout": _layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
     }
-    return _finished(svg, title, note, lines, spec)
+    return _finished(svg, title, note, told, spec)
+
+
+def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:
+    """A line for each moment; its name stands in the lowest of three rows where it has room."""
+    ends = [0.0, 0.0, 0.0]
+    for name, x in sorted(marks.items(), key=lambda mark: mark[1]):
+        svg.line(x, top - 8, x, bottom, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="4 3")
+        width = text_width(name, 12.5, bold=True)
+        begin = min(x, WIDTH - width)
+        row = next((row for row, end in enumerate(ends) if end <= begin), 0)
+        ends[row] = svg.text(begin, top - 12 - 16 * row, name, 12.5, bold=True).right + 6
 
 
 def _axes(svg: Svg, left: float, bottom: float, top: float, highest: float, unit: str) -> None:

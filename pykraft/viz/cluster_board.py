@@ -337,6 +337,8 @@ class _Drawing:
         if watermark >= 0 and end >= 0:
             self._mark(x + width * min(watermark, self.state.longest) / self.state.longest, y + 20)
         self._end(x, y + 37, length, replica, filling)
+        if replica.leads and is_alive:
+            svg.text(x, y + 62, f"ISR {_list(replica.view.isr)}", 11.5, mono=True, opacity=palette.FAINT)
         svg.text(x + width, y + 62, replica.high_watermark, 11.5, anchor="end", mono=True, opacity=palette.FAINT)
 
     def _bar(self, x: float, y: float, length: float, replica: _Replica) -> str | None:

@@ -24,9 +24,9 @@ from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP, ListOffsetsRequest
 from pykraft.protocol.schema import Request, Response
-from tests.conformance.connection import Closed, Connection
 from tests.conformance.servers import NODES, Server
 from tests.conformance.transcript import Names, lines_of
+from tests.harness.connection import Closed, Connection
 
 FOLDER = Path(__file__).parent
 DIFFERENCES = FOLDER / "differences.txt"

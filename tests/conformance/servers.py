@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
-from tests.harness.apache_kafka import ApacheKafka
+from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 
 NODES = (1, 2, 3)
 
@@ -72,7 +72,7 @@ class ApacheServer:
     name = "apache"
 
     def __init__(self) -> None:
-        self.kafka = ApacheKafka(nodes=len(NODES), properties=QUICK, heap="384m")
+        self.kafka = ApacheKafka(nodes=len(NODES), properties=QUICK, heap="384m", java_options=QUICK_START)
         self.bootstrap_servers = self.kafka.bootstrap_servers
 
     def address(self, node: int) -> str:

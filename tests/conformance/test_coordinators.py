@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest
-from tests.conformance.asking import versions
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import versions
 
 
 def test_kinds_that_are_not_there(talk: Dialogue) -> None:

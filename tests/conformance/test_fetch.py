@@ -5,9 +5,9 @@ from __future__ import annotations
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.records.compression import Compression
-from tests.conformance.asking import batch, fetch, produce, versions
-from tests.conformance.connection import Connection
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import batch, fetch, produce, versions
+from tests.harness.connection import Connection
 
 NOBODY = Uuid(bytes(15) + b"\xee")
 

@@ -18,9 +18,9 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.data import ListOffsetsRequest
 from pykraft.protocol.schema import Request
-from tests.conformance.asking import list_offsets, versions
-from tests.conformance.connection import Connection
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import list_offsets, versions
+from tests.harness.connection import Connection
 
 MAX_REQUEST = 104_857_600
 CORRELATION_ID = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
-from tests.conformance.asking import batch, list_offsets, produce, versions
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import batch, list_offsets, produce, versions
 
 LAST = 2**31 - 1
 NO_TIMEOUT = 2**31 - 1

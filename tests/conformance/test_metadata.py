@@ -7,10 +7,10 @@ from typing import Any
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.cluster import DescribeClusterRequest, MetadataRequest
 from pykraft.protocol.schema import Request
-from tests.conformance.asking import versions
-from tests.conformance.connection import Connection
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.transcript import lines_of
+from tests.harness.asking import versions
+from tests.harness.connection import Connection
 
 NOBODY = Uuid(bytes(15) + b"\xee")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pykraft.protocol.messages.data import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from pykraft.records.compression import Compression
-from tests.conformance.asking import T0, batch, epoch_end, list_offsets, produce, versions
-from tests.conformance.connection import Connection
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import T0, batch, epoch_end, list_offsets, produce, versions
+from tests.harness.connection import Connection
 
 MARKS = {"the end": -1, "the start": -2, "the youngest": -3, "the local start": -4, "in tiers": -5, "to be tiered": -6}
 

@@ -7,7 +7,8 @@ import time
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.records.compression import Compression
-from tests.conformance.asking import (
+from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import (
     T0,
     altered,
     batch,
@@ -17,7 +18,6 @@ from tests.conformance.asking import (
     versions,
     with_records,
 )
-from tests.conformance.dialogue import Dialogue
 
 HOUR_MS = 3_600_000
 NOBODY = Uuid(bytes(15) + b"\xee")

@@ -23,9 +23,9 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochRequest,
     VoteRequest,
 )
-from tests.conformance.asking import create, new_topic, versions
-from tests.conformance.connection import Connection
 from tests.conformance.dialogue import Dialogue, Speaker
+from tests.harness.asking import create, new_topic, versions
+from tests.harness.connection import Connection
 
 STRANGER = Uuid(bytes(15) + b"\xee")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pykraft.common.errors import ErrorCode
 from pykraft.protocol.messages.cluster import DescribeClusterRequest, MetadataRequest
-from tests.conformance.asking import batch, create, epoch_end, fetch, list_offsets, new_topic, produce
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import altered, batch, create, epoch_end, fetch, list_offsets, new_topic, produce
 
 TWO, LED, ALONE = "replication-two", "replication-led", "replication-alone"
 METADATA = 12
@@ -29,6 +30,19 @@ def until(talk: Dialogue, topic: str, leader: int, in_sync: Sequence[int] | None
     talk.until(1, metadata(topic), METADATA, is_so)
 
 
+def until_the_leader_counts(talk: Dialogue, topic: str, is_enough: bool) -> None:
+    """Until broker 1, as the leader, has enough replicas in sync for acks=all, or has not: it hears of that a moment
+    after it tells. It is asked with a batch that it refuses in any case, but otherwise."""
+    request = produce(topic, altered(batch(1), base_offset=1), acks=-1)
+
+    def counts(answer: Any) -> bool:
+        refusal = answer.responses[0].partition_responses[0].error_code
+        assert refusal in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_RECORD)
+        return (refusal == ErrorCode.INVALID_RECORD) == is_enough
+
+    talk.until(1, request, 9, counts)
+
+
 def test_a_replica_dies_and_comes_back(talk: Dialogue) -> None:
     two = talk.topic(TWO, [(1, 3)], {"min.insync.replicas": 2})
     led = talk.topic(LED, [(3, 1)])
@@ -42,6 +56,7 @@ def test_a_replica_dies_and_comes_back(talk: Dialogue) -> None:
         until(talk, TWO, 1, [1])
         until(talk, LED, 1, [1])
         until(talk, ALONE, -1, None)
+        until_the_leader_counts(talk, TWO, is_enough=False)
         talk.wait_for_leader(LED, 0, 1)
         without_it(talk, two, led)
     finally:
@@ -49,6 +64,7 @@ def test_a_replica_dies_and_comes_back(talk: Dialogue) -> None:
     until(talk, TWO, 1, [1, 3])
     until(talk, LED, 1, [1, 3])
     until(talk, ALONE, 3, [3])
+    until_the_leader_counts(talk, TWO, is_enough=True)
     talk.wait_for_leader(ALONE, 0, 3)
     talk.say("broker 3 is back")
     with_it(talk)

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
-from tests.conformance.asking import create, new_topic, versions
 from tests.conformance.dialogue import Dialogue
+from tests.harness.asking import create, delete, new_topic, versions
 
 NOBODY = Uuid(bytes(15) + b"\xee")
 ALL = (1, 2, 3)
-
-
-def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:
-    """Delete by name, by id, or by both."""
-    topic_type = DeleteTopicsRequest.Topic
-    parts = [
-        each if isinstance(each, tuple) else (None, each) if isinstance(each, Uuid) else (each, ZERO_UUID)
-        for each in topics
-    ]
-    return DeleteTopicsRequest(
-        topics=[topic_type(name=name, topic_id=topic_id) for name, topic_id in parts],
-        topic_names=[name for name, _ in parts if name is not None],
-        timeout_ms=30_000,
-    )
 
 
 def test_each_version_makes_and_deletes(talk: Dialogue) -> None:

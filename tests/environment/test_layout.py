@@ -49,6 +49,10 @@ def test_make_runs_the_sets(target: str, set_name: str) -> None:
     assert f"tests/run.py {set_name}" in make("-n", target)
 
 
+def test_the_lab_trusts_the_pictures_that_are_committed_in_the_notebooks() -> None:
+    assert "-m nbformat.sign notebooks/00_sixty_seconds.ipynb" in make("-n", "lab").replace("*", "00_sixty_seconds")
+
+
 def test_continuous_integration_is_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

@@ -38,6 +38,8 @@ FETCH_S = 600
 START_S = 90
 TOOL_S = 60
 STARTED = b"Kafka Server started"
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Fewer processor seconds until it serves, and less speed afterwards: for tools, and tests of a few records."""
 _PORTS = (20_000, 32_000)
 """Below the ports that systems hand out by themselves, so that no client takes one between our look and our use."""
 
@@ -88,20 +90,27 @@ def java() -> str:
 
 def fetched(version: str) -> pathlib.Path:
     """The folder with that release's jars in libs/, and our settings for its logging."""
+    settings = {f"{name}.yaml": LOGGING.format(level=level) for name, level in (("server", "INFO"), ("tool", "ERROR"))}
+    return fetched_jars(f"apache-kafka-{version}", POM.format(version=version), f"Apache Kafka {version}", settings)
+
+
+def fetched_jars(name: str, pom: str, what: str, files: Mapping[str, str] | None = None) -> pathlib.Path:
+    """The folder `name` in the user's cache, with all jars that this POM depends on in libs/, and with `files`; filled
+    by Maven if it is not there. Unavailable, naming `what`, if that fails."""
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pykraft"
-    home = cache / f"apache-kafka-{version}"
+    home = cache / name
     if home.exists():
         return home
     if shutil.which("mvn") is None:
-        raise Unavailable("Apache Kafka's jars are fetched with Maven, and there is no mvn")
+        raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as scratch:
         coming = pathlib.Path(scratch) / "home"
         coming.mkdir()
-        (coming / "pom.xml").write_text(POM.format(version=version))
-        maven("dependency:copy-dependencies", "-DoutputDirectory=libs", folder=coming, what=f"Apache Kafka {version}")
-        for name, level in (("server", "INFO"), ("tool", "ERROR")):
-            (coming / f"{name}.yaml").write_text(LOGGING.format(level=level))
+        (coming / "pom.xml").write_text(pom)
+        maven("dependency:copy-dependencies", "-DoutputDirectory=libs", folder=coming, what=what)
+        for path, text in (files or {}).items():
+            (coming / path).write_text(text)
         with contextlib.suppress(OSError):  # another run was faster
             coming.rename(home)
     return home
@@ -126,12 +135,20 @@ def maven(*arguments: str, folder: pathlib.Path, what: str) -> None:
         raise Unavailable(f"Maven could not fetch {what}: {words.splitlines()[0][:300]}")
 
 
-def java_command(version: str, main: str, *arguments: str, logging: str = "tool", heap: str = "256m") -> list[str]:
+def java_command(
+    version: str,
+    main: str,
+    *arguments: str,
+    logging: str = "tool",
+    heap: str = "256m",
+    options: Sequence[str] = QUICK_START,
+) -> list[str]:
     """The command line that runs one of Kafka's main classes."""
     home = fetched(version)
     return [
         java(),
         f"-Xmx{heap}",
+        *options,
         f"-Dlog4j2.configurationFile={home / logging}.yaml",
         "-cp",
         f"{home / 'libs'}/*",
@@ -156,7 +173,8 @@ def free_ports(count: int) -> list[int]:
 class ApacheKafka:
     """A cluster of combined nodes 1..`nodes`, serving when the constructor returns.
 
-    `properties` go into every node's server.properties, over the ones below. `heap` is each node's, as Java writes it.
+    `properties` go into every node's server.properties, over the ones below. `heap` is each node's, as Java writes it;
+    `java_options` are more for its JVM, such as `QUICK_START`.
     Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
     """
 
@@ -166,10 +184,12 @@ class ApacheKafka:
         properties: Mapping[str, str] | None = None,
         *,
         heap: str = "512m",
+        java_options: Sequence[str] = (),
         version: str = VERSION,
     ) -> None:
         self.version = version
         self._heap = heap
+        self._java_options = java_options
         fetched(version)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -296,7 +316,14 @@ class ApacheKafka:
         properties = str(self.folder(node) / "server.properties")
         with open(self.folder(node) / "server.log", "wb") as log:
             self._processes[node] = subprocess.Popen(
-                java_command(self.version, "kafka.Kafka", properties, logging="server", heap=self._heap),
+                java_command(
+                    self.version,
+                    "kafka.Kafka",
+                    properties,
+                    logging="server",
+                    heap=self._heap,
+                    options=self._java_options,
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -122,10 +122,10 @@ def knowing(config: Config, leaders: Leaders, seed: int = 1) -> ClusterMetadata:
     return metadata
 
 
-def learn(metadata: ClusterMetadata, leaders: Leaders, now: int = 0) -> None:
-    """The cluster has changed, and the client hears of it."""
+def learn(metadata: ClusterMetadata, leaders: Leaders) -> None:
+    """The cluster has changed, and the client hears of it (long after it heard of it before)."""
     metadata.request_update()
-    script = Script(metadata, now=now + 1_000_000)
+    script = Script(metadata, now=1_000_000 * (metadata.version + 1))
     script.poll()
     script.answer(MetadataRequest, described(leaders))
 

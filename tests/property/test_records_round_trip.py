@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.batch import HEADER_BYTES, RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression, compress, decompress
-from pykraft.records.record import Header
+from pykraft.records.record import Header, decode_places
 from tests.harness.others import module
 
 CODECS = st.sampled_from(Compression)
@@ -73,6 +73,21 @@ def test_a_batch_holds_what_was_put_in(
     assert (some.count, some.last_offset) == (len(rows), base_offset + len(rows) - 1)
     assert some.max_timestamp == max([-1, *(row[0] for row in rows)])
     assert rows_of(some) == [(base_offset + number, row) for number, row in enumerate(rows)]
+
+
+@given(RECORDS, CODECS, st.booleans(), st.integers(1, 100))
+def test_places_are_those_of_the_records(
+    rows: list[Row], codec: Compression, append_time: bool, chunk_bytes: int
+) -> None:
+    """Read without keys and values, and from chunks of any size."""
+    some = built(rows, base_offset=5, compression=codec)
+    if append_time:
+        some.stamp(77)
+    assert list(some.places()) == [(record.offset, record.timestamp) for record in some.records()]
+    data = bytes(decompress(codec, some.buffer[HEADER_BYTES:]))
+    chunks = [data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes)]
+    found = decode_places(chunks, some.count, 5, some.base_timestamp)
+    assert list(found) == [(5 + number, row[0]) for number, row in enumerate(rows)]
 
 
 @given(st.lists(RECORDS, max_size=4), st.data())

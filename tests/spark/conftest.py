@@ -1,4 +1,7 @@
-"""What the tests of the Spark source share: a cluster in another process, a session, and a filled topic."""
+"""What the tests of the Spark source share: a cluster in another process, a session, and a filled topic.
+
+A JVM takes seconds to start. So one session serves all modules up to test_starting_and_stopping, which ends it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ def kafka() -> Iterator[ClusterProcess]:
 
 @pytest.fixture
 def spark() -> Iterator[SparkSession]:
-    """The session of this process; the tests of sessions end it, so it is asked for anew each time."""
-    yield pykraft.spark.session()
+    """The session of this process, on the Java of the wheel; some tests end it, so it is asked for anew each time."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("JAVA_HOME", raising=False)
+        yield pykraft.spark.session("lesson", conf={"spark.sql.shuffle.partitions": "3"})
 
 
 @pytest.fixture(scope="session", autouse=True)

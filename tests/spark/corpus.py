@@ -1,7 +1,7 @@
 """A topic with everything in it that a record can have, and what an unmodified client reads of it.
 
 Null, empty and long keys and values; no header, null ones, empty ones, several of one name, names beyond ASCII; times
-from 1970 on; batches of every codec in every partition.
+from 1970 on; batches of every codec in every partition but the last one, which stays empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PARTITIONS = 3
+PARTITIONS = 4
+FILLED = 3
 TIMEOUT_S = 30.0
 _CREATE_TIME = 1
 _CHOICES: list[bytes | None] = [None, b"", b"\0", "schlüssel".encode(), b"x" * 63, b"y" * 64, bytes(range(256))]
@@ -41,15 +42,16 @@ class Row(NamedTuple):
 
 
 def create(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
-    """Make a topic, on three brokers if there are as many."""
+    """Make a topic, on three brokers if there are as many. What is from 1970 is kept all the same."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     brokers = len(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    new = NewTopic(topic, partitions, min(3, brokers), config={k.replace("_", "."): v for k, v in config.items()})
+    wanted = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in config.items()}}
+    new = NewTopic(topic, partitions, min(3, brokers), config=wanted)
     admin.create_topics([new])[topic].result(TIMEOUT_S)
 
 
 def fill(bootstrap_servers: str, topic: str, per_codec: int = 300) -> None:
-    """Produce `per_codec` records with each codec to partitions in turn."""
+    """Produce `per_codec` records with each codec to the partitions in turn, but none to the last one."""
     chance = random.Random(topic)
     for codec in CODECS:
         producer = Producer(
@@ -68,7 +70,7 @@ def fill(bootstrap_servers: str, topic: str, per_codec: int = 300) -> None:
                 key=chance.choice(_CHOICES),
                 value=chance.choice([*_CHOICES, b"%s value %d " % (codec.encode(), number) * 20]),
                 headers=chance.choice(_HEADERS),
-                partition=number % PARTITIONS,
+                partition=number % FILLED,
                 timestamp=chance.choice([1, 1_000, 1_357_016_400_000, 1_700_000_000_000 + number]),
                 on_delivery=lambda error, _, failures=failures: failures.append(error) if error else None,
             )

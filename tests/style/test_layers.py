@@ -37,7 +37,10 @@ EDGES = {
     "network": "common protocol transport",
     "runtime": " ".join(CORES) + " network",
 }
-FACADES = ("__init__", "cluster", "producer", "consumer", "admin", "simulation", "cli", "__main__")
+FACADES = (
+    *("__init__", "__main__", "cli", "cluster", "cluster_view", "timeouts"),
+    *("producer", "consumer", "admin", "simulation"),
+)
 ON_TOP = ("spark", "viz", "course", "datasets")
 EVERYTHING = {*CORES, *EDGES, *FACADES, *ON_TOP}
 

@@ -1,4 +1,4 @@
-"""Short ways to write the requests that most cases send."""
+"""Short ways to write the requests that most cases of conformance and of the wire send."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykraft.common.types import ZERO_UUID, Uuid
-from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.schema import Request
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER, RecordBatch
@@ -158,3 +158,17 @@ def new_topic(
 
 def create(*topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=list(topics), timeout_ms=30_000, validate_only=validate_only)
+
+
+def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:
+    """Delete by name, by id, or by both."""
+    topic_type = DeleteTopicsRequest.Topic
+    parts = [
+        each if isinstance(each, tuple) else (None, each) if isinstance(each, Uuid) else (each, ZERO_UUID)
+        for each in topics
+    ]
+    return DeleteTopicsRequest(
+        topics=[topic_type(name=name, topic_id=topic_id) for name, topic_id in parts],
+        topic_names=[name for name, _ in parts if name is not None],
+        timeout_ms=30_000,
+    )

@@ -1,0 +1,270 @@
+"""One node per process, from the shell and from a notebook: formatted, started, killed, stopped; and each mistake that
+one can make with it, answered in one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pykraft import Cluster, Consumer, Producer, TopicPartition
+from pykraft.cluster import ClusterError
+from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.types import Uuid
+from pykraft.runtime.process import NodeProcess
+from tests.harness.waiting import wait_until
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+QUICK = {"broker.heartbeat.interval.ms": "100", "controller.quorum.election.timeout.ms": "300"}
+
+
+def pykraft(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "pykraft", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def properties(folder: Path, **changes: str | None) -> dict[str, str]:
+    """A combined node under Kafka's own keys, each of those that a server.properties of Kafka's has."""
+    broker, controller = free_ports(2)
+    settings: dict[str, str | None] = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"CLIENTS://127.0.0.1:{broker},QUORUM://127.0.0.1:{controller}",
+        "advertised.listeners": f"CLIENTS://127.0.0.1:{broker},QUORUM://127.0.0.1:{controller}",
+        "controller.listener.names": "QUORUM",
+        "inter.broker.listener.name": "CLIENTS",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,QUORUM:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "log.dirs": str(folder / "logs"),
+        "metadata.log.dir": str(folder / "metadata"),
+        "offsets.topic.replication.factor": "1",
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+        **QUICK,
+        **{key.replace("_", "."): value for key, value in changes.items()},
+    }
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def written(folder: Path, settings: Mapping[str, str]) -> Path:
+    file = folder / "server.properties"
+    file.write_text(format_properties(settings))
+    return file
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The properties file of a node whose directories are made."""
+    folder = tmp_path_factory.mktemp("node")
+    file = written(folder, properties(folder))
+    done = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert str(folder / "logs") in done.stdout and str(folder / "metadata") in done.stdout
+    return file
+
+
+class Server:
+    """A node started as one starts it in a shell."""
+
+    def __init__(self, file: Path) -> None:
+        self.output = file.with_suffix(".out")
+        self.clients = parse_properties(file.read_text())["listeners"].split(",")[0].partition("://")[2]
+        with self.output.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pykraft", "server", str(file)], stdout=out, stderr=out
+            )
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def wait_until_running(self) -> None:
+        wait_until(lambda: "lifecycle  state=running" in self.said or self.process.poll() is not None, "it runs")
+        assert self.process.poll() is None, self.said
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+# --- from the shell ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_runs_from_a_shell_and_sigterm_stops_it_in_order(formatted: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server = Server(formatted)
+        server.wait_until_running()
+        with Producer(bootstrap_servers=server.clients, acks="all") as producer:
+            producer.send("made-on-demand", b"x").result(30)
+        assert server.end(number) == 0, server.said
+        states = [line.rpartition("state=")[2] for line in server.said.splitlines() if "  lifecycle  " in line]
+        assert states == ["starting", "running", "controlled shutdown", "shutting down"]
+        assert "Traceback" not in server.said
+    folder = formatted.parent / "logs"
+    assert (folder / ".kafka_cleanshutdown").exists()
+
+
+def test_what_was_acknowledged_survives_kill_9(formatted: Path) -> None:
+    server = Server(formatted)
+    server.wait_until_running()
+    with Producer(bootstrap_servers=server.clients, acks="all") as producer:
+        last = [producer.send("kept", b"%d" % n) for n in range(30)][-1].result(30)
+    assert last.offset == 29
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    again = Server(formatted)
+    again.wait_until_running()
+    with Consumer(bootstrap_servers=again.clients, auto_offset_reset="earliest") as consumer:
+        place = TopicPartition("kept", 0)
+        consumer.assign([place])
+        found: list[bytes] = []
+
+        def has_all() -> bool:
+            found.extend(record.value for record in consumer.poll(100).get(place, []))
+            return len(found) >= 30
+
+        wait_until(has_all, "all are read")
+    assert found == [b"%d" % n for n in range(30)]
+    assert again.end(signal.SIGTERM) == 0
+
+
+def test_an_unknown_key_is_warned_about_and_the_node_runs(tmp_path: Path) -> None:
+    file = written(tmp_path, properties(tmp_path, zookeeper_connect="localhost:2181"))
+    done = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file)
+    assert done.returncode == 0
+    assert done.stderr == f"pykraft: {file} sets zookeeper.connect, which pykraft does not know and ignores\n"
+    server = Server(file)
+    server.wait_until_running()
+    assert "zookeeper.connect" in server.said
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_two_nodes_cannot_have_one_directory(formatted: Path) -> None:
+    first = Server(formatted)
+    first.wait_until_running()
+    refused = pykraft("server", formatted)
+    assert refused.returncode == 1
+    assert_one_sentence(refused.stderr, "logs")
+    assert first.end(signal.SIGTERM) == 0
+
+
+def test_a_new_cluster_id_is_printed() -> None:
+    done = pykraft("storage", "random-uuid")
+    assert done.returncode == 0 and Uuid.parse(done.stdout.strip())
+
+
+def test_a_directory_is_formatted_once(formatted: Path) -> None:
+    again = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", formatted)
+    assert again.returncode == 1
+    assert_one_sentence(again.stderr, "is formatted already")
+    ignored = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", formatted, "--ignore-formatted")
+    assert (ignored.returncode, ignored.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_partitions": "many"}, ["num.partitions", "'many'", "a whole number of at least 1"]),
+        ({"process_roles": "zookeeper"}, ["process.roles", "'zookeeper'", "broker, controller"]),
+        ({"node_id": None}, ["node.id is not set"]),
+        ({"auto_create_topics_enable": "maybe"}, ["auto.create.topics.enable", "'maybe'", "true or false"]),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(
+    tmp_path: Path, changes: dict[str, str | None], words: list[str]
+) -> None:
+    done = pykraft("server", written(tmp_path, properties(tmp_path, **changes)))
+    assert done.returncode == 1
+    assert_one_sentence(done.stderr, *words)
+
+
+def test_a_node_without_meta_properties_says_how_to_format(tmp_path: Path) -> None:
+    done = pykraft("server", written(tmp_path, properties(tmp_path)))
+    assert done.returncode == 1
+    assert_one_sentence(done.stderr, "is not formatted", "python -m pykraft storage format -t CLUSTER_ID -c FILE")
+
+
+def test_a_file_that_is_not_there_and_a_wrong_id_are_told(tmp_path: Path) -> None:
+    missing = pykraft("server", tmp_path / "none.properties")
+    assert_one_sentence(missing.stderr, "none.properties cannot be read")
+    file = written(tmp_path, properties(tmp_path))
+    wrong = pykraft("storage", "format", "-t", "not-an-id", "-c", file)
+    assert_one_sentence(wrong.stderr, "not-an-id", "22 characters")
+    assert missing.returncode == wrong.returncode == 1
+
+
+def assert_one_sentence(text: str, *words: str) -> None:
+    assert text.startswith("pykraft: ") and text.count("\n") == 1 and "Traceback" not in text, text
+    for word in words:
+        assert word in text
+
+
+# --- a cluster of processes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Cluster]:
+    with Cluster(nodes=3, mode="processes") as cluster:
+        with cluster.admin() as admin:
+            admin.create_topic("t", 1, 3, {"min.insync.replicas": "2"})
+        yield cluster
+
+
+def test_processes_are_killed_with_kill_9_and_come_back(processes: Cluster) -> None:
+    view = processes.wait_until(lambda v: len(v.isr("t", 0)) == 3)
+    dead = view.leader("t", 0)
+    assert dead is not None and view.active_controller is not None
+    with Producer(bootstrap_servers=processes.bootstrap_servers, acks="all") as producer:
+        producer.send("t", b"before").result(30)
+        node = processes._nodes[dead]
+        assert isinstance(node, NodeProcess)
+        pid = node.pid
+        processes.kill(dead)
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        producer.send("t", b"after").result(30)
+    processes.wait_until(lambda v: v.leader("t", 0) not in (None, dead) and dead not in v.isr("t", 0))
+    processes.restart(dead)
+    processes.wait_until(lambda v: len(v.isr("t", 0)) == 3)
+    assert processes.failures() == {}
+
+
+def test_a_process_that_is_stopped_hands_over(processes: Cluster) -> None:
+    view = processes.wait_until(lambda v: len(v.isr("t", 0)) == 3)
+    leader = view.leader("t", 0)
+    assert leader is not None
+    processes.stop(leader)
+    said = (processes.directory / f"node-{leader}.out").read_text()
+    assert "state=controlled shutdown" in said and "state=shutting down" in said
+    assert processes.describe().leader("t", 0) not in (None, leader)
+    processes.restart(leader)
+
+
+def test_what_needs_threads_says_so(processes: Cluster) -> None:
+    for use in (lambda: processes.disconnect(1, 2), lambda: processes.journal(1)):
+        with pytest.raises(ValueError, match='make the cluster with mode="threads"'):
+            use()
+
+
+def test_a_process_that_dies_of_itself_is_told_with_its_last_words() -> None:
+    cluster = Cluster(nodes=1, mode="processes")
+    node = cluster._nodes[1]
+    assert isinstance(node, NodeProcess)
+    os.kill(node.pid, signal.SIGABRT)
+    wait_until(lambda: not cluster.alive, "it is dead")
+    with pytest.raises(ClusterError, match=r"node 1 died: .*ended with code -6; the end of its output: .*node 1"):
+        cluster.close()

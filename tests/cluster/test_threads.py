@@ -1,0 +1,393 @@
+"""Clusters of threads: killed, cut in two, held up and mended; what they hold afterwards is the same everywhere."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import gc
+import shutil
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
+from pykraft.cluster import ClusterError
+from pykraft.cluster_view import ClusterView
+from pykraft.common.errors import KafkaError
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.raft.state_machine import CommitReader
+from pykraft.runtime.clock import MonotonicClock, StallTolerantClock
+from pykraft.runtime.threaded import NodeThread
+from pykraft.server.config import read_node_config
+from pykraft.server.node import Node
+from pykraft.server.storage_format import format_directories
+from pykraft.storage.filesystem import OsFileSystem
+from tests.harness.waiting import wait_until
+
+NODES = {1, 2, 3}
+SAFE = {"min.insync.replicas": "2"}
+
+
+def make_topic(cluster: Cluster, name: str = "t", partitions: int = 1, replicas: int = 3) -> None:
+    with cluster.admin() as admin:
+        admin.create_topic(name, partitions, replicas, SAFE if replicas > 2 else {})
+
+    def is_known(view: ClusterView) -> bool:
+        return all(len(view.isr(name, number)) == replicas for number in range(partitions))
+
+    cluster.wait_until(is_known, what=f"{name} is there")
+
+
+def produce(cluster: Cluster, values: list[bytes], topic: str = "t") -> None:
+    """Returns when all in-sync replicas have them."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+        for future in [producer.send(topic, value) for value in values]:
+            future.result(30)
+
+
+def consume(cluster: Cluster, count: int, topic: str = "t") -> list[bytes]:
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[bytes] = []
+
+        def has_all() -> bool:
+            for records in consumer.poll(100).values():
+                found.extend(record.value for record in records)
+            return len(found) >= count
+
+        wait_until(has_all, f"{count} records were read")
+        return found
+
+
+def node_of(cluster: Cluster, node_id: int) -> NodeThread:
+    node = cluster._nodes[node_id]
+    assert isinstance(node, NodeThread)
+    return node
+
+
+def logs(cluster: Cluster, topic: str = "t") -> dict[int, bytes]:
+    """The bytes of the partition on every node that holds it."""
+    found = {}
+    for node_id in cluster.broker_ids:
+        folder = cluster.partition_directory(node_id, topic, 0)
+        found[node_id] = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+    return found
+
+
+def wait_until_all_are_in_sync(cluster: Cluster, topic: str = "t") -> ClusterView:
+    def is_whole(view: ClusterView) -> bool:
+        replicas = view.replicas(topic, 0)
+        ends = {(r.log_end_offset, r.high_watermark) for n, r in replicas.items() if view.nodes[n].is_alive}
+        return view.isr(topic, 0) == set(replicas) and len(ends) == 1 and len(set(ends.pop())) == 1
+
+    return cluster.wait_until(is_whole, what="everybody is in sync and knows it")
+
+
+# --- kill and return --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def combined() -> Any:
+    """Three combined nodes with a topic `t`; who kills one brings it back."""
+    with Cluster(nodes=3) as cluster:
+        make_topic(cluster)
+        yield cluster
+
+
+def test_three_nodes_become_ready_and_describe_themselves(combined: Cluster) -> None:
+    view = combined.describe()
+    assert view.ready_brokers == NODES and view.active_controller in NODES
+    assert [node.roles for node in view.nodes.values()] == [("broker", "controller")] * 3
+    assert {node.quorum.voters for node in view.alive} == {(1, 2, 3)}
+    assert view.leader("t", 0) in NODES and view.isr("t", 0) == NODES
+    text = str(view)
+    assert "node 1 (broker and controller" in text and "the active controller" in text and "t-0" in text
+    assert "broker.session.timeout.ms" in repr(combined.describe_timeouts())
+
+
+def test_a_leader_that_is_killed_is_replaced_and_loses_nothing_that_was_acknowledged(combined: Cluster) -> None:
+    produce(combined, [b"%d" % n for n in range(50)])
+    for _ in range(2):
+        view = combined.describe()
+        dead = view.leader("t", 0)
+        assert dead is not None
+        combined.kill(dead)
+        assert dead not in combined.alive
+        view = combined.wait_until(
+            lambda v, dead=dead: v.leader("t", 0) not in (None, dead) and dead not in v.isr("t", 0)
+        )
+        before = consume(combined, 50)
+        produce(combined, [b"%d" % n for n in range(len(before), len(before) + 25)])
+        combined.restart(dead)
+        wait_until_all_are_in_sync(combined)
+    count = 100
+    assert consume(combined, count) == [b"%d" % n for n in range(count)]
+    assert len(set(logs(combined).values())) == 1, "byte for byte"
+    assert combined.failures() == {}
+
+
+def test_the_active_controller_is_replaced_too(combined: Cluster) -> None:
+    dead = combined.wait_until(lambda v: v.active_controller is not None).active_controller
+    assert dead is not None
+    epoch = combined.describe().nodes[dead].quorum.epoch
+    combined.kill(dead)
+    view = combined.wait_until(lambda v: v.active_controller not in (None, dead))
+    assert max(node.quorum.epoch for node in view.alive) > epoch
+    make_topic(combined, "afterwards", replicas=2)
+    combined.restart(dead)
+    assert combined.describe().nodes[dead].is_alive
+
+
+def test_a_node_that_is_stopped_in_order_hands_over_first(combined: Cluster) -> None:
+    wait_until_all_are_in_sync(combined)
+    leader = combined.describe().leader("t", 0)
+    assert leader is not None
+    combined.stop(leader)
+    states = [event.fields["state"] for event in combined.journal(leader) if event.name == "lifecycle"]
+    assert states[-2:] == ["controlled shutdown", "shutting down"]
+    assert combined.describe().leader("t", 0) not in (None, leader)
+    combined.restart(leader)
+    wait_until_all_are_in_sync(combined)
+
+
+def test_two_nodes_that_are_cut_apart_find_together_again(combined: Cluster) -> None:
+    """The follower cannot reach its leader and falls out of the ISR; both stay members, for the third hears them."""
+    view = wait_until_all_are_in_sync(combined)
+    leader = view.leader("t", 0)
+    assert leader is not None
+    controller = view.active_controller
+    other = next(n for n in sorted(NODES) if n not in (leader, controller))
+    combined.disconnect(leader, other)
+    produce(combined, [b"while apart"])
+    combined.wait_until(lambda v: other not in v.isr("t", 0), what="the follower is out of the ISR")
+    assert combined.alive == [1, 2, 3]
+    combined.reconnect(leader, other)
+    wait_until_all_are_in_sync(combined)
+    assert len(set(logs(combined).values())) == 1
+
+
+def what_follows_a_held_interpreter(cluster: Cluster) -> set[str]:
+    """Hold it for two seconds, four times the fetch timeout and three sessions of a broker; what is reported until the
+    cluster has gone on for a while."""
+    before = cluster.wait_until(lambda v: v.active_controller is not None)
+    mark = max(node.quorum.high_watermark for node in before.alive)
+    seen = {n: len(cluster.journal(n)) for n in NODES}
+    ctypes.PyDLL(None).usleep(2_000_000)  # a PyDLL keeps the lock, as a C extension does that never lets go of it
+
+    def goes_on(view: ClusterView) -> bool:
+        return min(node.quorum.high_watermark for node in view.alive) >= mark + 4
+
+    cluster.wait_until(goes_on, what="the metadata log grows")
+    return {event.name for n in NODES for event in cluster.journal(n)[seen[n] :]}
+
+
+SUSPICIONS = {"role", "leadership", "isr", "broker_session_expired", "broker_change"}
+
+
+def test_a_cell_that_holds_the_interpreter_for_two_seconds_causes_no_election(combined: Cluster) -> None:
+    before = wait_until_all_are_in_sync(combined)
+    stalled = combined._clock.stalled_s
+    assert not what_follows_a_held_interpreter(combined) & SUSPICIONS
+    assert combined._clock.stalled_s - stalled > 1.5
+    after = combined.describe()
+    assert {n.quorum.epoch for n in after.alive} == {n.quorum.epoch for n in before.alive}
+    assert after.active_controller == before.active_controller
+    assert (after.leader("t", 0), after.isr("t", 0)) == (before.leader("t", 0), NODES)
+
+
+def test_on_a_plain_clock_it_would_cause_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.cluster.StallTolerantClock", MonotonicClock)
+    with Cluster(nodes=3) as cluster:
+        assert "role" in what_follows_a_held_interpreter(cluster)
+
+
+# --- what they hold ---------------------------------------------------------------------------------------------------
+
+
+def replayed(node: Node) -> tuple[MetadataImage, MetadataImage]:
+    """The image of a node, and the one that its metadata log gives to somebody who begins from nothing."""
+    fresh = MetadataLoader()
+    log = node.raft.replica.log
+    CommitReader(fresh).deliver(log, node.loader.image.provenance.offset + 1)
+    return node.loader.image, fresh.image
+
+
+def test_every_image_is_the_replay_of_the_log_and_equal_at_equal_offsets(combined: Cluster) -> None:
+    for node_id in NODES:
+        image, again = node_of(combined, node_id).call(replayed).result(10)
+        assert image == again
+        assert len(image.topics) >= 1 and set(image.brokers) == NODES
+    assert images_agree(combined, list(NODES))
+
+
+def images_agree(cluster: Cluster, nodes: list[int]) -> MetadataImage:
+    """Wait until these nodes have read equally far; their images are equal then."""
+    images: list[MetadataImage] = []
+
+    def are_equally_far() -> bool:
+        images[:] = [node_of(cluster, n).call(lambda node: node.loader.image).result(10) for n in nodes]
+        return len({image.provenance for image in images}) == 1
+
+    wait_until(are_equally_far, "everybody has read equally far")
+    assert all(image == images[0] for image in images)
+    return images[0]
+
+
+def test_two_nodes_share_no_python_object() -> None:
+    """Whatever can be reached from one node and from another is a constant of the program, or cannot be changed. The
+    clock, which stands still for all nodes of a process alike, is the one exception."""
+    with Cluster(nodes=2) as cluster:
+        make_topic(cluster, replicas=2)
+        produce(cluster, [b"x"])
+        nodes = [node_of(cluster, n) for n in (1, 2)]
+        for n in (1, 2):
+            cluster.kill(n)
+        ours = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("pykraft")]
+        one, other, constants = (reachable(roots) for roots in ([nodes[0].node], [nodes[1].node], ours))
+        assert min(len(one), len(other)) > 300
+        shared = [one[key] for key in one.keys() & other.keys() - constants.keys()]
+        assert [thing for thing in shared if not isinstance(thing, UNCHANGEABLE)] == []
+        planted = ["shared"]
+        nodes[0].node.metrics.planted = nodes[1].node.metrics.planted = planted  # type: ignore[attr-defined]
+        assert id(planted) in reachable([nodes[0].node]).keys() & reachable([nodes[1].node]).keys()
+
+
+UNCHANGEABLE = (str, bytes, int, float, tuple, frozenset, enum.Enum)
+PROGRAM = (type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, threading.Thread, StallTolerantClock)
+
+
+def reachable(roots: list[Any]) -> dict[int, Any]:
+    """All objects that these refer to, by id. What belongs to the program, or to a thread as such, is not entered; a
+    function is followed into what it has closed over."""
+    found: dict[int, Any] = {}
+    left = list(roots)
+    while left:
+        thing = left.pop()
+        if id(thing) in found or isinstance(thing, PROGRAM):
+            continue
+        if isinstance(thing, types.FunctionType):
+            left += [*(thing.__closure__ or ()), *(thing.__defaults__ or ())]
+            continue
+        found[id(thing)] = thing
+        left += gc.get_referents(thing)
+    return found
+
+
+def test_a_broker_on_a_new_disk_rebuilds_image_and_replicas_from_what_it_fetches() -> None:
+    """Five nodes with separate roles, of which the third broker loses its disk."""
+    with Cluster(nodes=3, controllers=2) as cluster:
+        view = cluster.describe()
+        assert cluster.node_ids == [1, 2, 3, 101, 102]
+        assert [view.nodes[n].roles for n in (1, 101)] == [("broker",), ("controller",)]
+        assert view.active_controller in (101, 102) and view.nodes[1].quorum.role == "observer"
+        make_topic(cluster)
+        produce(cluster, [b"%d" % n for n in range(20)])
+        cluster.kill(3)
+        cluster.wait_until(lambda v: 3 not in v.isr("t", 0))
+        shutil.rmtree(cluster.node_directory(3))
+        config = read_node_config(cluster.properties(3))
+        format_directories(config, cluster.cluster_id, OsFileSystem(), Random(), time.time_ns() // 1_000_000)
+        cluster.restart(3)
+        produce(cluster, [b"20"])
+        wait_until_all_are_in_sync(cluster)
+        assert len(set(logs(cluster).values())) == 1
+        image = images_agree(cluster, cluster.node_ids)
+        assert set(image.brokers) == NODES
+
+
+def test_a_cluster_is_started_again_on_its_directory(tmp_path: Path) -> None:
+    with Cluster(nodes=1, directory=tmp_path / "c") as cluster:
+        make_topic(cluster, replicas=1)
+        produce(cluster, [b"1", b"2"])
+        first = (cluster.cluster_id, cluster.bootstrap_servers)
+    with Cluster(nodes=1, directory=tmp_path / "c") as cluster:
+        assert (cluster.cluster_id, cluster.bootstrap_servers) == first
+        cluster.wait_until(lambda v: v.leader("t", 0) == 1)
+        assert consume(cluster, 2) == [b"1", b"2"]
+    assert (tmp_path / "c").exists()
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Bug(Exception):  # noqa: N818 (it is one)
+    """Planted."""
+
+
+def test_a_node_that_dies_fails_the_cluster_that_closes() -> None:
+    cluster = Cluster(nodes=1)
+    directory = cluster.directory
+
+    def plant(node: Node) -> None:
+        def poll(now: int) -> Any:
+            raise Bug("the disk is on fire")
+
+        node.poll = poll  # type: ignore[method-assign]
+
+    node_of(cluster, 1).call(plant).result(10)
+    wait_until(lambda: not cluster.alive, "the node is dead")
+    assert isinstance(cluster.failures()[1], Bug)
+    with pytest.raises(ClusterError, match="node 1 died: Bug: the disk is on fire"):
+        cluster.wait_until(lambda view: False)
+    with pytest.raises(ClusterError, match="node 1 died"):
+        cluster.close()
+    assert not directory.exists()
+    cluster.close()  # again: nothing happens
+
+
+def test_a_request_that_a_handler_cannot_bear_stops_that_node_and_is_told() -> None:
+    with pytest.raises(ClusterError, match="node 1 died: Bug"), Cluster(nodes=1) as cluster:
+
+        def plant(node: Node) -> None:
+            def handle(inbound: Any, now: int) -> Any:
+                raise Bug("unheard of")
+
+            node.handle = handle  # type: ignore[method-assign]
+
+        node_of(cluster, 1).call(plant).result(10)
+        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=1000)
+        with admin, pytest.raises(KafkaError):
+            admin.describe_cluster()
+
+
+def test_what_was_wrong_in_the_with_block_is_what_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError), Cluster(nodes=1) as cluster:
+        cluster.kill(1)
+        _ = 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"nodes": 0}, "a cluster has at least one broker"),
+        ({"nodes": 101}, "at most 100 brokers"),
+        ({"controllers": 0}, "name at least one"),
+        ({"mode": "containers"}, 'must be "threads" or "processes"'),
+        ({"timeouts": "short"}, "must be kafka or lesson"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_in_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Cluster(**arguments)
+
+
+def test_a_wrong_property_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"num.partitions is 'many', but must be a whole number of at least 1"):
+        Cluster(nodes=1, directory=tmp_path / "c", properties={"num.partitions": "many"})
+
+
+def test_a_node_that_there_is_not_or_that_does_not_run_is_named(combined: Cluster) -> None:
+    with pytest.raises(ValueError, match="there is no node 7; there are 1, 2, 3"):
+        combined.kill(7)
+    combined.kill(2)
+    with pytest.raises(ValueError, match=r"node 2 does not run; restart\(2\) starts it"):
+        combined.kill(2)
+    combined.restart(2)
+    wait_until_all_are_in_sync(combined)

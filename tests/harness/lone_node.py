@@ -1,0 +1,162 @@
+"""One whole node without a thread or a socket: broker and only voter, on a disk in memory, in virtual time.
+
+What it sends to itself is delivered at once; what it sends to anybody else is kept in `sent`. A test speaks to it with
+`ask`, in any version, on either listener, and plays the other brokers: `join` registers one that is only a name.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from pykraft.common.core import Outbound, Promise
+from pykraft.common.trace import RingBuffer
+from pykraft.common.types import Uuid
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
+from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
+from pykraft.protocol.schema import Request
+from pykraft.server.apis.dispatch import Answer
+from pykraft.server.config import read_node_config
+from pykraft.server.node import Node
+from pykraft.server.storage_format import format_directories
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.transport.server_channel import InboundRequest, RequestContext
+from tests.harness.controllers import new_topic, registration
+from tests.harness.storage import Inline, ManualClock
+
+CLUSTER_ID = str(Uuid(bytes(15) + b"\xc8"))
+PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
+
+
+class LoneNode:
+    """Node 1, ready."""
+
+    def __init__(self, filesystem: MemoryFileSystem | None = None, **settings: str) -> None:
+        self.now = 1000
+        self.journal = RingBuffer()
+        self.filesystem = filesystem or MemoryFileSystem()
+        self.sent: list[Outbound] = []
+        config = read_node_config(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://node:9092,CONTROLLER://node:9093",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.quorum.voters": "1@node:9093",
+                "log.dirs": "/data",
+                "metadata.max.idle.interval.ms": "0",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        if filesystem is None:
+            format_directories(config, CLUSTER_ID, self.filesystem, Random(1), 0)
+            self.filesystem.sync_all()
+        self.node = Node(
+            config=config,
+            filesystem=self.filesystem,
+            clock=ManualClock(),
+            random=Random(f"life {self.filesystem.life}"),  # each process draws an incarnation id of its own
+            background=Inline(),
+            trace_sink=self.journal,
+        )
+        self.node.bind(PORTS)
+        self.node.start(self.now)
+        self.run(200)
+
+    @property
+    def broker(self) -> Any:
+        return self.node.broker
+
+    def run(self, duration_ms: int = 60) -> None:
+        """Let time pass."""
+        end = self.now + duration_ms
+        while True:
+            poll = self.node.poll(self.now)
+            for outbound in poll.requests:
+                self._deliver(outbound)
+            if poll.requests:
+                continue
+            if poll.deadline > end:
+                break
+            self.now = max(self.now + 1, poll.deadline)
+        self.now = end
+        self.node.poll(self.now)
+
+    def _deliver(self, outbound: Outbound) -> None:
+        if outbound.destination.port not in PORTS.values():
+            self.sent.append(outbound)
+            return
+        answer = self.handle(outbound.request, ListenerKind.CONTROLLER)
+        answer.then(lambda done: outbound.on_response(done.response, self.now))
+
+    def handle(
+        self, request: Request, kind: ListenerKind = ListenerKind.BROKER, version: int | None = None
+    ) -> Promise[Answer]:
+        """Hand in a request; the answer may come later. No time passes."""
+        listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
+        number = request.versions[1] if version is None else version
+        context = RequestContext("c", listener, kind, "User:test", "test", "127.0.0.1", request.api, number, 1)
+        return self.node.handle(InboundRequest(context, request), self.now)
+
+    def ask(self, request: Request, kind: ListenerKind = ListenerKind.BROKER, version: int | None = None) -> Any:
+        """The response, after a moment."""
+        answer = self.handle(request, kind, version)
+        self.run()
+        return answer.value.response
+
+    def join(self, broker_id: int) -> int:
+        """Another broker registers and is unfenced; returns its epoch."""
+        request = registration(broker_id, cluster_id=CLUSTER_ID)
+        epoch: int = self.ask(request, ListenerKind.CONTROLLER).broker_epoch
+        self.heartbeat(broker_id)
+        return epoch
+
+    def heartbeat(self, broker_id: int) -> Any:
+        image = self.node.loader.image
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=image.brokers[broker_id].epoch,
+            current_metadata_offset=image.provenance.offset,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        return self.ask(request, ListenerKind.CONTROLLER)
+
+    def create(self, name: str = "t", replicas: tuple[int, ...] = (1,), **configs: str) -> Uuid:
+        """A topic of one partition on these brokers; returns its id."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = new_topic(name, assignment={0: list(replicas)}, configs=settings)
+        response = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), ListenerKind.CONTROLLER)
+        assert not response.topics[0].error_code, response
+        self.run()
+        return self.node.loader.image.topic_ids[name]
+
+    def produce(self, topic_id: Uuid, records: Any, acks: int = -1, timeout_ms: int = 500) -> Promise[Answer]:
+        topic = ProduceRequest.Topic
+        part = topic.Partition(index=0, records=memoryview(bytearray(records)))
+        request = ProduceRequest(
+            acks=acks, timeout_ms=timeout_ms, topic_data=[topic(topic_id=topic_id, partition_data=[part])]
+        )
+        return self.handle(request)
+
+    def fetch(
+        self, topic_id: Uuid, offset: int, *, follower: int = -1, last_epoch: int = -1, **fields: Any
+    ) -> Promise[Answer]:
+        """A consumer's fetch; with `follower` that of a replica."""
+        topic = FetchRequest.Topic
+        image = self.node.loader.image
+        epoch = image.brokers[follower].epoch if follower >= 0 else -1
+        part = topic.Partition(
+            partition=0, fetch_offset=offset, last_fetched_epoch=last_epoch, partition_max_bytes=1 << 20
+        )
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=follower, replica_epoch=epoch),
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[topic(topic_id=topic_id, partitions=[part])],
+        )
+        return self.handle(request.replace(**fields))

@@ -1,0 +1,21 @@
+"""Three nodes of pykraft, with the timeouts of the lessons, for clients that know nothing of pykraft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykraft import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Whoever kills a node brings it back. Closing raises if one died that nobody killed."""
+    with Cluster(nodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def servers(cluster: Cluster) -> str:
+    return cluster.bootstrap_servers

@@ -1,0 +1,99 @@
+"""Notebooks without a browser: in the terminal, as a page, and in the form in which they are committed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from pykraft import cli
+from pykraft.course import demo
+from pykraft.course.build import build, main
+from pykraft.course.execute import NotebookFailed, read
+
+GOOD = (
+    "print('hello')",
+    "import sys\nprint('a ' + 'warning', file=sys.stderr)",
+    "from pykraft.viz import bars\nbars({'a': 1, 'b': 2}, title='Two is more')",
+    "from tqdm.auto import tqdm\nfor _ in tqdm(range(3)):\n    pass",
+)
+
+
+def write(folder: Path, *sources: str) -> Path:
+    cells: list[Any] = [nbformat.v4.new_markdown_cell("# A question?\n\nSome words.")]  # type: ignore[no-untyped-call]
+    cells += [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
+    path = folder / "07_a_lesson.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)  # type: ignore[no-untyped-call]
+    return path
+
+
+def test_a_demo_tells_headings_results_and_where_the_page_is(tmp_path: Path) -> None:
+    out = io.StringIO()
+    assert demo.run(write(tmp_path, *GOOD), tmp_path / "build", out) == 0
+    told = out.getvalue()
+    for line in ("A question?", "    hello", "    Two is more", "    b: 2", "All 4 cells ran in"):
+        assert line in told
+    assert "[3/4, " in told
+    assert "    a warning" not in told
+    page = (tmp_path / "build" / "07_a_lesson.html").read_text(encoding="utf-8")
+    assert "<title>Two is more</title>" in page
+    assert "No description has been provided" not in page
+    assert "a warning" not in page
+    assert "0/3" not in page, "a progress bar stands still in a page"
+
+
+def test_a_cell_that_fails_is_one_sentence_and_the_page_shows_it(tmp_path: Path) -> None:
+    out = io.StringIO()
+    assert demo.run(write(tmp_path, "1 / 0", "print('never')"), tmp_path / "build", out) == 1
+    assert "cell 2 failed: ZeroDivisionError: division by zero. The page up to there is" in out.getvalue()
+    assert "never" not in out.getvalue()
+    assert "ZeroDivisionError" in (tmp_path / "build" / "07_a_lesson.html").read_text(encoding="utf-8")
+
+
+def test_the_command_refuses_what_is_no_notebook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", str(tmp_path / "missing.ipynb")]) == 1
+    assert "cannot be read: No such file or directory" in capsys.readouterr().out
+    (tmp_path / "text.ipynb").write_text("not JSON")
+    assert cli.main(["demo", str(tmp_path / "text.ipynb")]) == 1
+    assert "is no notebook" in capsys.readouterr().out
+
+
+def test_what_moves_the_cursor_or_colours_the_screen_does_not_reach_the_terminal(tmp_path: Path) -> None:
+    out = io.StringIO()
+    demo.run(write(tmp_path, r"print('\x1b[31mred\x1b[0m \x07 \x9b2J end')"), tmp_path / "build", out)
+    assert not set("\x1b\x07\x9b") & set(out.getvalue())
+    assert "red" in out.getvalue()
+
+
+def test_a_built_notebook_keeps_what_can_be_read_without_running_it(tmp_path: Path) -> None:
+    path = write(tmp_path, *GOOD)
+    build(path)
+    built = read(path)
+    cells = [cell for cell in built.cells if cell.cell_type == "code"]
+    assert [cell.id for cell in built.cells] == [f"nb07-c{number:02}" for number in range(1, 6)]
+    assert [cell.execution_count for cell in cells] == [1, 2, 3, 4]
+    assert [len(cell.outputs) for cell in cells] == [1, 0, 1, 0]
+    assert set(cells[2].outputs[0].data) == {"image/svg+xml", "text/plain"}
+    assert "widgets" not in built.metadata
+    first = path.read_bytes()
+    build(path)
+    assert path.read_bytes() == first
+
+
+def test_folders_of_this_machine_do_not_get_into_a_built_notebook(tmp_path: Path) -> None:
+    path = write(tmp_path, "import pathlib, sys\nprint(pathlib.Path.home() / 'x', sys.prefix + '/y')")
+    build(path)
+    assert read(path).cells[1].outputs[0].text.split() == ["HOME/x", "VENV/y"]
+
+
+def test_a_notebook_that_fails_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "1 / 0")
+    before = path.read_bytes()
+    assert main([str(path)]) == 1
+    assert "cell 2 failed: ZeroDivisionError" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    with pytest.raises(NotebookFailed):
+        build(path)

@@ -1,0 +1,203 @@
+"""The helper of the notebooks: what it asks, what it judges, and what its last cell finds."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykraft.course import Lesson, LessonError, lesson, notebook
+
+
+class Thing:
+    """Something to be closed."""
+
+    def __init__(self, log: list[str], name: str, error: Exception | None = None) -> None:
+        self._log = log
+        self._name = name
+        self._error = error
+
+    def close(self) -> None:
+        self._log.append(self._name)
+        if self._error is not None:
+            raise self._error
+
+
+class SmallCluster:
+    """What `finish` looks at in a cluster."""
+
+    def __init__(self, alive: list[int]) -> None:
+        self.node_ids = [1, 2, 3]
+        self.alive = alive
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lesson, "_PATIENCE_S", 0.3)
+
+
+@pytest.fixture
+def nb() -> Iterator[Lesson]:
+    """A lesson that has claimed something already."""
+    hook = threading.excepthook
+    found = Lesson("00")
+    found.claim("Water is wet.", True)
+    yield found
+    threading.excepthook = hook
+
+
+def test_a_verdict_is_a_line_that_never_changes_and_numbers_stand_elsewhere(
+    nb: Lesson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nb.claim("One is less than two.", lambda: 1 < 2, "1 and 2")
+    nb.claim("Two is less than one.", False)
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "HOLDS  One is less than two.",
+        "DOES NOT HOLD  Two is less than one.",
+    ]
+
+
+def test_a_claim_that_does_not_hold_fails_the_last_cell(nb: Lesson) -> None:
+    nb.claim("The earth is flat.", False)
+    with pytest.raises(LessonError, match=r"this does not hold: The earth is flat\."):
+        nb.finish()
+
+
+def test_a_lesson_without_a_claim_fails() -> None:
+    with pytest.raises(LessonError, match="nothing was claimed"):
+        Lesson("00").finish()
+
+
+def test_the_last_cell_closes_the_youngest_first_and_tells_what_it_counted(
+    nb: Lesson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log: list[str] = []
+    for name in ("cluster", "client"):
+        nb.watch(Thing(log, name))
+    nb.finish()
+    assert log == ["client", "cluster"]
+    assert "1 claim checked, everything is closed, nothing was left behind." in capsys.readouterr().out
+
+
+def test_what_cannot_be_closed_is_told_and_the_others_are_closed_all_the_same(nb: Lesson) -> None:
+    log: list[str] = []
+    nb.watch(Thing(log, "first"))
+    nb.watch(Thing(log, "second", OSError("it is stuck")))
+    with pytest.raises(LessonError, match="OSError: it is stuck"):
+        nb.finish()
+    assert log == ["second", "first"]
+    with pytest.raises(TypeError, match="cannot be watched"):
+        nb.watch(3)
+
+
+def test_a_node_that_does_not_run_fails_the_last_cell_unless_it_was_meant_to(nb: Lesson) -> None:
+    nb.watch(SmallCluster([1, 3]))
+    with pytest.raises(LessonError, match="node 2 does not run any more"):
+        nb.finish()
+    nb.watch(SmallCluster([1, 3]))
+    nb.finish(killed=[2])
+
+
+def test_a_thread_that_died_of_an_exception_fails_the_last_cell(nb: Lesson) -> None:
+    heard: list[object] = []
+    nb._hook = heard.append  # pytest's own would fail this test
+    thread = threading.Thread(target=lambda: 1 // 0, name="worker")
+    thread.start()
+    thread.join()
+    with pytest.raises(LessonError, match="thread worker died: ZeroDivisionError"):
+        nb.finish()
+    assert len(heard) == 1
+
+
+def test_a_thread_that_still_runs_fails_the_last_cell(nb: Lesson) -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, name="forgotten")
+    thread.start()
+    try:
+        with pytest.raises(LessonError, match=r"thread forgotten \(\d+\) still runs"):
+            nb.finish()
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_socket_that_is_still_open_fails_the_last_cell(nb: Lesson) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, pytest.raises(LessonError, match=f"a socket on port {server.getsockname()[1]} is still open"):
+        nb.finish()
+
+
+def test_a_file_that_is_still_open_fails_the_last_cell(nb: Lesson, tmp_path: Path) -> None:
+    with (tmp_path / "00000000000000000000.log").open("w"), pytest.raises(LessonError, match="log is still open"):
+        nb.finish()
+
+
+def test_a_child_process_that_still_runs_fails_the_last_cell(nb: Lesson) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(LessonError, match=f"child process {child.pid} still runs"):
+            nb.finish()
+    finally:
+        child.communicate()
+
+
+def test_a_client_of_librdkafka_that_still_runs_fails_the_last_cell(nb: Lesson) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(LessonError, match="a client of confluent_kafka still runs"):
+        nb.finish()
+    del producer
+
+
+@pytest.mark.parametrize("choice", ["a", "A ", "skip"])
+def test_a_prediction_is_compared_with_what_was_so(nb: Lesson, choice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    nb.predict("silence", choice, a="a second", b="a minute")
+    nb.answer("silence", "b")
+    told = {"skip": "You skipped it."}.get(choice, "You said a) a second.")
+    assert capsys.readouterr().out.splitlines()[-1] == f"It is b) a minute. {told}"
+
+
+def test_a_right_prediction_is_praised(nb: Lesson, capsys: pytest.CaptureFixture[str]) -> None:
+    nb.predict("silence", "b", a="a second", b="a minute")
+    nb.answer("silence", "b")
+    assert capsys.readouterr().out.endswith("It is b) a minute. You said so.\n")
+
+
+def test_mistakes_of_the_reader_are_one_clear_sentence(nb: Lesson) -> None:
+    with pytest.raises(ValueError, match="choose one of a, b, or skip"):
+        nb.predict("silence", "c", a="a second", b="a minute")
+    with pytest.raises(ValueError, match="give the options"):
+        nb.predict("silence")
+    with pytest.raises(ValueError, match="nothing was predicted under that name"):
+        nb.answer("other", "a")
+    with pytest.raises(ValueError, match="there is no notebook '99'"):
+        notebook("99")
+
+
+def test_what_a_lesson_takes_is_measured_with_its_children(nb: Lesson) -> None:
+    before = nb.measure()
+    child = subprocess.Popen([sys.executable, "-c", "print(); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    after = nb.measure()
+    child.communicate()
+    assert before.kernel_megabytes > 10
+    assert after.children_megabytes > before.children_megabytes
+    assert after.megabytes == after.kernel_megabytes + after.children_megabytes
+    assert after.seconds >= before.seconds
+
+
+def test_the_machine_has_the_cores_that_a_container_grants(nb: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nb.machine.cores >= 1
+    monkeypatch.setenv("CPU_LIMIT", "0.5")
+    assert "0.5 cores" in repr(nb.machine)
+    assert nb.machine.memory_gigabytes > 0.1

@@ -1,0 +1,176 @@
+"""Bugs put into the nodes on purpose, each a mistake that has been made before, or would be easy to make.
+
+Each is one replaced method. `plant` puts one into this process for good, so it is called in a process of its own. None
+has a scenario written for it: the seeds of `make test` must come upon it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import ReplicaKey
+from pykraft.raft import election
+from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.quorum_state import QuorumState, Unattached
+from pykraft.raft.replica import RaftReplica
+from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.server import delayed
+from pykraft.server.partition import IsrChange, IsrProposal, Partition
+from pykraft.storage.filesystem import FileSystem
+from tests.sim.histories import history
+
+PLANTED: dict[str, Callable[[], None]] = {}
+
+
+def bug(plant: Callable[[], None]) -> Callable[[], None]:
+    PLANTED[plant.__name__] = plant
+    return plant
+
+
+def plant(name: str) -> None:
+    """Make this mistake from now on."""
+    PLANTED[name]()
+
+
+def first_death(work: tuple[str, list[int]]) -> str | None:
+    """Make a mistake, then run seeds until one fails; how it failed. None if the mistake survives them all."""
+    name, seeds = work
+    plant(name)
+    outcomes = (history(seed) for seed in seeds)
+    return next((outcome for outcome in outcomes if isinstance(outcome, str)), None)
+
+
+def put(owner: Any, name: str, function: Any) -> None:
+    """Replace a method or a function; AttributeError if there is none of that name any more."""
+    getattr(owner, name)
+    setattr(owner, name, function)
+
+
+# --- Raft -------------------------------------------------------------------------------------------------------------
+
+
+@bug
+def a_vote_for_a_stale_log() -> None:
+    """A voter does not look at the candidate's log."""
+    put(ReplicatedLog, "is_up_to_date", lambda self, candidate: True)
+
+
+@bug
+def a_vote_forgotten_after_granting() -> None:
+    """A voter says yes, and does not remember to whom."""
+
+    def give_vote(self: QuorumState, candidate: ReplicaKey, now: int) -> None:
+        if isinstance(self.role, Unattached):
+            self._become(replace(self.role, election_deadline=self._election_deadline(now)))
+
+    put(QuorumState, "give_vote", give_vote)
+
+
+@bug
+def a_vote_that_does_not_survive_the_process() -> None:
+    """A voter remembers its vote, but not on its disk."""
+    write = election.QuorumStateFile.write
+    put(election.QuorumStateFile, "write", lambda self, state: write(self, state._replace(voted=None)))
+
+
+@bug
+def a_vote_answered_before_its_flush() -> None:
+    """A voter's election state is written, and not synced."""
+
+    def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
+        if filesystem.exists(path):
+            filesystem.remove(path)
+        file = filesystem.open(path)
+        file.append(data)
+        file.close()
+
+    put(election, "replace_file", replace_file)
+
+
+@bug
+def a_fetch_answered_before_its_flush() -> None:
+    """A voter's next fetch says that it has records which are not on its disk."""
+
+    def append_fetched(self: RaftReplica, data: memoryview) -> None:
+        if self.log.append_as_follower(data):
+            self.control_records.update()
+            self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
+
+    put(RaftReplica, "append_fetched", append_fetched)
+
+
+@bug
+def a_majority_that_is_one_voter_short() -> None:
+    """The metadata log's high watermark is what all but a majority have."""
+
+    def update(self: LeaderState) -> bool:
+        ends = sorted((-1 if p.end_offset is None else p.end_offset for p in self.voters.values()), reverse=True)
+        reached = ends[max(0, len(ends) // 2 - 1)]
+        if reached <= max(self.epoch_start_offset, self.high_watermark or 0):
+            return False
+        self.high_watermark = reached
+        return True
+
+    put(LeaderState, "_update_high_watermark", update)
+
+
+# --- replication ------------------------------------------------------------------------------------------------------
+
+
+@bug
+def a_high_watermark_one_replica_short() -> None:
+    """The leader does not wait for one of its in-sync followers."""
+    must_wait_for = Partition._must_wait_for
+
+    def waits(self: Partition, follower: Any, end_offset: int, now: int) -> bool:
+        return follower.broker_id != max(self.followers) and must_wait_for(self, follower, end_offset, now)
+
+    put(Partition, "_must_wait_for", waits)
+
+
+@bug
+def an_isr_grown_before_the_follower_caught_up() -> None:
+    """Any follower that fetches is taken in."""
+
+    def propose(self: Partition, replica: int) -> IsrProposal | None:
+        follower = self.followers.get(replica)
+        if follower is None or self.isr_state.is_in_flight or replica in self.isr_state.isr:
+            return None
+        if not self._may_join(follower):
+            return None
+        return self._propose(replace(self.isr_state, change=IsrChange.EXPANDING, wanted=self.isr_state.isr | {replica}))
+
+    put(Partition, "propose_expansion", propose)
+
+
+@bug
+def acks_all_answered_at_the_log_end() -> None:
+    """A produce with acks=all is answered as soon as the leader has appended it."""
+
+    def replicated(self: Partition, offset: int) -> ErrorCode | None:
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    put(Partition, "replicated_up_to", replicated)
+
+
+@bug
+def no_truncation_on_divergence() -> None:
+    """A leader does not notice that a follower's log is no prefix of its own."""
+    put(delayed, "diverging_end", lambda partition, place: None)
+
+
+@bug
+def a_sequence_check_skipped_after_a_leader_change() -> None:
+    """A new leader does not know the producers that its predecessor knew, and takes any number from them."""
+    update = Partition.update
+
+    def update_and_forget(self: Partition, *arguments: Any) -> bool:
+        is_new = update(self, *arguments)
+        if is_new and self.is_leader:
+            self.log.producer_state.producers = {}
+        return is_new
+
+    put(Partition, "update", update_and_forget)

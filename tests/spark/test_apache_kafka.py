@@ -1,0 +1,64 @@
+"""The same rows from Apache Kafka itself, where that can be started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
+from tests.spark import corpus
+
+pytestmark = pytest.mark.limit(FETCH_S + 120)
+
+
+@pytest.fixture(scope="module")
+def apache() -> Iterator[ApacheKafka]:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+    with ApacheKafka(nodes=1, java_options=QUICK_START) as kafka:
+        yield kafka
+
+
+def frame(spark: SparkSession, kafka: ApacheKafka, **said: str) -> DataFrame:
+    reader = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    said = {"includeHeaders": "true", **said}
+    return reader.options(**{name.replace("__", "."): value for name, value in said.items()}).load()
+
+
+def test_every_row_is_what_an_unmodified_client_reads(apache: ApacheKafka, spark: SparkSession) -> None:
+    corpus.create(apache.bootstrap_servers, "corpus")
+    corpus.fill(apache.bootstrap_servers, "corpus")
+    expected = corpus.read(apache.bootstrap_servers, "corpus")
+    assert len(expected) == 300 * len(corpus.CODECS)
+    assert corpus.rows_of(frame(spark, apache, subscribe="corpus", minPartitions="6")) == expected
+
+
+def transact(bootstrap_servers: str, topic: str) -> None:
+    """Two transactions in turn are committed, and every third one is aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "spark", "linger.ms": 0})
+    producer.init_transactions(corpus.TIMEOUT_S)
+    for number in range(9):
+        producer.begin_transaction()
+        for _ in range(5):
+            producer.produce(topic, value=b"%d" % number, partition=number % 2)
+        producer.flush(corpus.TIMEOUT_S)
+        if number % 3 == 2:
+            producer.abort_transaction(corpus.TIMEOUT_S)
+        else:
+            producer.commit_transaction(corpus.TIMEOUT_S)
+
+
+@pytest.mark.parametrize(("isolation", "count"), [("read_committed", 30), ("read_uncommitted", 45)])
+def test_of_transactions_as_much_is_seen_as_an_unmodified_client_sees(
+    apache: ApacheKafka, spark: SparkSession, isolation: str, count: int
+) -> None:
+    topic = f"transactions-{isolation}"
+    corpus.create(apache.bootstrap_servers, topic, partitions=2)
+    transact(apache.bootstrap_servers, topic)
+    expected = corpus.read(apache.bootstrap_servers, topic, partitions=2, isolation_level=isolation)
+    assert len(expected) == count
+    assert corpus.rows_of(frame(spark, apache, subscribe=topic, kafka__isolation__level=isolation)) == expected

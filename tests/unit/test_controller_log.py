@@ -1,0 +1,191 @@
+"""Plan, append, replay, answer: what the controller says is what its log says, and nothing that is not decided."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykraft.common.core import FOREVER
+from pykraft.common.errors import ErrorCode
+from pykraft.common.trace import Silence, Tracer
+from pykraft.common.types import OffsetAndEpoch
+from pykraft.controller.controller import QuorumController
+from pykraft.controller.features import UnsupportedFeatureError, check_supported
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.messages.admin import DeleteTopicsRequest
+from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
+from pykraft.protocol.messages.records import FeatureLevelRecord, NoOpRecord
+from pykraft.raft.quorum_state import RoleName
+from pykraft.raft.state_machine import CommitReader
+from tests.harness.controllers import CONFIG, SESSION_MS, ControllerScript, make, new_topic, registration
+from tests.harness.quorum import CLUSTER_ID, Quorum
+
+
+def from_nothing(script: ControllerScript) -> MetadataImage:
+    """The image that the log alone gives to somebody who begins now."""
+    fresh = MetadataLoader()
+    log = script.raft.replica.log
+    CommitReader(fresh).deliver(log, log.end_offset)
+    return fresh.image
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), max_size=25))
+def test_the_image_is_the_replay_of_the_log_whatever_was_done(steps: list[tuple[int, int]]) -> None:
+    script = ControllerScript()
+    lives = dict.fromkeys(range(1, 5), 1)
+    script.bring_up(1, 2)
+    for kind, n in steps:
+        known = n in script.image.brokers
+        match kind:
+            case 0 if not known or script.image.brokers[n].fenced:
+                lives[n] += 1
+                script.controller.register_broker(registration(n, lives[n]), script.now)
+            case 1 if known:
+                script.heartbeat(n)
+            case 2 if known:
+                script.heartbeat(n, want_shut_down=True)
+            case 3:
+                script.create(new_topic(f"t{n}", n, 1), new_topic(f"u{n}", 1, min(n, 3), configs={"retention.ms": "7"}))
+            case 4 if f"u{n}" in script.image.topic_ids and script.partition(f"u{n}").leader > 0:
+                script.alter(f"u{n}", [script.partition(f"u{n}").leader])
+            case 5:
+                script.run(SESSION_MS // 2)
+            case 6 if f"t{n}" in script.image.topic_ids:
+                script.delete(DeleteTopicsRequest.Topic(name=f"t{n}"))
+        script.run()
+        image = script.image
+        assert image == from_nothing(script)
+        fenced = {b for b in image.brokers if not image.is_active(b)}
+        for topic in image.topics.values():
+            for partition in topic.partitions.values():
+                assert partition.isr and set(partition.isr) <= set(partition.replicas)
+                assert partition.leader not in fenced, "a fenced broker leads nothing"
+    assert rebuilt(script.image) == script.image
+
+
+def rebuilt(image: MetadataImage) -> MetadataImage:
+    """From the records that a snapshot of it would hold, in the bytes in which they would stand there."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for record, version in image.to_records():
+        delta.replay(type(record).decode(record.to_bytes(version), version))
+    return delta.apply(image.provenance)
+
+
+def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
+    script = ControllerScript()
+    levels = [record for record in script.heard.records if isinstance(record, FeatureLevelRecord)]
+    assert [(record.name, record.feature_level) for record in levels] == [("metadata.version", 29)]
+    assert script.image.features == {"metadata.version": 29}
+
+
+def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=28))
+    with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 28; supported is 29 to 29"):
+        check_supported(delta.apply(OffsetAndEpoch(0, 1)))
+
+
+def test_an_idle_log_is_kept_alive() -> None:
+    script = ControllerScript(metadata_max_idle_interval_ms=500)
+    script.run(5000)
+    idle = [record for record in script.heard.records if isinstance(record, NoOpRecord)]
+    assert len(idle) in (10, 11)
+
+
+class Controllers:
+    """Three controllers on a quorum."""
+
+    def __init__(self) -> None:
+        self.quorum = Quorum(controller_quorum_append_linger_ms=0)
+        self.controllers: dict[int, QuorumController] = {}
+        for n, raft in self.quorum.rafts.items():
+            config = CONFIG.resolve().with_values(metadata_max_idle_interval_ms=0)
+            controller = QuorumController(
+                node_id=n,
+                cluster_id=CLUSTER_ID,
+                raft=raft,
+                config=config,
+                random=Random(n),
+                trace=Tracer(n, Silence()),
+            )
+            raft.register(controller)
+            self.controllers[n] = controller
+        self.quorum.elect()
+
+    @property
+    def active(self) -> int:
+        (active,) = [n for n, controller in self.controllers.items() if controller.is_active]
+        return active
+
+
+def test_only_the_active_controller_answers() -> None:
+    three = Controllers()
+    for n, controller in three.controllers.items():
+        outcome = controller.register_broker(registration(1), three.quorum.now)
+        if n == three.active:
+            assert not outcome.kept, "it is not decided yet"
+            three.quorum.elect()
+            assert outcome.value.error is None
+        else:
+            assert outcome.value.error is not None and outcome.value.error.code is ErrorCode.NOT_CONTROLLER
+            assert controller.poll(three.quorum.now) == FOREVER
+    assert len({str(controller.image) for controller in three.controllers.values()}) == 1
+
+
+def test_what_was_not_decided_is_not_answered_and_forgotten_with_the_leadership() -> None:
+    three = Controllers()
+    old = three.active
+    controller = three.controllers[old]
+    before = controller.image
+    three.quorum.isolate(old)
+    outcome = controller.register_broker(registration(1), three.quorum.now)
+    trial = controller.create_topics(make(new_topic("t"), validate_only=True), three.quorum.now)
+    assert 1 in controller.image.brokers, "its own next plan must see it"
+    assert not outcome.kept and not trial.kept, "an answer that rests on it waits with it"
+    three.quorum.run_until(lambda: three.quorum.role(old) is not RoleName.LEADER)
+    late = controller.register_broker(registration(2), three.quorum.now)
+    assert late.value.error is not None and late.value.error.code is ErrorCode.NOT_CONTROLLER
+    three.quorum.heal()
+    three.quorum.elect()
+    for promise in (outcome, trial):
+        assert promise.value.error is not None and promise.value.error.code is ErrorCode.NOT_CONTROLLER
+    assert controller.image.brokers == before.brokers == {}
+    assert len({str(each.image) for each in three.controllers.values()}) == 1
+
+
+def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_election_on() -> None:
+    """However long ago it was asked something last, and whenever the broker was heard from."""
+    three = Controllers()
+    first = three.controllers[three.active]
+    first.register_broker(registration(1), three.quorum.now)
+    three.quorum.elect()
+    known = first.image.brokers[1]
+    first.broker_heartbeat(
+        BrokerHeartbeatRequest(
+            broker_id=1,
+            broker_epoch=known.epoch,
+            current_metadata_offset=known.epoch,
+            want_fence=False,
+            want_shut_down=False,
+        ),
+        three.quorum.now,
+    )
+    three.quorum.elect()
+    three.quorum.run(60_000)
+    dead = three.active
+    three.quorum.kill(dead)
+    del three.controllers[dead]
+    three.quorum.elect()
+    now = three.quorum.now
+    controller = three.controllers[three.active]
+    assert controller.poll(now) == now + SESSION_MS
+    assert not controller.image.brokers[1].fenced
+    refused = controller.register_broker(registration(1, life=2), now)
+    assert refused.value.error is not None
+    assert refused.value.error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION

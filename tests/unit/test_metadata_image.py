@@ -1,0 +1,238 @@
+"""Images and deltas: the same records give the same image, however they are cut into batches; images never change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.common.types import OffsetAndEpoch, Uuid
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.messages.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    Endpoint,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from pykraft.raft.listener import CommittedBatch
+
+T = Uuid(bytes(15) + b"\xc8")
+U = Uuid(bytes(15) + b"\xc9")
+
+
+def broker(number: int, epoch: int = 10) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=number,
+        incarnation_id=T,
+        broker_epoch=epoch,
+        end_points=[Endpoint(name="PLAINTEXT", host="h", port=9000 + number, security_protocol=0)],
+        features=[],
+        rack=None,
+        fenced=True,
+        log_dirs=[U],
+    )
+
+
+def partition(topic: Uuid = T, number: int = 0) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic,
+        replicas=[1, 2],
+        isr=[1, 2],
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[T, U],
+    )
+
+
+def change(topic: Uuid = T, number: int = 0, **fields: Any) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=number, topic_id=topic, **fields)
+
+
+def setting(value: str | None, topic: str = "t") -> ConfigRecord:
+    return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name="retention.ms", value=value)
+
+
+BASE: list[MetadataRecord] = [
+    FeatureLevelRecord(name="metadata.version", feature_level=29),
+    broker(1),
+    broker(2, 11),
+    TopicRecord(name="t", topic_id=T),
+    partition(),
+    partition(number=1),
+    setting("7"),
+]
+
+
+def image_of(*records: MetadataRecord, base: MetadataImage = EMPTY_IMAGE) -> MetadataImage:
+    delta = MetadataDelta(base)
+    for record in records:
+        delta.replay(record)
+    return delta.apply(OffsetAndEpoch(len(records) - 1, 1))
+
+
+def test_what_the_records_say_is_what_the_image_has() -> None:
+    image = image_of(*BASE, ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=2000))
+    assert image.features == {"metadata.version": 29}
+    assert {n: (b.epoch, b.fenced, b.is_active) for n, b in image.brokers.items()} == {
+        1: (10, True, False),
+        2: (11, True, False),
+    }
+    assert image.topic_ids == {"t": T} and sorted(image.topics[T].partitions) == [0, 1]
+    assert image.config_of(TOPIC_RESOURCE, "t") == {"retention.ms": "7"}
+    assert image.next_producer_id == 2000
+    assert image.topic_named("u") is None and image.partition(T, 9) is None and image.partition(U, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "fenced", "leaving"),
+    [
+        (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=-1), False, False),
+        (UnfenceBrokerRecord(id=1, epoch=10), False, False),
+        (FenceBrokerRecord(id=1, epoch=10), True, False),
+        (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, in_controlled_shutdown=1), True, True),
+        (broker(1, 40), True, False),
+    ],
+)
+def test_a_broker_changes(record: MetadataRecord, fenced: bool, leaving: bool) -> None:
+    found = image_of(*BASE, record).brokers[1]
+    assert (found.fenced, found.in_controlled_shutdown) == (fenced, leaving)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=9, fenced=-1),
+        UnfenceBrokerRecord(id=1, epoch=9),
+        UnregisterBrokerRecord(broker_id=1, broker_epoch=9),
+    ],
+)
+def test_a_change_of_another_process_is_a_bug(record: MetadataRecord) -> None:
+    with pytest.raises(AssertionError, match="which has epoch 10"):
+        image_of(*BASE, record)
+
+
+@pytest.mark.parametrize(
+    ("fields", "leader", "leader_epoch", "isr"),
+    [
+        ({"isr": [1]}, 1, 0, (1,)),
+        ({"leader": 2}, 2, 1, (1, 2)),
+        ({"leader": -1, "isr": [2]}, -1, 1, (2,)),
+        ({"leader": 1}, 1, 1, (1, 2)),  # leads anew: the old leadership is fenced
+    ],
+)
+def test_a_partition_changes_and_its_epochs_rise(
+    fields: dict[str, Any], leader: int, leader_epoch: int, isr: tuple[int, ...]
+) -> None:
+    found = image_of(*BASE, change(**fields)).topics[T].partitions[0]
+    assert (found.leader, found.leader_epoch, found.isr, found.partition_epoch) == (leader, leader_epoch, isr, 1)
+
+
+def test_a_topic_that_is_removed_takes_all_of_it_along_and_the_delta_remembers_what_it_was() -> None:
+    image = image_of(*BASE)
+    delta = MetadataDelta(image)
+    for record in (change(isr=[1]), RemoveTopicRecord(topic_id=T), TopicRecord(name="t", topic_id=U), partition(U)):
+        delta.replay(record)
+    after = delta.apply(OffsetAndEpoch(9, 1))
+    assert after.topic_ids == {"t": U} and list(after.topics) == [U] and after.configs == {}
+    assert delta.touched_topics == {U} and delta.removed_topics == {T: image.topics[T]}
+
+
+def test_a_setting_that_is_null_is_taken_away() -> None:
+    assert image_of(*BASE, setting(None)).configs == {}
+    assert image_of(*BASE, setting("8")).configs[ConfigResource(TOPIC_RESOURCE, "t")] == {"retention.ms": "8"}
+
+
+def test_a_delta_of_everything_touches_everything() -> None:
+    delta = MetadataDelta.of_everything(image_of(*BASE))
+    assert (delta.touched_brokers, delta.touched_topics) == ({1, 2}, {T})
+    assert delta.touched_configs == {ConfigResource(TOPIC_RESOURCE, "t")}
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+CHANGES = st.sampled_from(
+    [
+        change(isr=[1]),
+        change(number=1, leader=2),
+        setting("9"),
+        setting(None),
+        FenceBrokerRecord(id=2, epoch=11),
+        UnfenceBrokerRecord(id=1, epoch=10),
+        ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=3000),
+        NoOpRecord(),
+    ]
+)
+
+
+@given(st.lists(CHANGES, max_size=15), st.sets(st.integers(1, 20)))
+def test_batches_do_not_matter_and_images_do_not_change(changes: list[MetadataRecord], cuts: set[int]) -> None:
+    records = [*BASE, *changes]
+    loader = MetadataLoader()
+    kept: list[tuple[MetadataImage, str]] = []
+    loader.publish_to(lambda delta, image: kept.append((image, repr(image))))
+    start = 0
+    for end in [*sorted(cut for cut in cuts if cut < len(records)), len(records)]:
+        loader.handle_commit(CommittedBatch(start, end - 1, 1, 0, records[start:end]))
+        start = end
+    assert loader.image == image_of(*records)
+    assert all(repr(image) == before for image, before in kept)
+
+
+@given(st.lists(CHANGES, max_size=15))
+def test_an_image_is_built_again_from_its_own_records(changes: list[MetadataRecord]) -> None:
+    image = image_of(*BASE, *changes)
+    again = MetadataDelta(EMPTY_IMAGE)
+    for record, version in image.to_records():
+        again.replay(type(record).decode(record.to_bytes(version), version))
+    assert again.apply(image.provenance) == image
+
+
+def loaded(*batches: list[MetadataRecord]) -> tuple[MetadataLoader, list[int]]:
+    """A loader that has read these batches, and after each how many topics it knew."""
+    loader = MetadataLoader()
+    topics = []
+    offset = 0
+    for batch in batches:
+        loader.handle_commit(CommittedBatch(offset, offset + len(batch) - 1, 1, 0, batch))
+        offset += len(batch)
+        topics.append(len(loader.image.topics))
+    return loader, topics
+
+
+def test_a_transaction_becomes_true_at_its_end() -> None:
+    begin, end, abort = BeginTransactionRecord(name="x"), EndTransactionRecord(), AbortTransactionRecord(reason="y")
+    one, two = TopicRecord(name="t", topic_id=T), TopicRecord(name="u", topic_id=U)
+    assert loaded([begin], [one], [two, end])[1] == [0, 0, 2]
+    assert loaded([begin, one], [abort], [two])[1] == [0, 0, 1]
+    assert loaded([one, begin, two])[1] == [1]
+    assert loaded([begin, one], [begin, two, end])[1] == [0, 1], "a new one undoes one that is open"
+    assert loaded([begin, one, end, two])[0].image.provenance == OffsetAndEpoch(3, 1)
+
+
+def test_a_snapshot_replaces_everything() -> None:
+    loader, _ = loaded(BASE)
+    loader.handle_load_snapshot(
+        OffsetAndEpoch(50, 3), [CommittedBatch(0, 0, 3, 0, [TopicRecord(name="u", topic_id=U)])]
+    )
+    assert loader.image.topic_ids == {"u": U} and loader.image.brokers == {}
+    assert loader.image.provenance == OffsetAndEpoch(49, 3)

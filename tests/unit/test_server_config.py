@@ -1,0 +1,131 @@
+"""A node's properties: what is read from them, and the one sentence that refuses each mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.common.errors import ConfigError
+from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
+from pykraft.common.types import Endpoint, Node
+from pykraft.protocol.api import ListenerKind
+from pykraft.server.config import NODE_CONFIG, read_node_config
+from pykraft.timeouts import LESSON, describe_timeouts
+
+GOOD = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "controller.quorum.voters": "1@h:9093,2@i:9093",
+    "log.dirs": "/data/",
+}
+
+
+def test_a_node_is_what_its_file_says() -> None:
+    config = read_node_config(
+        {
+            **GOOD,
+            "advertised.listeners": "PLAINTEXT://public:1",
+            "metadata.log.dir": "/meta",
+            "min.insync.replicas": "2",
+            "broker.color": "red",
+        }
+    )
+    assert config.is_broker and config.is_controller and config.node_id == 1
+    assert [(li.name, li.kind, str(li.bind), str(li.advertised)) for li in config.listeners] == [
+        ("PLAINTEXT", ListenerKind.BROKER, "h:9092", "public:1"),
+        ("CONTROLLER", ListenerKind.CONTROLLER, "h:9093", "h:9093"),
+    ]
+    assert config.voters == (Node(1, "h", 9093), Node(2, "i", 9093))
+    assert config.bootstrap == (Endpoint("h", 9093), Endpoint("i", 9093))
+    assert (config.log_dir, config.metadata_dir) == ("/data", "/meta")
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.unknown == ("broker.color",)
+    assert config.topic_config({})[MIN_INSYNC_REPLICAS] == 2
+    assert config.topic_config({"min.insync.replicas": "3"})[MIN_INSYNC_REPLICAS] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"process.roles": None},
+            "process.roles is not set, but must be: what the node is: broker, controller",
+        ),
+        (
+            {"process.roles": "king"},
+            "process.roles is 'king', but must be a comma-separated list of broker",
+        ),
+        ({"node.id": None}, "node.id is not set, but must be"),
+        ({"node.id": "-1"}, "node.id is '-1', but must be a whole number of at least 0"),
+        ({"node.id": "one"}, "node.id is 'one', but must be a whole number"),
+        ({"node.id": "3"}, "node.id is 3, but must be one of controller.quorum.voters: 1, 2"),
+        ({"listeners": None}, "listeners is not set"),
+        ({"listeners": "h:9092"}, "listeners has 'h:9092', but must have NAME://host:port"),
+        ({"listeners": "PLAINTEXT://h"}, "listeners: 'h' is no host:port"),
+        ({"listeners": "PLAINTEXT://h:99999"}, "listeners: 'h:99999' is no host:port"),
+        ({"listeners": "PLAINTEXT://h:1,X://h:2"}, "listener.security.protocol.map has no entry for listener X"),
+        ({"listeners": "PLAINTEXT://h:1"}, "controller.listener.names is 'CONTROLLER', but must be one of"),
+        ({"listeners": "CONTROLLER://h:1"}, "listeners names no listener for clients"),
+        ({"advertised.listeners": "Y://h:1"}, "advertised.listeners names Y, which listeners does not"),
+        ({"controller.listener.names": None}, "controller.listener.names is not set"),
+        (
+            {"inter.broker.listener.name": "CONTROLLER"},
+            "inter.broker.listener.name is 'CONTROLLER', but must be",
+        ),
+        ({"listener.security.protocol.map": "PLAINTEXT"}, "has 'PLAINTEXT', but must have NAME:PROTOCOL"),
+        ({"listener.security.protocol.map": "CONTROLLER:SSL"}, "has protocol SSL, but must have PLAINTEXT"),
+        ({"controller.quorum.voters": None}, "controller.quorum.voters is not set, but must be: id@host:port"),
+        ({"controller.quorum.voters": "h:9093"}, "controller.quorum.voters has 'h:9093', but must have id@host:port"),
+        ({"controller.quorum.voters": "1@h"}, "controller.quorum.voters: 'h' is no host:port"),
+        ({"log.dirs": "/a,/b"}, "log.dirs is '/a,/b', but must be one directory"),
+        ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable is 'yes', but must be true or false"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "must be at least replica.fetch.wait.max.ms, which is 40000"),
+        ({"log.segment.bytes": "few"}, "log.segment.bytes is 'few', but must be a whole number"),
+        ({"default.replication.factor": "0"}, "default.replication.factor is '0', but must be a whole number of at l"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(
+    changes: dict[str, str | None], sentence: str
+) -> None:
+    properties = {key: value for key, value in {**GOOD, **changes}.items() if value is not None}
+    with pytest.raises(ConfigError) as refused:
+        read_node_config(properties)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_kafkas_own_keys_are_known_with_kafkas_defaults() -> None:
+    """Those that the lesson changes, and a few besides, as Kafka 4.2 documents them."""
+    defaults = {
+        "broker.session.timeout.ms": 9000,
+        "broker.heartbeat.interval.ms": 2000,
+        "controller.quorum.fetch.timeout.ms": 2000,
+        "controller.quorum.election.timeout.ms": 1000,
+        "controller.quorum.election.backoff.max.ms": 1000,
+        "controller.quorum.request.timeout.ms": 2000,
+        "controller.quorum.retry.backoff.ms": 20,
+        "controller.quorum.append.linger.ms": 25,
+        "replica.lag.time.max.ms": 30000,
+        "replica.fetch.wait.max.ms": 500,
+        "replica.fetch.backoff.ms": 1000,
+        "replica.socket.timeout.ms": 30000,
+        "controller.socket.timeout.ms": 30000,
+        "replica.high.watermark.checkpoint.interval.ms": 5000,
+        "socket.request.max.bytes": 104857600,
+        "num.partitions": 1,
+        "default.replication.factor": 1,
+        "metadata.max.idle.interval.ms": 500,
+        "connections.max.idle.ms": 600000,
+        "queued.max.requests": 500,
+    }
+    assert {key: NODE_CONFIG.keys[key].default for key in defaults} == defaults
+
+
+def test_the_lesson_is_shorter_than_kafka_in_every_time_that_it_names() -> None:
+    table = describe_timeouts("lesson")
+    assert {timeout.key for timeout in table} == set(LESSON)
+    assert all(timeout.here < timeout.kafka for timeout in table)
+    assert all(timeout.here == timeout.kafka for timeout in describe_timeouts("kafka"))
+    assert repr(table).splitlines()[0].split() == ["setting", "here", "Kafka", "meaning"]

@@ -1,0 +1,64 @@
+"""A broker's heartbeats when the controller falls silent: they must reach the next one before the session runs out."""
+
+from __future__ import annotations
+
+from pykraft.common.core import Failure
+from pykraft.common.trace import Silence, Tracer
+from pykraft.common.types import Node, Uuid
+from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest, BrokerRegistrationResponse
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.lifecycle import BrokerLifecycle
+
+SESSION_MS = 600
+INTERVAL_MS = 100
+KILLED = Node(1, "127.0.0.1", 9091)
+ELECTED = Node(2, "127.0.0.1", 9092)
+
+
+class Controllers:
+    """Who the broker believes to be the active controller."""
+
+    def __init__(self) -> None:
+        self.active = KILLED
+
+
+def registered(controllers: Controllers) -> tuple[BrokerLifecycle, ControllerChannel]:
+    """A broker that was registered by the first controller at 0 ms."""
+    channel = ControllerChannel("heartbeats", lambda: controllers.active, 30_000)
+    broker = BrokerLifecycle(
+        broker_id=3,
+        cluster_id="cluster",
+        incarnation_id=Uuid(bytes(16)),
+        rack=None,
+        directory_id=Uuid(bytes(16)),
+        previous_broker_epoch=-1,
+        features={},
+        heartbeat_interval_ms=INTERVAL_MS,
+        session_timeout_ms=SESSION_MS,
+        channel=channel,
+        metadata_offset=lambda: 10,
+        trace=Tracer(3, Silence()),
+    )
+    broker.start([], 0)
+    broker.poll(0)
+    (registration,) = channel.poll(0).requests
+    registration.on_response(BrokerRegistrationResponse(broker_epoch=5), 0)
+    return broker, channel
+
+
+def test_a_heartbeat_that_nobody_answers_is_given_up_after_half_a_session_and_goes_to_the_next_controller() -> None:
+    controllers = Controllers()
+    broker, channel = registered(controllers)
+    broker.poll(0)
+    (lost,) = channel.poll(0).requests
+    assert lost.timeout_ms == SESSION_MS // 2
+
+    controllers.active = ELECTED
+    given_up = lost.timeout_ms
+    lost.on_response(Failure.TIMED_OUT, given_up)
+    channel.poll(given_up)  # its time is up: the broker is told
+    broker.poll(given_up + INTERVAL_MS)
+    (again,) = channel.poll(given_up + INTERVAL_MS).requests
+    assert isinstance(again.request, BrokerHeartbeatRequest)
+    assert again.destination == ELECTED
+    assert given_up + INTERVAL_MS < SESSION_MS

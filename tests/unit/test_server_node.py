@@ -1,0 +1,182 @@
+"""A whole node in virtual time: acks 0, 1 and all, requests that wait, and the moments at which they are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode
+from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.server.apis.dispatch import Answer
+from tests.harness.lone_node import LoneNode
+from tests.harness.storage import batch, produced
+
+
+def error_of(answer: Promise[Answer]) -> ErrorCode:
+    response: Any = answer.value.response
+    return ErrorCode.of(response.responses[0].partition_responses[0].error_code)
+
+
+def read(answer: Promise[Answer]) -> Any:
+    response: Any = answer.value.response
+    return response.responses[0].partitions[0]
+
+
+@pytest.fixture
+def pair() -> tuple[LoneNode, Any]:
+    """Node 1 leads a topic whose follower is broker 2, played by the test; min.insync.replicas is 2."""
+    lone = LoneNode(broker_session_timeout_ms="60000", replica_lag_time_max_ms="1000")
+    lone.join(2)
+    return lone, lone.create(replicas=(1, 2), min_insync_replicas="2")
+
+
+def test_acks_one_is_answered_at_once_and_acks_all_when_the_follower_has_it(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    assert error_of(lone.produce(topic, batch().buffer, acks=1)) is ErrorCode.NONE
+    waiting = lone.produce(topic, batch().buffer, acks=-1)
+    lone.run(100)
+    assert not waiting.kept
+    lone.fetch(topic, 1, follower=2)
+    assert not waiting.kept
+    lone.fetch(topic, 2, follower=2)
+    assert error_of(waiting) is ErrorCode.NONE
+    assert waiting.value.response.responses[0].partition_responses[0].base_offset == 1  # type: ignore[union-attr]
+
+
+def test_acks_zero_is_never_answered_and_its_failure_hangs_up(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    assert lone.produce(topic, batch().buffer, acks=0).value == Answer(None)
+    spoilt = bytearray(batch().buffer)
+    spoilt[-1] ^= 1
+    assert lone.produce(topic, spoilt, acks=0).value.hang_up
+    assert error_of(lone.produce(topic, spoilt, acks=1)) is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(lone.produce(topic, batch().buffer, acks=2)) is ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_what_is_not_replicated_in_time_is_answered_so_and_stays_in_the_log(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    waiting = lone.produce(topic, batch().buffer, timeout_ms=300)
+    lone.run(299)
+    assert not waiting.kept
+    lone.run(1)
+    assert error_of(waiting) is ErrorCode.REQUEST_TIMED_OUT
+    lone.fetch(topic, 1, follower=2)
+    assert read(lone.fetch(topic, 0)).high_watermark == 1
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_acks_all_is_refused_before_the_append(
+    pair: tuple[LoneNode, Any],
+) -> None:
+    lone, topic = pair
+    waiting = lone.produce(topic, batch().buffer, timeout_ms=60_000)
+    lone.run(2000)
+    partition = next(iter(lone.broker.replicas.partitions.values()))
+    assert partition.isr_state.isr == {1}
+    assert lone.node.loader.image.topics[topic].partitions[0].isr == (1,)
+    assert not waiting.kept, "under min.insync.replicas the high watermark stands still"
+    assert error_of(lone.produce(topic, batch().buffer)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 1
+    assert error_of(lone.produce(topic, batch().buffer, acks=1)) is ErrorCode.NONE
+    lone.fetch(topic, 2, follower=2)
+    lone.run(100)
+    assert lone.node.loader.image.topics[topic].partitions[0].isr == (1, 2), "it has caught up, and is back"
+    assert error_of(waiting) is ErrorCode.NONE
+
+
+def test_a_consumer_sees_what_is_committed_and_a_follower_what_there_is(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    lone.produce(topic, batch(3).buffer, acks=1)
+    assert len(read(lone.fetch(topic, 0)).records) == 0
+    assert len(read(lone.fetch(topic, 0, follower=2)).records) > 0
+    lone.fetch(topic, 3, follower=2)
+    assert len(read(lone.fetch(topic, 0)).records) > 0
+
+
+def test_a_fetch_waits_for_enough_bytes_or_until_its_time_is_up(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    late = lone.fetch(topic, 0, max_wait_ms=400)
+    woken = lone.fetch(topic, 0, max_wait_ms=400)
+    lone.run(100)
+    assert not late.kept and not woken.kept
+    lone.produce(topic, batch().buffer, acks=1)
+    assert not woken.kept, "it is not committed"
+    lone.fetch(topic, 1, follower=2)
+    assert len(read(woken).records) > 0
+    patient = lone.fetch(topic, 1, max_wait_ms=400, min_bytes=1)
+    greedy = lone.fetch(topic, 0, max_wait_ms=400, min_bytes=100_000)
+    lone.run(399)
+    assert not patient.kept and not greedy.kept
+    lone.run(1)
+    assert len(read(patient).records) == 0 and len(read(greedy).records) > 0
+    assert len(lone.broker.replicas.fetches) == 0
+
+
+def test_a_leadership_that_is_lost_ends_the_waiting(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    produce = lone.produce(topic, batch().buffer, timeout_ms=60_000)
+    fetch = lone.fetch(topic, 0, max_wait_ms=60_000)
+    lone.broker.lifecycle.begin_shutdown(lone.now)
+    lone.run(100)
+    assert lone.node.loader.image.topics[topic].partitions[0].leader == 2
+    assert error_of(produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert read(fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    hint = produce.value.response.responses[0].partition_responses[0].current_leader  # type: ignore[union-attr]
+    assert (hint.leader_id, hint.leader_epoch) == (2, 1)
+
+
+def test_a_follower_whose_log_parts_from_ours_is_told_where(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    lone.produce(topic, batch(3).buffer, acks=1)
+    answer = read(lone.fetch(topic, 5, follower=2, last_epoch=0))
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
+    assert len(answer.records) == 0
+    partition = next(iter(lone.broker.replicas.partitions.values()))
+    assert partition.followers[2].end_offset != 5, "what it does not share with us does not count"
+    assert read(lone.fetch(topic, 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("sequences", "last"),
+    [
+        ([(7, 0, 0), (7, 0, 1), (7, 0, 2)], ErrorCode.NONE),
+        ([(7, 0, 0), (7, 0, 0)], ErrorCode.NONE),  # sent twice
+        ([(7, 0, 0), (7, 0, 2)], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([(7, 0, 5)], ErrorCode.NONE),  # an unknown producer may begin anywhere: its records may have been deleted
+        ([(7, 1, 0), (7, 0, 1)], ErrorCode.INVALID_PRODUCER_EPOCH),
+        ([(7, 0, 0), (7, 1, 1)], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),  # a new epoch begins at 0
+        ([(7, 0, 0), (7, 1, 0)], ErrorCode.NONE),
+        ([(7, 0, n) for n in range(7)] + [(7, 0, 2)], ErrorCode.NONE),  # one of the last five
+        ([(7, 0, n) for n in range(7)] + [(7, 0, 1)], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+def test_the_sequence_rules(sequences: list[tuple[int, int, int]], last: ErrorCode) -> None:
+    """Producer, epoch, sequence; all but the last are in order."""
+    lone = LoneNode()
+    topic = lone.create()
+    errors = [error_of(lone.produce(topic, produced(p, n, epoch=epoch).buffer)) for p, epoch, n in sequences]
+    assert errors == [ErrorCode.NONE] * (len(sequences) - 1) + [last]
+
+
+def test_producer_ids_are_given_out_one_by_one() -> None:
+    lone = LoneNode()
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    first = lone.ask(request)
+    while first.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        first = lone.ask(request)
+    ids = [first.producer_id] + [lone.ask(request).producer_id for _ in range(3)]
+    assert ids == list(range(ids[0], ids[0] + 4))
+
+
+def test_a_node_that_crashed_has_what_it_had_acknowledged() -> None:
+    lone = LoneNode()
+    topic = lone.create()
+    assert error_of(lone.produce(topic, produced(7, 0, 3).buffer)) is ErrorCode.NONE
+    lone.filesystem.crash_process()
+    again = LoneNode(lone.filesystem)
+    again.run(10_000)  # the session of the process that is gone runs out
+    assert error_of(again.produce(topic, produced(7, 0, 3).buffer)) is ErrorCode.NONE, "known: sent twice"
+    assert error_of(again.produce(topic, produced(7, 3).buffer)) is ErrorCode.NONE
+    partition = next(iter(again.broker.replicas.partitions.values()))
+    assert (partition.log.log_end_offset, partition.leader_epoch) == (4, 2)

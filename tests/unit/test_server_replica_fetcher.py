@@ -1,0 +1,230 @@
+"""A follower, word by word: what it asks its leader, and what it does with each answer; and the leader that asks the
+controller for another ISR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykraft.common.core import Failure
+from pykraft.common.errors import ErrorCode
+from pykraft.common.trace import Silence, Tracer
+from pykraft.common.types import Node, TopicIdPartition
+from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from pykraft.server.alter_partition import AlterPartitionManager
+from pykraft.server.config import NODE_CONFIG
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.partition import IsrChange, Partition
+from pykraft.server.replica_fetcher import ReplicaFetcher
+from tests.harness.scripted import Script
+from tests.harness.storage import PARTITION, TOPIC_ID, at, batch, fill, open_log
+from tests.unit.test_server_partition import append, fetched, image, partition, registration
+
+LEADER = Node(2, "h", 9092)
+BACKOFF_MS = 1000
+REQUIRED = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "listeners": "A://h:1",
+    "controller.listener.names": "C",
+}
+
+
+def following(filled: int = 0, epoch: int = 5) -> tuple[Partition, ReplicaFetcher, Script]:
+    """Broker 1 follows broker 2; its log holds so many batches of epoch 4."""
+    log = open_log()
+    fill(log, filled, leader_epoch=4, count=1)
+    follower = Partition(1, TopicIdPartition(TOPIC_ID, *PARTITION), log, 1000, Tracer(1, Silence()))
+    follower.update(registration(leader=2, epoch=epoch), image(), 0)
+    fetcher = ReplicaFetcher(
+        broker_id=1,
+        broker_epoch=lambda: 101,
+        leader_id=2,
+        node=LEADER,
+        values=NODE_CONFIG.resolve(REQUIRED),
+        trace=Tracer(1, Silence()),
+        on_append=lambda _: None,
+    )
+    fetcher.add(follower)
+    return follower, fetcher, Script(fetcher)
+
+
+def fetch_answer(**fields: Any) -> FetchResponse:
+    topic = FetchResponse.Topic
+    part = topic.Partition(partition_index=0, high_watermark=0).replace(**fields)
+    return FetchResponse(responses=[topic(topic_id=TOPIC_ID, partitions=[part])])
+
+
+def test_it_says_where_its_log_ends_and_in_which_epoch() -> None:
+    follower, _, script = following(filled=3)
+    (outbound,) = script.poll()
+    assert outbound.destination == LEADER
+    request = script.asked(FetchRequest)
+    assert request.replica_state is not None
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (1, 101)
+    asked = request.topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (3, 4, 5)
+    assert script.poll(60_000) == [], "one fetch at a time"
+    assert follower.log.log_end_offset == 3
+
+
+def test_what_comes_is_appended_and_committed_as_far_as_the_leader_says() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(records=at(3, batch(2), 5).buffer, high_watermark=4))
+    assert (follower.log.log_end_offset, follower.log.high_watermark, follower.log.latest_epoch) == (5, 4, 5)
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 5
+
+
+@pytest.mark.parametrize(
+    ("leaders_end", "end"),
+    [
+        ((4, 2), 2),  # the leader's epoch 4 is shorter
+        ((4, 9), 3),  # ours is
+        ((3, 0), 0),  # it knows no epoch 4 at all
+    ],
+)
+def test_a_log_that_parts_from_the_leaders_is_cut_to_where_they_agree(leaders_end: tuple[int, int], end: int) -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    epoch, offset = leaders_end
+    diverging = FetchResponse.Topic.Partition.EpochEndOffset(epoch=epoch, end_offset=offset)
+    script.answer(FetchRequest, fetch_answer(diverging_epoch=diverging))
+    assert follower.log.log_end_offset == end
+    assert len(script.poll()) == 1, "and it asks again at once"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # the checksum
+        lambda data: bytes(at(1, batch(), 5).buffer),  # an offset that is taken (a gap is none: logs are compacted)
+    ],
+)
+def test_what_cannot_be_appended_rests_and_is_asked_for_again(spoil: Callable[[bytes], bytes]) -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(records=spoil(bytes(at(3, batch(), 5).buffer))))
+    assert follower.log.log_end_offset == 3
+    assert script.poll(BACKOFF_MS - 1) == []
+    assert len(script.poll(1)) == 1
+
+
+@pytest.mark.parametrize("failure", [Failure.DISCONNECTED, Failure.TIMED_OUT])
+def test_a_leader_that_does_not_answer_is_left_alone_for_a_while(failure: Failure) -> None:
+    _, _, script = following()
+    script.poll()
+    script.fail(FetchRequest, failure)
+    assert script.poll(BACKOFF_MS - 1) == []
+    assert len(script.poll(1)) == 1
+
+
+def test_an_answer_to_a_question_of_an_older_epoch_is_dropped() -> None:
+    follower, _, script = following()
+    script.poll()
+    follower.update(registration(leader=2, epoch=6, change=2), image(), 0)
+    script.answer(FetchRequest, fetch_answer(records=at(0, batch(), 5).buffer, high_watermark=1))
+    assert follower.log.log_end_offset == 0
+
+
+def test_a_follower_that_is_behind_in_the_metadata_waits_for_them() -> None:
+    follower, fetcher, script = following()
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    assert script.poll(600_000) == []
+    fetcher.remove(follower)
+    assert fetcher.is_idle
+    fetcher.add(follower)
+    assert len(script.poll()) == 1
+
+
+def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    topic = ListOffsetsResponse.Topic
+    part = topic.Partition(partition_index=0, offset=40, timestamp=-1)
+    script.answer(ListOffsetsRequest, ListOffsetsResponse(topics=[topic(name="flights", partitions=[part])]))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (40, 40)
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 40
+
+
+# --- the leader asks for another ISR ----------------------------------------------------------------------------------
+
+
+class Asking:
+    """A leader that wants replica 3 taken in, and the way to the controller."""
+
+    def __init__(self) -> None:
+        self.partition = partition(isr=(1, 2))
+        append(self.partition)
+        fetched(2, 1, self.partition)
+        fetched(3, 1, self.partition)
+        self.channel = ControllerChannel("alter-partition", lambda: Node(9, "c", 1), 1000)
+        self.woken: list[Partition] = []
+        self.manager = AlterPartitionManager(1, lambda: 101, self.channel, self.woken.append)
+        proposal = self.partition.propose_expansion(3)
+        assert proposal is not None
+        self.manager.submit(proposal, 0)
+        self.script = Script(self.channel)
+        self.script.poll()
+
+    def answer(self, **fields: Any) -> None:
+        topic = AlterPartitionResponse.Topic
+        part = topic.Partition(
+            partition_index=0, leader_id=1, leader_epoch=5, isr=[1, 2, 3], partition_epoch=2
+        ).replace(**fields)
+        response = AlterPartitionResponse(topics=[topic(topic_id=TOPIC_ID, partitions=[part])])
+        self.script.answer(AlterPartitionRequest, response)
+
+
+def test_the_leader_says_what_it_believes_and_takes_over_what_is_agreed() -> None:
+    asking = Asking()
+    asked = asking.script.asked(AlterPartitionRequest).topics[0].partitions[0]
+    assert (asked.leader_epoch, asked.partition_epoch) == (5, 1)
+    assert [(s.broker_id, s.broker_epoch) for s in asked.new_isr_with_epochs] == [(1, -1), (2, 102), (3, 103)]
+    asking.answer()
+    assert (asking.partition.isr_state.isr, asking.partition.partition_epoch) == ({1, 2, 3}, 2)
+    assert not asking.partition.isr_state.is_in_flight
+
+
+@pytest.mark.parametrize(
+    ("error", "is_asked_again", "is_in_flight"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, False, False),  # nothing has changed
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, False, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, False, True),  # the metadata log will tell
+        (ErrorCode.FENCED_LEADER_EPOCH, False, True),
+        (ErrorCode.INVALID_REQUEST, False, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True, True),
+    ],
+)
+def test_what_follows_a_refusal(error: ErrorCode, is_asked_again: bool, is_in_flight: bool) -> None:
+    asking = Asking()
+    asking.answer(error_code=error)
+    asking.script.poll(100)
+    assert asking.script.has_asked(AlterPartitionRequest) is is_asked_again
+    assert asking.partition.isr_state.is_in_flight is is_in_flight
+    assert asking.partition.isr_state.isr == {1, 2}
+    maximal = {1, 2, 3} if is_in_flight else {1, 2}
+    assert asking.partition.isr_state.maximal == maximal, "who may have been taken in is waited for"
+
+
+def test_an_answer_that_never_came_is_asked_for_again_until_the_log_tells() -> None:
+    asking = Asking()
+    asking.script.poll(1000)
+    asking.script.fail(AlterPartitionRequest, Failure.TIMED_OUT)
+    asking.script.poll(100)
+    assert asking.partition.isr_state.change is IsrChange.EXPANDING
+    asking.script.poll(100)
+    assert asking.script.has_asked(AlterPartitionRequest)
+    asking.partition.update(registration(change=2), image(), 0)
+    asking.answer(isr=[1, 2], partition_epoch=9)
+    assert asking.partition.isr_state.isr == {1, 2, 3}, "the metadata log was faster"

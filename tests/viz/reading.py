@@ -1,0 +1,54 @@
+"""What a reader of an SVG sees: its shapes and texts, with their colours, as the XML says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from pykraft.viz import palette
+from pykraft.viz.figure import Figure
+from pykraft.viz.svg import overlaps
+
+_NAMESPACE = "{http://www.w3.org/2000/svg}"
+
+
+def drawing(figure: Figure) -> ElementTree.Element:
+    return ElementTree.fromstring(figure.svg)
+
+
+def elements(figure: Figure, name: str) -> list[ElementTree.Element]:
+    return drawing(figure).findall(f".//{_NAMESPACE}{name}")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [element.text or "" for element in elements(figure, "text")]
+
+
+def colours(figure: Figure) -> set[str]:
+    """Every colour that is named anywhere in the drawing, without the page's own two text colours."""
+    found = set(re.findall(r"#[0-9A-Fa-f]{6}", figure.svg))
+    return found - {palette.TEXT_ON_LIGHT, palette.TEXT_ON_DARK}
+
+
+def complaints(figure: Figure) -> Iterator[str]:
+    """What is wrong with any figure, whatever it shows."""
+    root = drawing(figure)
+    for name in ("title", "desc"):
+        if not (root.findtext(f"{_NAMESPACE}{name}") or "").strip():
+            yield f"it has no {name}"
+    if root.get("role") != "img":
+        yield "it does not say that it is an image"
+    if re.search(r"\b(?:nan|inf)\b", figure.svg):
+        yield "a coordinate is no number"
+    for pair in overlaps(figure.boxes):
+        yield f"{pair[0]!r} stands on {pair[1]!r}"
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    for box in figure.boxes:
+        if box.left < -0.5 or box.right > width + 0.5 or box.top < 0 or box.bottom > height:
+            yield f"{box.text!r} stands outside of the drawing"
+    for element in elements(figure, "text"):
+        if float(element.get("opacity", "1")) < palette.FAINT:
+            yield f"{element.text!r} is too faint"
+    if not figure.text.strip() or figure.title not in figure.text:
+        yield "its text does not say what it shows"

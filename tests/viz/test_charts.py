@@ -1,0 +1,108 @@
+"""Charts show the numbers they are given: lengths in proportion, the same values as text, nothing on top of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.viz import Figure, bars, heat_map, palette, timeline
+from pykraft.viz.figure import PLOTLY, SVG, TEXT
+from tests.viz.reading import complaints, elements, texts
+
+
+def a_bar_chart(**more: Any) -> Figure:
+    return bars({"JFK-LAX": 100, "EWR-ORD": 50, "LGA-ATL": 0}, title="One leads", unit="flights", **more)
+
+
+def a_heat_map() -> Figure:
+    values = [[1.0, -2.0, None], [30.0, 4.0, 5.0]]
+    return heat_map(["United", "A & B"], ["Jan", "Feb", "Mar"], values, title="January is late", unit="minutes")
+
+
+def a_timeline(**more: Any) -> Figure:
+    return timeline([5, 0, 0, 10], step_s=0.5, start_s=-1, title="A silence", unit="records", **more)
+
+
+MARKS = {"cut off": 0.0, "killed": 0.02, "new controller": 0.05, "dead node fenced": 0.9}
+FIGURES = {
+    "bars": a_bar_chart,
+    "bars, one marked": lambda: a_bar_chart(marked=["JFK-LAX"]),
+    "bars, a single zero": lambda: bars({"nothing": 0}, title="Nothing"),
+    "heat map": a_heat_map,
+    "heat map of one value": lambda: heat_map(["a"], ["b"], [[3]], title="One"),
+    "timeline": lambda: a_timeline(gap=(-0.5, 0.5)),
+    "timeline with marks that are near each other": lambda: a_timeline(marks=MARKS),
+    "timeline of nothing": lambda: timeline([0, 0], step_s=1, title="Nothing"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_chart_is_a_sound_figure(name: str) -> None:
+    assert list(complaints(FIGURES[name]())) == []
+
+
+def test_bars_begin_at_zero_and_are_as_long_as_their_values() -> None:
+    lengths = [float(rect.get("width", "0")) for rect in elements(a_bar_chart(), "rect")]
+    assert lengths[1] == pytest.approx(lengths[0] / 2, abs=0.2)
+    assert lengths[2] <= 1
+
+
+def test_names_that_fit_are_not_shortened() -> None:
+    assert {"JFK-LAX", "EWR-ORD", "LGA-ATL"} <= set(texts(a_bar_chart()))
+
+
+def test_bars_that_are_not_marked_are_light() -> None:
+    fills = [rect.get("fill") for rect in elements(a_bar_chart(marked=["JFK-LAX"]), "rect")]
+    assert fills == [palette.BLUE, palette.SKY, palette.SKY]
+
+
+def test_a_heat_map_has_every_value_as_text_and_a_dot_where_there_is_none() -> None:
+    shown = texts(a_heat_map())
+    assert {"1", "-2", "30", "4", "5", "·"} <= set(shown)
+    assert "United: Jan 1, Feb -2" in a_heat_map().text
+
+
+def test_the_largest_value_is_the_darkest() -> None:
+    fills = [r.get("fill", "") for r in elements(a_heat_map(), "rect")[:5]]
+    assert min(fills, key=palette.luminance) == fills[2]
+    assert max(fills, key=palette.luminance) == fills[1]
+
+
+def test_a_timeline_tells_its_marks_and_its_gap() -> None:
+    figure = a_timeline(marks={"killed": 0.25}, gap=(-0.5, 0.75))
+    assert {"killed", "1.25 s"} <= set(texts(figure))
+    assert "killed: at 0.25 s" in figure.text
+    assert "nothing from -0.50 s to 0.75 s" in figure.text
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda: bars({}, title="x"), lambda: heat_map([], [], [], title="x"), lambda: timeline([], step_s=1, title="")],
+)
+def test_nothing_cannot_be_drawn(draw: Any) -> None:
+    with pytest.raises(ValueError, match="needs at least one value"):
+        draw()
+
+
+def test_a_page_gets_the_picture_and_a_terminal_the_same_facts() -> None:
+    figure = a_bar_chart()
+    bundle = figure._repr_mimebundle_()
+    assert bundle == {SVG: figure.svg, TEXT: figure.text}
+    assert figure._repr_mimebundle_(include={TEXT}) == {TEXT: figure.text}
+    assert figure._repr_mimebundle_(exclude={TEXT}) == {SVG: figure.svg}
+    assert repr(figure) == str(figure) == figure.text
+
+
+@pytest.mark.parametrize("draw", [a_bar_chart, a_heat_map, a_timeline])
+def test_an_interactive_chart_still_brings_its_picture_and_its_text(draw: Any) -> None:
+    bundle = draw().interactive()._repr_mimebundle_()
+    assert set(bundle) == {SVG, TEXT, PLOTLY}
+    data = bundle[PLOTLY]["data"][0]
+    assert len(data["x"]) > 0
+    assert len(str(bundle[PLOTLY])) < 4000  # without plotly's template, which is 7 kB in each figure
+
+
+def test_a_figure_without_an_interactive_form_says_so() -> None:
+    with pytest.raises(ValueError, match="has no interactive form"):
+        Figure("a", "<svg/>", "a").interactive()
