@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.dialogue import DIFFERENCES, FOLDER, WHY, read_sections
+from tests.conformance.dialogue import DIFFERENCES, FOLDER, WHY, difference, read_sections
 
 CASES = {f"{path.stem}.{case}" for path in sorted(FOLDER.glob("answers/*.txt")) for case in read_sections(path)}
 
@@ -20,3 +20,11 @@ def test_each_answer_is_of_a_case() -> None:
         text = (FOLDER / f"test_{path.stem}.py").read_text()
         for case in read_sections(path):
             assert f"def test_{case}(" in text, f"{path.name} has answers to {case}, which nobody asks"
+
+
+def test_what_differs_is_shown_with_its_question() -> None:
+    apache = ["> one", "  a", "  b", "> two", "  c"]
+    assert difference(apache, apache) == []
+    assert difference(apache, ["> one", "  a", "  B", "> two", "  c"]) == ["> one", "-   b", "+   B"]
+    assert difference(apache, ["> one", "  a", "> two", "  c"]) == ["> one", "-   b"]
+    assert difference(apache, ["> one", "  a", "  b"]) == ["> two", "> not asked", "-   c"]

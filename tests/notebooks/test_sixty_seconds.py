@@ -18,6 +18,8 @@ import pytest
 from pykraft.course.execute import NotebookFailed, execute, read
 from tests.notebooks.sections import NOTEBOOK, run
 
+pytestmark = pytest.mark.limit(300)  # where others use the cores, too
+
 SECONDS = 60
 MEGABYTES = 1300
 

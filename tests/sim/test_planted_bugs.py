@@ -1,4 +1,4 @@
-"""Each planted bug dies of a broken law within the hundred histories of `test_histories`, without a script of its own."""
+"""Each planted bug dies of a broken law in one of the hundred histories, with no script of its own."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.quorum import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from pykraft.protocol.schema import Request, Struct
+from tests.harness.asking import create, new_topic
 from tests.harness.connection import Connection
 from tests.wire.ammunition import requests, shoot
 from tests.wire.conftest import Target
@@ -100,3 +101,14 @@ def test_an_epoch_that_leaves_none_for_the_next_election_is_refused(node: Target
                 setattr(partition, "replica_epoch" if isinstance(request, VoteRequest) else "leader_epoch", 2**31 - 1)
                 answer = connection.ask(changed, 1)
                 assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_more_partitions_than_a_sum_can_hold_are_refused(node: Target) -> None:
+    """The largest number and one more, in one request."""
+    most = new_topic("most", 2**31 - 1, 1)
+    with Connection(node.broker) as connection:
+        for topics in ([most, new_topic("one", 1, 1)], [most, new_topic("more", 2**31 - 1, 1)], [most]):
+            answer = connection.ask(create(*topics, validate_only=True), 7)
+            errors = {topic.name: topic.error_code for topic in answer.topics}
+            assert errors["most"] in (ErrorCode.INVALID_PARTITIONS, ErrorCode.POLICY_VIOLATION)
+            assert len(errors) == len(topics)

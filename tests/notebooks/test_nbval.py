@@ -1,0 +1,60 @@
+"""nbval, as the suite runs it: a verdict that changes is a failure, and what follows a failed cell is not run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from tests.harness.tree import ROOT
+from tests.run import NBVAL
+
+CLAIM = "print('%s  A claim.')"
+
+
+def verdicts(folder: Path, *cells: tuple[str, str, bool]) -> dict[str, int]:
+    """How many cells have passed, failed and been skipped. A cell is its source, its committed text, and whether the
+    two are to be compared."""
+    made: list[Any] = []
+    for count, (source, text, is_compared) in enumerate(cells, 1):
+        output = nbformat.v4.new_output("stream", name="stdout", text=text)  # type: ignore[no-untyped-call]
+        metadata = {"tags": ["nbval-check-output"]} if is_compared else {}
+        made.append(
+            nbformat.v4.new_code_cell(source, execution_count=count, outputs=[output], metadata=metadata)  # type: ignore[no-untyped-call]
+        )
+    nbformat.write(nbformat.v4.new_notebook(cells=made), folder / "a.ipynb")  # type: ignore[no-untyped-call]
+    shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
+    environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *NBVAL, "a.ipynb"],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    last = done.stdout.splitlines()[-1]
+    return {kind: int(number) for number, kind in re.findall(r"(\d+) (passed|failed|skipped)", last)}
+
+
+def test_a_verdict_that_is_not_the_committed_one_is_a_failure_and_other_texts_may_change(tmp_path: Path) -> None:
+    holds, fails = "HOLDS  A claim.\n", "DOES NOT HOLD  A claim.\n"
+    assert verdicts(
+        tmp_path,
+        (CLAIM % "HOLDS", holds, True),
+        ("print(2)", "1\n", False),
+        (CLAIM % "DOES NOT HOLD", holds, True),
+        ("print(3)", fails, False),
+    ) == {"passed": 2, "failed": 1, "skipped": 1}
+
+
+def test_a_cell_that_raises_is_a_failure_and_the_rest_is_skipped(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, ("1 / 0", "", False), ("print(1)", "1\n", True), ("print(1)", "1\n", False))
+    assert found == {"failed": 1, "skipped": 2}

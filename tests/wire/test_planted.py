@@ -1,0 +1,42 @@
+"""These tests must be able to fail: a node that dies of a frame is noticed, and one that only stops answering, too."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from pykraft.cluster import ClusterError
+from pykraft.network.socket_server import Connection as ServedConnection
+from pykraft.protocol.messages.cluster import DescribeClusterRequest
+from pykraft.server.apis.cluster import ClusterApis
+from tests.harness.connection import Connection
+from tests.wire.ammunition import shoot
+from tests.wire.conftest import Target
+
+FRAME = Connection.frame(DescribeClusterRequest(), 2)
+
+
+def test_a_node_that_dies_of_a_request_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(*_: object) -> None:
+        raise IndexError("planted")
+
+    monkeypatch.setattr(ClusterApis, "describe_cluster", stumble)
+    target = Target()
+    assert shoot(target.broker, FRAME) is None
+    with pytest.raises(AssertionError, match=r"the node died: .*planted"):
+        target.serves()
+    with pytest.raises(ClusterError, match="node 1 died: IndexError: planted"):
+        target.close()
+
+
+def test_a_node_that_leaves_a_request_unanswered_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        contextlib.closing(Target()) as target,
+        monkeypatch.context() as planted,
+        Connection(target.broker, patience_s=0.3) as connection,
+    ):
+        planted.setattr(ServedConnection, "respond", lambda *_, **__: None)
+        connection.send_bytes(FRAME)
+        with pytest.raises(TimeoutError):
+            connection.is_closed()
