@@ -75,10 +75,12 @@ SUITES = (
     Suite("interop", "pytest", ("tests/interop",), ("full",)),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
     Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), NBVAL),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
+    Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
 )
 
 

@@ -181,7 +181,8 @@ def _spark_settings(settings: Mapping[str, object], directory: Path) -> dict[str
     conf = settings["conf"]
     assert isinstance(conf, dict)
     master = str(settings["master"])
-    local = {**_LOCAL, "spark.local.dir": str(directory)} if _is_local(master) else {}
+    folders = {"spark.local.dir": str(directory), "spark.sql.warehouse.dir": str(directory / "warehouse")}
+    local = {**_LOCAL, **folders} if _is_local(master) else {}
     named = {"spark.master": master, "spark.app.name": str(settings["app_name"])}
     return {**_QUIET, **local, **named, **conf}
 

@@ -50,6 +50,7 @@ LISTENER = "CONTROLLER"
 HOST = "voter"
 FOLDER = f"/metadata/{METADATA_TOPIC}-0"
 CONFIG = ConfigDef(RAFT_KEYS)
+_MOST_ROUNDS = 1000
 
 
 def directory_id(node_id: int) -> Uuid:
@@ -233,7 +234,7 @@ class Quorum:
 
     def _settle(self) -> int:
         """Let everybody act at this moment until nobody has more to say; the next deadline."""
-        while True:
+        for _ in range(_MOST_ROUNDS):
             polls = [(n, self.rafts[n].poll(self.now)) for n in sorted(self.rafts)]
             for n, poll in polls:
                 for outbound in poll.requests:
@@ -242,6 +243,7 @@ class Quorum:
                 return max(self.now + 1, min((poll.deadline for _, poll in polls), default=FOREVER))
             while self._due:
                 self._due.popleft()()
+        raise AssertionError(f"at {self.now} ms they ask each other the same things for ever")
 
     def run(self, duration_ms: int) -> None:
         """Let time pass."""

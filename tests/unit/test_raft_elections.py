@@ -19,7 +19,19 @@ from pykraft.raft import wire
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import ElectionState, QuorumStateFile
 from pykraft.raft.quorum_state import Candidate, Prospective, RoleName
-from tests.harness.quorum import CLUSTER_ID, FOLDER, Heard, Quorum, address, fresh_disk, key, level, replica, serve
+from tests.harness.quorum import (
+    CLUSTER_ID,
+    FOLDER,
+    Heard,
+    Quorum,
+    address,
+    fresh_disk,
+    key,
+    level,
+    open_metadata_log,
+    replica,
+    serve,
+)
 from tests.harness.scripted import Script
 
 ELECTION_MS = 1000
@@ -405,6 +417,19 @@ def test_a_crash_of_the_power_everywhere_keeps_what_was_decided() -> None:
             quorum.start(n)
         quorum.elect()
         assert [quorum.heard[n].levels for n in (1, 2, 3)] == [[1, 2]] * 3
+
+
+def test_what_a_voter_has_said_to_have_survives_the_loss_of_its_power() -> None:
+    """Its next fetch says that it has everything before, and that counts: so it was synced."""
+    for seed in range(6):
+        quorum = Quorum(seed=seed)
+        quorum.elect()
+        quorum.append(1)
+        quorum.elect()
+        for n in (1, 2, 3):
+            before = quorum.end(n)
+            quorum.kill(n, power=True)
+            assert open_metadata_log(quorum.disks[n]).end == before
 
 
 def test_only_the_leader_of_the_epoch_may_append() -> None:

@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from pykraft.common.errors import ErrorCode
-from pykraft.common.types import ZERO_UUID
 from pykraft.protocol.api import ListenerKind, apis, served
 from pykraft.protocol.header import RequestHeader, decode_response, peek, request_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
@@ -21,6 +20,8 @@ from tests.wire.conftest import MAX_REQUEST_BYTES, Target
 KINDS = pytest.mark.parametrize("kind", list(ListenerKind), ids=lambda kind: kind.value)
 ASK = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
 FLIPS_OF_A_FRAME = 24
+NEW_EACH_TIME = ("ApiVersions", "CreateTopics", "DescribeQuorum", "Envelope", "InitProducerId", "Produce")
+"""Answers with a time, an offset or an id."""
 
 
 def header(key: int, version: int) -> bytes:
@@ -75,9 +76,9 @@ def test_a_claimed_size_takes_no_memory(node: Target) -> None:
 
 @KINDS
 def test_byte_by_byte_is_answered_as_the_whole(node: Target, kind: ListenerKind) -> None:
-    for name, frame in frames(ZERO_UUID, kind, ends_only=True):
-        if name.startswith(("ApiVersions", "DescribeQuorum", "InitProducerId", "CreateTopics", "Envelope")):
-            continue  # with a time, an offset or an id that is new each time
+    for name, frame in frames(node.topic_id, kind, ends_only=True):
+        if name.startswith(NEW_EACH_TIME):
+            continue
         with Connection(node.listeners[kind.value]) as connection:
             connection.send_bytes(frame)
             whole = connection.receive_frame()
@@ -97,7 +98,7 @@ def test_requests_in_one_piece_are_answered_in_their_order(node: Target) -> None
 @KINDS
 def test_a_frame_that_is_cut_off_closes_the_connection(node: Target, kind: ListenerKind) -> None:
     """Whether the sender stops in the middle of it, or its size says that the rest is not missing."""
-    for name, frame in frames(ZERO_UUID, kind, ends_only=True):
+    for name, frame in frames(node.topic_id, kind, ends_only=True):
         for length in range(0, len(frame), 7):
             assert shoot(node.listeners[kind.value], frame[:length]) is None, f"the first {length} bytes of {name}"
         message = frame[4:]
@@ -148,7 +149,7 @@ def test_every_client_is_told_what_is_spoken(node: Target, kind: ListenerKind, v
 def test_a_bit_that_is_turned_over_is_answered_or_closes_the_connection(node: Target, kind: ListenerKind) -> None:
     random = Random(4)
     outcomes = {True: 0, False: 0}
-    for name, frame in frames(ZERO_UUID, kind):
+    for name, frame in frames(node.topic_id, kind):
         for bit, data in flips(frame, FLIPS_OF_A_FRAME, random):
             answer = shoot(node.listeners[kind.value], data)
             outcomes[answer is not None] += 1

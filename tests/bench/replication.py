@@ -1,0 +1,79 @@
+"""Three nodes in three processes, replication factor 3, acks=all: what arrives in all three logs.
+
+The same settings on both sides (min.insync.replicas 2, Kafka's timeouts), the same load from C: one connection to each
+leader, four batches of 1 KB records under way on each. With one partition one node leads and two follow; with three
+each leads one and follows two. Nothing of it is synced to the disk, as Kafka has it: what is acknowledged is in the
+memory of three processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.bench.load_generator import NO_COMPILER, LoadGenerator, load_generator
+from tests.bench.rows import Row, beside
+from tests.bench.sides import APACHE, OURS, Side, fresh_topic, leaders, sides, warm_up, why_without_apache
+
+SECONDS = 2.0
+ROUNDS = 5
+WARM_UP_S = 15.0
+DEPTH = 4
+UNIT = "MB/s"
+RECORD_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Case:
+    partitions: int
+    batch_bytes: int
+    ratio_at_least: float | None = None
+
+    @property
+    def name(self) -> str:
+        partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        return f"replication factor 3, acks=all, batches of {self.batch_bytes >> 10} KB, {partitions}"
+
+
+CASES = (Case(1, 128 << 10, 2.0), Case(3, 128 << 10, 2.0), Case(3, 16 << 10))
+
+
+def measure() -> list[Row]:
+    with load_generator() as generator:
+        if generator is None:
+            return [Row(case.name, UNIT, None, APACHE, None, note=NO_COMPILER) for case in CASES]
+        with sides(nodes=3) as both:
+            for side in both:
+                warm_up(side, lambda side: produce(generator, side, CASES[1]), WARM_UP_S)
+            return [row for case in CASES for row in _measured(generator, both, case)]
+
+
+def _measured(generator: LoadGenerator, both: list[Side], case: Case) -> list[Row]:
+    speeds: dict[str, list[float]] = {side.name: [] for side in both}
+    waits: dict[str, list[float]] = {side.name: [] for side in both}
+    for _ in range(ROUNDS):
+        for side in both:
+            speed, wait = produce(generator, side, case)
+            speeds[side.name].append(speed)
+            waits[side.name].append(wait)
+    note = why_without_apache()
+    target = case.ratio_at_least
+    ours, theirs = speeds[OURS], speeds.get(APACHE, ())
+    return [
+        beside(case.name, UNIT, ours, APACHE, theirs, note=note, ratio_at_least=target),
+        beside(f"the same, median time of a batch", "ms", waits[OURS], APACHE, waits.get(APACHE, ()), note=note),
+    ]
+
+
+def produce(generator: LoadGenerator, side: Side, case: Case) -> tuple[float, float]:
+    """MB/s of records acknowledged, and the median milliseconds from a batch to its acknowledgement."""
+    with fresh_topic(side, case.partitions, replicas=3, min_insync_replicas="2") as topic:
+        answered = generator.produce(
+            SECONDS,
+            DEPTH,
+            topic,
+            leaders(side, topic),
+            acks=-1,
+            records=case.batch_bytes // RECORD_BYTES,
+            record_bytes=RECORD_BYTES,
+        )
+    return answered.megabytes_per_second, answered.p50_us / 1000

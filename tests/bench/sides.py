@@ -1,0 +1,110 @@
+"""The brokers that are measured beside each other: pykraft's, one process per node, and Apache Kafka's.
+
+Both live at the same time, so that runs can be taken in turn; who is not asked is idle. They get the same settings. A
+JVM compiles what it runs often, so Apache Kafka is warmed up before anything counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from pykraft import Admin, Cluster, KafkaError, NewTopic
+from tests.bench.rows import NOT_AT_HAND
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import ApacheKafka
+from tests.harness.waiting import wait_until
+
+OURS = "pykraft"
+APACHE = f"Apache Kafka {apache_kafka.VERSION}"
+HEAP = "1g"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cluster that serves."""
+
+    name: str
+    bootstrap_servers: str
+    processes: list[psutil.Process] = field(default_factory=list)
+
+    def cpu_seconds(self) -> float:
+        """Processor time that its nodes have used so far."""
+        times = [process.cpu_times() for process in self.processes]
+        return sum(used.user + used.system for used in times)
+
+
+@contextlib.contextmanager
+def sides(nodes: int, properties: Mapping[str, str] | None = None) -> Iterator[list[Side]]:
+    """Ours, and Apache Kafka if it can be had, both with Kafka's own timeouts."""
+    with contextlib.ExitStack() as stack:
+        before = _children()
+        cluster = stack.enter_context(
+            Cluster(nodes=nodes, mode="processes", timeouts="kafka", properties=dict(properties or {}))
+        )
+        found = [Side(OURS, cluster.bootstrap_servers, sorted(_children() - before, key=lambda child: child.pid))]
+        if not apache_kafka.available():
+            kafka = stack.enter_context(ApacheKafka(nodes, properties, heap=HEAP))
+            pids = [psutil.Process(kafka.pid(node)) for node in kafka.nodes]
+            found.append(Side(APACHE, kafka.bootstrap_servers, pids))
+        yield found
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
+
+
+def why_without_apache() -> str:
+    """Empty if Apache Kafka is measured too; otherwise why it is not."""
+    reason = apache_kafka.available()
+    return f"{APACHE} is {NOT_AT_HAND}: {reason}" if reason else ""
+
+
+def warm_up(side: Side, load: Callable[[Side], object], seconds: float) -> None:
+    """Repeat the load for so long if there is a JVM to get warm, else once."""
+    deadline = time.monotonic() + seconds
+    load(side)
+    while side.name == APACHE and time.monotonic() < deadline:
+        load(side)
+
+
+@contextlib.contextmanager
+def fresh_topic(side: Side, partitions: int = 1, replicas: int = 1, **configs: str) -> Iterator[str]:
+    """A topic of that side, led by node 1 on (partition 0 by the first, ...), ready to be written; then deleted."""
+    name = f"bench-{next(_numbers)}"
+    with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+        brokers = sorted(broker.id for broker in admin.describe_cluster().brokers)
+        assignments = {
+            number: [brokers[(number + replica) % len(brokers)] for replica in range(replicas)]
+            for number in range(partitions)
+        }
+        texts = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topics([NewTopic(name, replica_assignments=assignments, topic_configs=texts)])
+        wait_until(lambda: is_whole(admin, name, replicas), f"{name} is replicated")
+        try:
+            yield name
+        finally:
+            admin.delete_topics([name])
+
+
+def is_whole(admin: Admin, topic: str, replicas: int) -> bool:
+    """Every partition has its leader, and all its replicas are in sync."""
+    try:
+        partitions = admin.describe_topics([topic])[topic].partitions
+    except KafkaError:
+        return False  # not everybody has heard of it yet
+    return all(len(partition.isr) == replicas and partition.leader > 0 for partition in partitions)
+
+
+def leaders(side: Side, topic: str) -> list[str]:
+    """host:port:partition of each partition's leader."""
+    with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+        brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in admin.describe_cluster().brokers}
+        partitions = admin.describe_topics([topic])[topic].partitions
+    return [f"{brokers[partition.leader]}:{partition.partition}" for partition in partitions]
