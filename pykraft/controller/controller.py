@@ -184,7 +184,7 @@ class QuorumController:
         self._now = now
         if self.is_active and not self._knows_sessions:
             self._knows_sessions = True
-            self._heartbeats.begin(sorted(self._image.brokers), now)
+            self._heartbeats.begin(self._unfenced(), now)
 
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in sorted(self._image.brokers.items()) if not broker.fenced]

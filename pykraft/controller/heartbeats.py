@@ -1,7 +1,8 @@
 """When each broker was heard from last: soft state of the active controller.
 
 Heartbeats come several times a second and mean nothing to anybody else, so they are not written to the log. A new
-controller therefore knows nothing of them: it gives every broker a full session time from its own election on.
+controller therefore knows nothing of them: it gives every broker that is not fenced a full session time from its own
+election on.
 
 What follows from silence, or from what a broker asks in its heartbeat, is a row of this table::
 
@@ -58,9 +59,10 @@ class BrokerHeartbeats:
         self._session_timeout_ms = session_timeout_ms
         self._contacts: dict[int, BrokerContact] = {}
 
-    def begin(self, brokers: list[int], now: int) -> None:
-        """This node became the controller: everybody has a full session time from now on."""
-        self._contacts = {broker_id: BrokerContact(now) for broker_id in brokers}
+    def begin(self, unfenced: list[int], now: int) -> None:
+        """This node became the controller: who is not fenced has a full session time from now on. A fenced broker has
+        no session, so another process may take its id at once."""
+        self._contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
 
     def touch(self, broker_id: int, now: int, metadata_offset: int | None = None) -> None:
         """The broker was heard from."""

@@ -96,12 +96,13 @@ def echo(listener: socket.socket) -> None:
                 poll.register(connection, select.EPOLLIN)
                 continue
             connection = connections[number]
-            data = connection.recv(65536)
-            if data:
-                connection.send(data)
-            else:
-                del connections[number]
-                connection.close()
+            try:
+                if connection.send(connection.recv(65536)):
+                    continue
+            except OSError:
+                pass  # reset by a client that had enough
+            del connections[number]
+            connection.close()
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ def _measured(generator: LoadGenerator, both: list[Side], case: Case) -> list[Ro
     ours, theirs = speeds[OURS], speeds.get(APACHE, ())
     return [
         beside(case.name, UNIT, ours, APACHE, theirs, note=note, ratio_at_least=target),
-        beside(f"the same, median time of a batch", "ms", waits[OURS], APACHE, waits.get(APACHE, ()), note=note),
+        beside("the same, median time of a batch", "ms", waits[OURS], APACHE, waits.get(APACHE, ()), note=note),
     ]
 
 

@@ -21,7 +21,11 @@ from pykraft.runtime.process import NodeProcess
 from tests.harness.waiting import wait_until
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-QUICK = {"broker.heartbeat.interval.ms": "100", "controller.quorum.election.timeout.ms": "300"}
+QUICK = {
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "1000",  # after a kill so long nobody else may register under this id
+    "controller.quorum.election.timeout.ms": "300",
+}
 
 
 def pykraft(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -138,6 +138,17 @@ def test_what_is_not_taken_yet_is_not_fetched_again() -> None:
     assert asked(outbound) == {0: 3}
 
 
+def test_while_something_is_left_of_a_broker_it_is_not_asked_for_its_other_partitions() -> None:
+    """That fetch might wait, and what is left would be read with no fetch under way for its partition."""
+    some = Fetching(T0, T1)
+    some.poll()
+    some.answer(part(0, batch(0, 3)), part(1))
+    assert some.poll(10_000) == []
+    some.take()
+    (outbound,) = some.poll()
+    assert asked(outbound) == {0: 3, 1: 0}
+
+
 def test_an_empty_answer_is_asked_again_at_once() -> None:
     """The broker has waited already."""
     some = Fetching()

@@ -379,6 +379,37 @@ def test_after_a_batch_was_given_up_the_partition_goes_on_under_another_id() -> 
     assert some.log.values == {T0: [b"first of 0", b"after"], T1: [b"first of 1", b"other"]}
 
 
+def test_until_a_first_batch_is_written_no_other_is_sent() -> None:
+    """The broker takes any first number: were the first refused and the second taken, the order would be lost."""
+    some = Sending()
+    (first,) = some.begin(*numbers(3))
+    assert some.poll(PAUSE_MS) == []
+    some.refuse(first, ErrorCode.NOT_ENOUGH_REPLICAS)
+    (again,) = some.poll(PAUSE_MS)
+    assert sequences(again.request)[0][1] == 0
+    some.take(again)
+    assert len(some.poll()) == 2
+    some.finish()
+    assert some.log.values[T0] == numbers(3)
+
+
+def test_what_was_written_behind_a_batch_that_was_given_up_is_not_written_again() -> None:
+    some = Sending(delivery_timeout_ms=1000, request_timeout_ms=500)
+    some.establish()
+    some.append(b"given up")
+    (first,) = some.poll()
+    some.script.poll(600)
+    some.append(b"behind")
+    (second,) = some.poll()
+    some.lose_answer(first)
+    some.lose_answer(second)
+    some.script.poll(400)
+    assert isinstance(some.told[b"given up"], ClientTimeoutError)
+    some.finish()
+    assert some.log.values[T0] == [b"first of 0", b"given up", b"behind"]
+    assert isinstance(some.told[b"behind"], RecordMetadata)
+
+
 def test_a_batch_that_is_too_large_is_split_and_stays_in_order() -> None:
     some = Sending(batch_size=10_000, linger_ms=5)
     values = numbers(20)

@@ -189,3 +189,17 @@ def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_electi
     refused = controller.register_broker(registration(1, life=2), now)
     assert refused.value.error is not None
     assert refused.value.error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_fenced_broker_has_no_session_with_a_new_controller() -> None:
+    """It was stopped in order: the process that comes next is let in at once."""
+    three = Controllers()
+    three.controllers[three.active].register_broker(registration(1), three.quorum.now)
+    three.quorum.elect()
+    dead = three.active
+    three.quorum.kill(dead)
+    del three.controllers[dead]
+    three.quorum.elect()
+    outcome = three.controllers[three.active].register_broker(registration(1, life=2), three.quorum.now)
+    three.quorum.elect()
+    assert outcome.value.error is None
