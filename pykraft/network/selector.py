@@ -115,8 +115,21 @@ class Stream:
         self.flush()
 
     def queue(self, parts: Sequence[Any]) -> None:
-        """Let these parts wait for the next `flush`."""
-        self._out.extend(part for part in parts if len(part))
+        """Let these parts wait for the next `flush`. A message is encoded field by field; neighbouring fields become
+        one part here, since a part costs more than its bytes."""
+        fields: list[bytes] = []
+        for part in parts:
+            if type(part) is bytes:
+                fields.append(part)
+                continue
+            self._queue_one(b"".join(fields))
+            fields = []
+            self._queue_one(part)
+        self._queue_one(b"".join(fields))
+
+    def _queue_one(self, part: Any) -> None:
+        if len(part):
+            self._out.append(part)
 
     def flush(self) -> None:
         """Write what the socket takes."""

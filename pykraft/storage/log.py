@@ -402,8 +402,11 @@ class UnifiedLog:
         return True
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log, so that it ends at or before `offset`: batches are never split."""
+        """Cut the log, so that it ends at or before `offset`: batches are never split. An epoch without a record, noted
+        by a leader that wrote nothing, is forgotten even if nothing else is to be cut."""
         if offset >= self.log_end_offset:
+            if self.epochs.entries and self.epochs.entries[-1].start_offset >= self.log_end_offset:
+                self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self._base_offsets[0]:
             self.truncate_fully(offset)

@@ -70,13 +70,6 @@ def a_vote_forgotten_after_granting() -> None:
 
 
 @bug
-def a_vote_that_does_not_survive_the_process() -> None:
-    """A voter remembers its vote, but not on its disk."""
-    write = election.QuorumStateFile.write
-    put(election.QuorumStateFile, "write", lambda self, state: write(self, state._replace(voted=None)))
-
-
-@bug
 def a_vote_answered_before_its_flush() -> None:
     """A voter's election state is written, and not synced."""
 

@@ -16,8 +16,8 @@ from tests.sim.histories import SEEDS, history, in_processes
 PARTS = 10
 """The seeds are run in so many parts, a process each."""
 
-# Measured 2 to 3 times as much when this was written. Less is a simulator that has gone to sleep.
-FLOORS = {"elections": 150, "truncations": 40, "isr_changes": 600, "acknowledged": 60_000, "crashes": 200}
+# About half of what was measured when this was written. Less is a simulator that has gone to sleep.
+FLOORS = {"elections": 140, "truncations": 30, "isr_changes": 500, "acknowledged": 65_000, "crashes": 200}
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 

@@ -23,7 +23,7 @@ def deaths() -> dict[str, str | None]:
 def test_a_planted_bug_dies(name: str, deaths: dict[str, str | None]) -> None:
     death = deaths[name]
     assert death is not None, f"{name} survives {len(SEEDS)} histories"
-    assert "Violation" in death or "AssertionError" in death, death
+    assert any(kind in death for kind in ("Violation", "AssertionError", "DamagedFileError")), death
 
 
 def test_eight_bugs_at_least_are_planted() -> None:

@@ -51,6 +51,20 @@ def test_a_cut_at_or_beyond_the_end_changes_nothing() -> None:
     assert filesystem.operations == before
 
 
+def test_an_epoch_in_which_nothing_was_written_is_forgotten_by_a_cut_at_the_end() -> None:
+    """A leader notes its epoch before its first record. If another is elected before there is one, the note must go:
+    it says that this log has more of the epochs up to its own than the new leader's has, which is not so."""
+    filesystem = disk()
+    log = open_log(filesystem)
+    fill(log, 3, leader_epoch=1)
+    end = log.log_end_offset
+    log.epochs.assign(2, end)
+    log.truncate_to(end)
+    assert log.epochs.entries == [(1, 0)]
+    assert open_log(filesystem).epochs.entries == [(1, 0)]
+    assert log.log_end_offset == end
+
+
 def test_marks_go_down_with_the_end() -> None:
     log = filled()
     log.update_high_watermark(39)

@@ -18,6 +18,7 @@ Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -55,17 +56,25 @@ _FIRST_METADATA_BY_ID = 12
 _COORDINATORS = (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
 
 
+_SUPPORTED_FEATURES = tuple(
+    ApiVersionsResponse.SupportedFeature(name=name, min_version=low, max_version=high)
+    for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+)
+
+
+@cache
+def _spoken(kind: ListenerKind) -> tuple[ApiVersionsResponse.ApiVersion, ...]:
+    return tuple(
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, low, high in advertised(kind)
+    )
+
+
 def api_versions(kind: ListenerKind, image: MetadataImage) -> ApiVersionsResponse:
     """What a listener of this kind speaks, and which features the cluster has."""
     return ApiVersionsResponse(
-        api_keys=[
-            ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in advertised(kind)
-        ],
-        supported_features=[
-            ApiVersionsResponse.SupportedFeature(name=name, min_version=low, max_version=high)
-            for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
-        ],
+        api_keys=_spoken(kind),
+        supported_features=_SUPPORTED_FEATURES,
         finalized_features_epoch=image.provenance.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
