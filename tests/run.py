@@ -68,6 +68,7 @@ SUITES = (
     Suite("unit", "pytest", ("tests/unit",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
+    Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
     Suite("protocol", "pytest", ("tests/protocol",), ("full",)),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
@@ -81,6 +82,7 @@ SUITES = (
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
+    Suite("bench", "tests.bench", (), ("bench",), limit_s=1500),
 )
 
 

@@ -44,6 +44,7 @@ class ProducerBatch:
         "builder",
         "created",
         "data",
+        "leader_epoch",
         "not_before",
         "place",
         "sequence",
@@ -60,6 +61,8 @@ class ProducerBatch:
         self.created = now
         self.attempts = 0
         self.not_before = 0
+        self.leader_epoch = -1
+        """That of the leader it was last sent to."""
         self.sequence = NO_SEQUENCE
         self.data: bytearray | None = None
         """The finished bytes; None while records are added."""
@@ -208,6 +211,11 @@ class RecordAccumulator:
     def peek(self, topic_partition: TopicPartition) -> ProducerBatch | None:
         queue = self._queues.get(topic_partition)
         return queue[0] if queue else None
+
+    def pausing(self, now: int) -> list[ProducerBatch]:
+        """The batches that will be sent again when their pause is over, where they are the first of their partition."""
+        firsts = (queue[0] for queue in self._queues.values() if queue)
+        return [batch for batch in firsts if batch.attempts and batch.not_before > now]
 
     def take(self, topic_partition: TopicPartition) -> ProducerBatch:
         """The first batch of the partition, to be sent."""

@@ -94,6 +94,7 @@ class Sender:
         """Send what is ready and allowed; returns when there may be more."""
         deadline = self._give_up_late(now)
         self._renumber_doubtful()
+        self._hurry_to_new_leaders(now)
         identity = self._ask_identity(now) if self._needs_identity and self._accumulator.has_unsent else Poll()
         requests = list(identity.requests)
         for node, topic_partitions in self._sendable(now).items():
@@ -103,6 +104,12 @@ class Sender:
                     break
                 requests.append(self._request(node, batches))
         return Poll(min(deadline, identity.deadline, self._next_ready(now)), requests)
+
+    def _hurry_to_new_leaders(self, now: int) -> None:
+        """The pause before a retry is for a leader that may get well. A new one need not be waited for (KIP-951)."""
+        for batch in self._accumulator.pausing(now):
+            if self._metadata.leader_epoch(batch.topic_partition) > batch.leader_epoch:
+                batch.not_before = now
 
     def _next_ready(self, now: int) -> int:
         """What is ready but could not be sent waits for an answer or for metadata, not for time."""
@@ -134,6 +141,7 @@ class Sender:
             if batch.data is None:
                 batch.finish(*self._number(batch))
             batch.attempts += 1
+            batch.leader_epoch = self._metadata.leader_epoch(topic_partition)
             size += batch.size
             self._under_way.setdefault(topic_partition, []).append(batch)
             batches.append(batch)
@@ -151,6 +159,8 @@ class Sender:
             return False
         if not under_way:
             return True
+        if len(under_way) >= self._config[keys.MAX_IN_FLIGHT]:
+            return False  # some are under way to the leader before; no broker knows older ones again (KIP-98)
         is_again = batch.attempts > 0 or any(other.attempts > 1 for other in under_way)
         return self._numberings[key].is_established and not is_again
 

@@ -82,7 +82,9 @@ def _range(at_least: int, at_most: int) -> str:
     return "a whole number" + (" of " + " and ".join(bounds) if bounds else "")
 
 
-def decimal(name: str, default: float, meaning: str, at_least: float, at_most: float) -> Key[float]:
+def decimal(
+    name: str, default: float, meaning: str, at_least: float, at_most: float, synonyms: Sequence[Synonym] = ()
+) -> Key[float]:
     """A key whose value is a number with a fraction."""
 
     def parse(text: str) -> float:
@@ -91,7 +93,7 @@ def decimal(name: str, default: float, meaning: str, at_least: float, at_most: f
             raise ValueError(value)
         return value
 
-    return Key(name, default, parse, f"a number from {at_least:g} to {at_most:g}", meaning, "double")
+    return Key(name, default, parse, f"a number from {at_least:g} to {at_most:g}", meaning, "double", tuple(synonyms))
 
 
 def boolean(name: str, default: bool, meaning: str) -> Key[bool]:

@@ -172,7 +172,12 @@ MAX_COMPACTION_LAG_MS = integer(
     synonyms=[Synonym("log.cleaner.max.compaction.lag.ms")],
 )
 MIN_CLEANABLE_DIRTY_RATIO = decimal(
-    "min.cleanable.dirty.ratio", 0.5, "a log is compacted when so much of it is dirty", at_least=0, at_most=1
+    "min.cleanable.dirty.ratio",
+    0.5,
+    "a log is compacted when so much of it is dirty",
+    at_least=0,
+    at_most=1,
+    synonyms=[Synonym("log.cleaner.min.cleanable.ratio")],
 )
 
 _NOT_ACTED_ON: list[Key[Any]] = [

@@ -166,20 +166,26 @@ def _write_field(text: Text, f: Field, value: str) -> None:
         _write_value(text, f.wire, value, flexible)
         return
     with text.block(f"if {value} is None:"):
-        text.line(f"w({_null(f.wire, flexible)!r})")
+        text.line(f"w({_null(f, flexible)!r})")
     with text.block("else:"):
         if isinstance(f.wire.element, type) and not f.wire.array:
             text.line(r"w(b'\x01')")
         _write_value(text, f.wire, value, flexible)
 
 
-def _null(wire: Wire, flexible: bool) -> bytes:
+def _null(f: Field, flexible: bool) -> bytes:
+    wire = f.wire
     if isinstance(wire.element, type) and not wire.array:
-        return b"\xff"  # a structure has no length: one byte says whether it is there
+        return bytes([_null_structure(f)])
     if flexible:
         return b"\x00"
     classic = "i" if wire.array else wire.element.length_letter if isinstance(wire.element, Variable) else "i"
     return struct.pack(f">{classic}", -1)
+
+
+def _null_structure(f: Field) -> int:
+    """A structure has no length: one byte says whether it is there, in a tagged field another than elsewhere."""
+    return 0 if f.tag is not None else 255
 
 
 def _write_value(text: Text, wire: Wire, value: str, flexible: bool) -> None:
@@ -251,7 +257,7 @@ def _read_field(text: Text, f: Field, target: str) -> None:
     nullable = f.nullable(text.version)
     if isinstance(f.wire.element, type) and not f.wire.array and nullable:
         text.line("n = b[p]; p += 1")
-        with text.block("if n == 255:"):
+        with text.block(f"if n == {_null_structure(f)}:"):
             text.line(f"{target} = None")
         with text.block("else:"):
             _read_value(text, f.name, f.wire, target, flexible, nullable)

@@ -60,8 +60,8 @@ class Field(NamedTuple):
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Whether null may be on the wire. A tagged structure is left out instead, and reads as None; but if its default
-        is another, left out means that default, and null is on the wire."""
+        """Whether null may be on the wire. A tagged structure is left out instead, and reads as None; but if it has
+        another default, left out means that default, and null is on the wire."""
         is_structure = isinstance(self.wire.element, type) and not self.wire.array
         left_out = self.tag is not None and is_structure and self.default is None
         return self.wire.nullable and version >= self.nullable_since and not left_out

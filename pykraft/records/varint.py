@@ -26,7 +26,7 @@ def encode_varint(value: int) -> bytes:
 _ONE_BYTE = [bytes([(value << 1) ^ (value >> 63)]) for value in [*range(64), *range(-64, 0)]]
 
 
-def decode_varint(buffer: memoryview, position: int, max_bytes: int = 5) -> tuple[int, int]:
+def decode_varint(buffer: memoryview | bytes, position: int, max_bytes: int = 5) -> tuple[int, int]:
     """(value, position after it); CorruptRecordError past the end, or after too many bytes or bits."""
     try:
         octet = buffer[position]
@@ -50,7 +50,7 @@ def decode_varint(buffer: memoryview, position: int, max_bytes: int = 5) -> tupl
         raise CorruptRecordError("a varint goes past the end of its batch") from None
 
 
-def decode_varlong(buffer: memoryview, position: int) -> tuple[int, int]:
+def decode_varlong(buffer: memoryview | bytes, position: int) -> tuple[int, int]:
     """(value, position after it) of a number of up to 64 bits."""
     return decode_varint(buffer, position, max_bytes=10)
 

@@ -71,6 +71,7 @@ class Broker:
             random=random,
             producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
             not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
+            dedupe_buffer_bytes=config.values[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
         )
         self.logs.start()
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, integer, names, string
 from pykraft.common.errors import ConfigError
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.topic_config import FOREVER_MS, LOG_CONFIG
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.protocol.api import ListenerKind
@@ -104,6 +104,21 @@ QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to
 PRODUCER_ID_EXPIRATION_MS = integer(
     "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
 )
+LOG_RETENTION_CHECK_INTERVAL_MS = integer(
+    "log.retention.check.interval.ms", 300_000, "old segments are looked for so often", at_least=1
+)
+LOG_FLUSH_SCHEDULER_INTERVAL_MS = integer(
+    "log.flush.scheduler.interval.ms", FOREVER_MS, "logs that are to be flushed are looked for so often", at_least=0
+)
+LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "whether logs are compacted")
+LOG_CLEANER_BACKOFF_MS = integer("log.cleaner.backoff.ms", 15_000, "the cleaner looks for work so often", at_least=0)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE = integer(
+    "log.cleaner.dedupe.buffer.size", 128 << 20, "memory for the keys of a pass of the cleaner", at_least=1 << 20
+)
+LOG_CLEANER_THREADS = integer("log.cleaner.threads", 1, "how many logs are cleaned at once", at_least=0)
+LOG_CLEANER_IO_BUFFER_SIZE = integer(
+    "log.cleaner.io.buffer.size", 512 << 10, "memory for reading and writing in the cleaner", at_least=0
+)
 OFFSETS_TOPIC_REPLICATION_FACTOR = integer(
     "offsets.topic.replication.factor", 3, "replicas of the topic of committed offsets", at_least=1
 )
@@ -156,6 +171,13 @@ _NODE_KEYS: list[Key[Any]] = [
     CONNECTIONS_MAX_IDLE_MS,
     QUEUED_MAX_REQUESTS,
     PRODUCER_ID_EXPIRATION_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_THREADS,
+    LOG_CLEANER_IO_BUFFER_SIZE,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     TRANSACTION_LOG_REPLICATION_FACTOR,
     *RAFT_KEYS,

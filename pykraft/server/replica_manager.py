@@ -4,8 +4,8 @@ The metadata log says which partitions this broker holds and who leads each; `ap
 deleted, leaders begin to lead, followers begin to fetch. Producers append here (acks=all waits in a purgatory), and
 consumers and followers read here (a fetch without enough data waits in another).
 
-Three things are done from time to time: ISRs are looked through for followers that lag, high watermarks are written
-down, and silent producers are forgotten.
+Some things are done from time to time: ISRs are looked through for followers that lag, high watermarks are written
+down, silent producers are forgotten, and the logs are shortened and compacted.
 
 Follows kafka.server.ReplicaManager.
 """
@@ -17,6 +17,7 @@ from pykraft.common.core import FOREVER, Clock, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
+from pykraft.common.topic_config import FOREVER_MS
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, TopicIdPartition, TopicPartition, Uuid
 from pykraft.metadata.delta import MetadataDelta
@@ -31,6 +32,8 @@ from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.storage.log import AppendInfo
 from pykraft.storage.log_manager import LogManager
+
+_LOOK_FOR_DELETED_MS = 1000
 
 
 class LeaderHint(NamedTuple):
@@ -82,6 +85,18 @@ class ReplicaManager:
         checkpoint_ms = self._values[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._every(checkpoint_ms, lambda _: self._logs.write_checkpoints(), now)
         self._every(600_000, lambda _: self._forget_producers(), now)
+        self._care_for_logs(now)
+
+    def _care_for_logs(self, now: int) -> None:
+        """Retention, compaction, and the removal of what was deleted."""
+        logs, values = self._logs, self._values
+        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], lambda _: logs.delete_old_segments(), now)
+        self._every(_LOOK_FOR_DELETED_MS, lambda _: logs.empty_trash(), now)
+        flush_ms = values[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
+        if flush_ms < FOREVER_MS:
+            self._every(max(1, flush_ms), lambda _: logs.flush_old(), now)
+        if values[keys.LOG_CLEANER_ENABLE]:
+            self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.clean(), now)
 
     def _every(self, interval_ms: int, task: Callable[[int], None], now: int) -> None:
         def run(then: int) -> None:

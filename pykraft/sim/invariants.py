@@ -25,7 +25,9 @@ KIP-966 promise.
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 from pykraft.common.types import TopicPartition
 from pykraft.metadata.image import MetadataImage
@@ -240,6 +242,18 @@ def check_high_watermark(leader_id: int, partition: Partition, ends: dict[int, i
             ends.get(replica, high_watermark) >= high_watermark,
             f"{partition.key.topic_partition}: node {leader_id} (epoch {partition.leader_epoch}) has high watermark "
             f"{high_watermark}, but the log of node {replica}, which it counts as in sync, ends at {ends.get(replica)}",
+        )
+
+
+def check_isr(leader_id: int, change: Mapping[str, Any], ends: Mapping[int, int]) -> None:
+    """Who is taken into the ISR has everything that is committed: it may be the leader in a moment. `change` is what
+    the leader reports of it, `ends` as in `check_high_watermark`."""
+    high_watermark = change["high_watermark"]
+    for replica in change["isr"]:
+        require(
+            ends.get(replica, high_watermark) >= high_watermark,
+            f"{change['partition']}: node {leader_id} takes node {replica} into its ISR, whose log ends at "
+            f"{ends.get(replica)}, below the high watermark {high_watermark}",
         )
 
 

@@ -22,6 +22,7 @@ from pykraft.sim.invariants import (
     ReplicaLog,
     check_high_watermark,
     check_image,
+    check_isr,
 )
 
 
@@ -98,6 +99,7 @@ class Watcher:
                     replica.cut(fields["end"])
             case "isr":
                 self.progress.isr_changes += 1
+                check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine.node, seen, _parse(fields["partition"]), fields["epoch"])

@@ -37,19 +37,27 @@ from pykraft.common.config import Config
 from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import (
+    CLEANUP_POLICY,
+    FILE_DELETE_DELAY_MS,
+    FLUSH_MESSAGES,
     INDEX_INTERVAL_BYTES,
     INTERNAL_SEGMENT_BYTES,
+    MAX_COMPACTION_LAG_MS,
     SEGMENT_BYTES,
     SEGMENT_INDEX_BYTES,
+    SEGMENT_JITTER_MS,
     SEGMENT_MS,
 )
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
+from pykraft.records.crc32c import crc32c
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
-from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, SUFFIXES, LogSegment
+from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
+from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.transaction_index import AbortedTransaction
+from pykraft.storage.trash import Trash
 from pykraft.storage.validator import validate
 
 
@@ -106,6 +114,7 @@ class UnifiedLog:
         log_end_offset: int,
         recovery_point: int,
         on_cut: Callable[["UnifiedLog"], None],
+        trash: Trash,
     ) -> None:
         self._filesystem = filesystem
         self.directory = directory
@@ -124,7 +133,12 @@ class UnifiedLog:
         self.recovery_point = recovery_point
         """Everything below is synced: after a crash it need not be checked."""
         self._on_cut = on_cut
-        self._cuts = 0
+        self._trash = trash
+        self.is_closed = False
+        self.cuts = 0
+        """How often it was truncated: what is planned for a log holds only until the next time."""
+        self.flushed_ms = clock.time_ms()
+        """When it was last flushed, or opened."""
         self._known_position: tuple[int, LogSegment, int] | None = None
         self._synced_offset = recovery_point
         self._has_new_files = True
@@ -149,7 +163,9 @@ class UnifiedLog:
     @property
     def last_stable_offset(self) -> int:
         unstable = self.producer_state.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     @property
     def latest_epoch(self) -> int:
@@ -213,6 +229,8 @@ class UnifiedLog:
         self.producer_state.apply(update, self.log_end_offset)
         for completed in update.completed:
             segment.index_aborted(completed)
+        if self.log_end_offset - self.recovery_point >= self.config[FLUSH_MESSAGES]:
+            self.flush()
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
@@ -225,13 +243,24 @@ class UnifiedLog:
         segment = self.active_segment
         youngest = max(batch.max_timestamp for batch in found)
         is_full = segment.size > self._max_segment_bytes - size
-        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self.config[SEGMENT_MS]
+        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self._max_segment_ms(segment)
         is_done = segment.size and (is_full or is_old or segment.is_index_full)
         if is_done or not segment.has_room_for(found[-1].last_offset):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = found[-1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)
         return segment
+
+    def _max_segment_ms(self, segment: LogSegment) -> int:
+        """How much time the segment may span. What is taken off is drawn by the segment's name: logs roll at different
+        times, and a log each time it is asked at the same."""
+        longest_ms = self.config[SEGMENT_MS]
+        if "compact" in self.config[CLEANUP_POLICY]:
+            longest_ms = min(longest_ms, self.config[MAX_COMPACTION_LAG_MS])  # the active segment is never compacted
+        jitter_ms = min(self.config[SEGMENT_JITTER_MS], longest_ms)
+        if not jitter_ms:
+            return longest_ms
+        return longest_ms - crc32c(f"{self.topic_partition} {segment.base_offset}".encode()) % jitter_ms
 
     def roll(self, base_offset: int) -> LogSegment:
         """Begin a new segment. The one before it is synced in the background, and need not be checked from then on. A
@@ -246,41 +275,46 @@ class UnifiedLog:
             finished.sync()  # a start after a crash would trust its indexes, as soon as a segment follows
         self.producer_state.map_end_offset = base_offset
         self.producer_state.take_snapshot()
-        unsynced = self._segments[self._floor(self.recovery_point) :]
+        unsynced = self.unsynced_segments
         segment = self._new_segment(base_offset)
-        cuts = self._cuts
-        self._background.submit(lambda: self._sync(unsynced), lambda done: self._on_synced(done, base_offset, cuts))
+        cuts = self.cuts
+        self._background.submit(
+            lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, cuts)
+        )
         return segment
 
+    def open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        """The segment with these files, which are made unless they are there. It is not part of the log yet."""
+        limits = self.config[INDEX_INTERVAL_BYTES], self.config[SEGMENT_INDEX_BYTES]
+        return LogSegment(self._filesystem, self.directory, base_offset, *limits, self._clock.time_ms(), suffix)
+
     def _new_segment(self, base_offset: int) -> LogSegment:
-        segment = LogSegment(
-            self._filesystem,
-            self.directory,
-            base_offset,
-            self.config[INDEX_INTERVAL_BYTES],
-            self.config[SEGMENT_INDEX_BYTES],
-            self._clock.time_ms(),
-        )
+        segment = self.open_segment(base_offset)
         self._segments.append(segment)
         self._base_offsets.append(base_offset)
         self._has_new_files = True
         return segment
 
-    def _sync(self, segments: Sequence[LogSegment]) -> bool:
+    @property
+    def unsynced_segments(self) -> list[LogSegment]:
+        """The segments that a loss of power could still shorten."""
+        return self._segments[self._floor(self.recovery_point) :]
+
+    def sync_segments(self, segments: Sequence[LogSegment]) -> bool:
         """Whether these segments are on the disk; not if they were closed meanwhile. Runs on another thread."""
         try:
             for segment in segments:
                 segment.sync()
             self._filesystem.sync_directory(self.directory)
         except OSError:
-            if any(segment.is_closed for segment in segments):
+            if self.is_closed or any(segment.is_closed for segment in segments):
                 return False
             raise
         return True
 
     def _on_synced(self, done: bool, end_offset: int, cuts: int) -> None:
         # If the log was truncated meanwhile, other bytes may stand there now.
-        if done and cuts == self._cuts:
+        if done and cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, end_offset)
 
     def sync_records(self) -> None:
@@ -301,6 +335,7 @@ class UnifiedLog:
         self._filesystem.sync_directory(self.directory)
         self._has_new_files = False
         self._synced_offset = self.recovery_point = self.log_end_offset
+        self.flushed_ms = self._clock.time_ms()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -323,7 +358,7 @@ class UnifiedLog:
             piece = segment.read(offset, max_bytes, self._end_position(segment, upper_bound), at_least_one)
             if piece is not None:
                 if aborted is not None:
-                    aborted = self._aborted(offset, segment.upper_bound_offset(piece) or upper_bound)
+                    aborted = self.aborted_transactions(offset, segment.upper_bound_offset(piece) or upper_bound)
                 return FetchData(segment.region(piece), piece.first_batch_is_cut, aborted)
         return FetchData(b"", False, aborted)
 
@@ -353,7 +388,8 @@ class UnifiedLog:
         self._known_position = (upper_bound, segment, position)
         return position
 
-    def _aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """The transactions that overlap [offset, upper_bound) and were aborted, in the order of their markers."""
         found = []
         for segment in self._segments[self._floor(offset) :]:
             some, complete = segment.transaction_index.collect(offset, upper_bound)
@@ -442,7 +478,7 @@ class UnifiedLog:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._synced_offset = min(self._synced_offset, self.log_end_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self._cuts += 1
+        self.cuts += 1
         self._known_position = None
         self.rebuild_producer_state()
         self.producer_state.on_high_watermark(self.high_watermark)
@@ -456,6 +492,53 @@ class UnifiedLog:
             segment.replay(state)
         state.map_end_offset = self.log_end_offset
 
+    # --- deleting and replacing segments ------------------------------------------------------------------------------
+
+    def increase_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset`; whether it began earlier. KafkaError(OFFSET_OUT_OF_RANGE) above the high
+        watermark."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above {self.high_watermark}, the high watermark"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def delete_segments(self, count: int) -> None:
+        """Delete the oldest `count` segments, which lie below the high watermark. If those are all, a new one begins
+        at the end of the log."""
+        if count == len(self._segments):
+            self.roll(self.log_end_offset)
+        assert self._base_offsets[count] <= self.high_watermark, f"{self} would begin above its high watermark"
+        doomed = self._segments[:count]
+        del self._segments[:count], self._base_offsets[:count]
+        self._retire(doomed)
+        self.producer_state.remove_strays(set(self._base_offsets))
+        self._filesystem.sync_directory(self.directory)  # before the epochs forget what could come back
+        self.increase_log_start(self._base_offsets[0])
+
+    def replace_segments(self, replaced: Sequence[LogSegment]) -> None:
+        """Put the cleaned segment that was made of these into their place. Its files end in ``.cleaned``, are whole and
+        synced; they are named after the first of these segments. See `segment_files` for what a crash leaves."""
+        base_offset = replaced[0].base_offset
+        first = self._segments.index(replaced[0])
+        begin_swap(self._filesystem, self.directory, base_offset)
+        self._retire(replaced)
+        finish_swap(self._filesystem, self.directory, base_offset)
+        self._segments[first : first + len(replaced)] = [self.open_segment(base_offset)]
+        self._base_offsets[first : first + len(replaced)] = [base_offset]
+        self.producer_state.remove_strays(set(self._base_offsets))
+        self._known_position = None
+
+    def _retire(self, segments: Sequence[LogSegment]) -> None:
+        """Take the files of these segments out of the log, oldest first. They stay open for those who read them."""
+        for segment in segments:
+            paths = mark_deleted(self._filesystem, self.directory, segment.base_offset)
+            self._trash.add(paths, self.config[FILE_DELETE_DELAY_MS], segment.close)
+
     # --- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -467,13 +550,6 @@ class UnifiedLog:
 
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
+        self.is_closed = True
         for segment in self._segments:
             segment.close()
-
-
-def remove_segment_files(filesystem: FileSystem, directory: str, base_offset: int) -> None:
-    """Remove the files of a segment that is closed."""
-    for suffix in SUFFIXES:
-        path = f"{directory}/{base_offset:020d}{suffix}"
-        if filesystem.exists(path):
-            filesystem.remove(path)

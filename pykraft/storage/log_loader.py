@@ -2,7 +2,8 @@
 
 In this order:
 
-1. *Leftovers* go: files that a crash left half done (``.tmp``), and indexes whose log is gone.
+1. *Leftovers* are finished: small files that were being replaced, deleted segments, the work of the cleaner, indexes
+   whose log is gone (`segment_files`).
 2. *Segments* are opened, oldest first.
 3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point is read through, its
    indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery point was synced, and is
@@ -33,11 +34,11 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.checkpoint import read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from pykraft.storage.log import UnifiedLog, remove_segment_files
-from pykraft.storage.log_segment import LOG_SUFFIX, SUFFIXES, LogSegment
+from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import ProducerStateManager
-
-TEMPORARY_SUFFIX = ".tmp"
+from pykraft.storage.segment_files import LOG_SUFFIX, finish_leftovers, remove_segment_files
+from pykraft.storage.trash import Trash
 
 
 def ignore(log: UnifiedLog) -> None:
@@ -62,6 +63,8 @@ class LogLoader:
     producer_id_expiration_ms: int = 86_400_000
     on_cut: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
+    trash: Trash | None = None
+    """Where deleted segments go; a log that stands alone has its own."""
     recovered_bytes: int = 0
 
     def load(self) -> UnifiedLog:
@@ -71,7 +74,7 @@ class LogLoader:
             self.filesystem.make_directory(self.directory)
             self.filesystem.sync_directory(parent(self.directory))
         self._check_topic_id()
-        self._remove_leftovers()
+        finish_leftovers(self.filesystem, self.directory)
         epochs = LeaderEpochCache(self.filesystem, self.directory)
         segments = self._open_segments() or [self._segment(self.log_start_offset)]
         producer_state = self._recover(segments, epochs)
@@ -94,6 +97,7 @@ class LogLoader:
             log_end_offset=end,
             recovery_point=min(self.recovery_point, end),
             on_cut=self.on_cut,
+            trash=self.trash or Trash(self.filesystem, self.clock, self.background),
         )
         log.producer_state.remove_strays({segment.base_offset for segment in segments})
         log.rebuild_producer_state()
@@ -112,15 +116,6 @@ class LogLoader:
         elif known is not None:
             assert self.topic_id in (None, known), f"{self.directory} belongs to topic {known}, not {self.topic_id}"
             self.topic_id = known
-
-    def _remove_leftovers(self) -> None:
-        names = self.filesystem.list(self.directory)
-        logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
-        for name in names:
-            stem, dot, suffix = name.partition(".")
-            is_orphan = dot + suffix in SUFFIXES and stem not in logs
-            if name.endswith(TEMPORARY_SUFFIX) or is_orphan:
-                self.filesystem.remove(f"{self.directory}/{name}")
 
     def _open_segments(self) -> list[LogSegment]:
         names = [name for name in self.filesystem.list(self.directory) if name.endswith(LOG_SUFFIX)]

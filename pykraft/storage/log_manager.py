@@ -10,7 +10,8 @@
       replication-offset-checkpoint      the high watermark of each log
       log-start-offset-checkpoint        where logs begin whose first records were deleted
       flights-0/ flights-1/ ...          the logs
-      flights-2.0ad3...-delete/          a deleted log that is still being removed
+      cleaner-offset-checkpoint          up to where each compacted log is clean
+      flights-2.0ad3...-delete/          a deleted log whose bytes are still there
 
 The checkpoints are written from time to time, and at once if they would claim too much: when a log was truncated below
 what they say, or deleted. A recovery point that is too high makes the next start trust bytes that were never synced, a
@@ -20,18 +21,22 @@ The clean-shutdown marker is removed as soon as the logs are open: if the node d
 holds the broker epoch of the node that wrote it, so that the controller can tell a node that lost its unsynced data
 from one that did not (KIP-966).
 
+From time to time old segments are deleted, logs compacted, and what was deleted for a while removed. A log that is
+being compacted keeps its segments until that is done.
+
 Folders that are no partition's, and unknown files, are left alone.
 
 Follows org.apache.kafka.storage.internals.log.LogManager.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
+from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.checkpoint import (
     CLEAN_SHUTDOWN,
@@ -47,7 +52,10 @@ from pykraft.storage.checkpoint import (
 )
 from pykraft.storage.filesystem import FileSystem, Lock
 from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log_cleaner import DEDUPE_BUFFER_BYTES, LogCleaner, is_compacted
 from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.retention import delete_old_segments
+from pykraft.storage.trash import Trash
 
 DELETE_SUFFIX = "-delete"
 _DELETED = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
@@ -88,8 +96,10 @@ class LogManager:
         random: Random,
         producer_id_expiration_ms: int,
         not_mine: frozenset[str] = frozenset(),
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     ) -> None:
-        """`config_for(topic)` gives a topic's settings; `not_mine` names folders that belong to others."""
+        """`config_for(topic)` gives a topic's settings; `not_mine` names folders that belong to others; the cleaner may
+        use `dedupe_buffer_bytes`."""
         self._filesystem = filesystem
         self.directory = directory
         self._config_for = config_for
@@ -99,6 +109,15 @@ class LogManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._not_mine = not_mine
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.trash = Trash(filesystem, clock, background)
+        self.cleaner = LogCleaner(
+            filesystem=filesystem,
+            directory=directory,
+            logs=self.logs,
+            clock=clock,
+            background=background,
+            buffer_bytes=dedupe_buffer_bytes,
+        )
         self.previous_broker_epoch = -1
         """The broker epoch of the last orderly stop; -1 after a crash."""
         # What is written down.
@@ -119,7 +138,7 @@ class LogManager:
         for name in self._filesystem.list(self.directory):
             topic_partition = parse_directory(name)
             if _DELETED.fullmatch(name):
-                self._filesystem.remove(f"{self.directory}/{name}")
+                self.trash.add([f"{self.directory}/{name}"], delay_ms=0)
             elif topic_partition is not None and name not in self._not_mine:
                 log = self._load(
                     topic_partition,
@@ -134,6 +153,8 @@ class LogManager:
             self._filesystem.remove(f"{self.directory}/{CLEAN_SHUTDOWN}")
         # Also if no marker is there: the run before may have removed it and died before the disk knew.
         self._filesystem.sync_directory(self.directory)
+        self.cleaner.start()
+        self.trash.empty()
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
         """The partition's log. A log of another incarnation of the topic is deleted first."""
@@ -147,7 +168,7 @@ class LogManager:
         return log or self._load(topic_partition, topic_id)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Close the log and remove its folder: renamed at once, so that a crash leaves no half log behind."""
+        """Close the log and rename its folder, so that a crash leaves no half log behind; its bytes go later."""
         log = self.logs.pop(topic_partition)
         log.abandon()
         doomed = f"{log.directory}.{self._random.randbytes(16).hex()}{DELETE_SUFFIX}"
@@ -155,7 +176,36 @@ class LogManager:
         self._filesystem.sync_directory(self.directory)
         if self._claims_too_much():
             self.write_checkpoints()
-        self._background.submit(lambda: self._filesystem.remove(doomed), lambda _: None)
+        self.cleaner.forget(topic_partition)
+        self.trash.add([doomed], log.config[FILE_DELETE_DELAY_MS])
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def delete_old_segments(self) -> None:
+        """Shorten the logs that are not compacted by what retention does not keep."""
+        self._shorten([log for log in self.logs.values() if not is_compacted(log)])
+
+    def clean(self) -> None:
+        """Compact what is due; of compacted logs, too, segments may have had their time."""
+        self._shorten([log for log in self.logs.values() if is_compacted(log)])
+        self.cleaner.clean()
+
+    def _shorten(self, logs: Sequence[UnifiedLog]) -> None:
+        now_ms = self._clock.time_ms()
+        for log in logs:
+            if not self.cleaner.is_busy_with(log):
+                delete_old_segments(log, now_ms)
+
+    def empty_trash(self) -> None:
+        """Remove the files whose time since their deletion is over."""
+        self.trash.empty()
+
+    def flush_old(self) -> None:
+        """Flush the logs that were not flushed for ``flush.ms``."""
+        now_ms = self._clock.time_ms()
+        for log in self.logs.values():
+            if now_ms - log.flushed_ms >= log.config[FLUSH_MS]:
+                log.flush()
 
     def write_checkpoints(self) -> None:
         """Write down the marks of every log, as of now."""
@@ -182,6 +232,7 @@ class LogManager:
         """Close every log in order, and say so."""
         for log in self.logs.values():
             log.close()
+        self.trash.close()
         self.write_checkpoints()
         write_clean_shutdown(self._filesystem, self.directory, broker_epoch)
 
@@ -189,8 +240,10 @@ class LogManager:
         """Close the files and write nothing, as a crash would."""
         for log in self.logs.values():
             log.abandon()
+        self.trash.close()
 
     def _on_cut(self, log: UnifiedLog) -> None:
+        self.cleaner.on_cut(log)
         if self._claims_too_much():
             self.write_checkpoints()
 
@@ -214,6 +267,7 @@ class LogManager:
             recovery_point=recovery_point,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             on_cut=self._on_cut,
+            trash=self.trash,
         )
         log = loader.load()
         self.recovered_bytes += loader.recovered_bytes

@@ -29,13 +29,8 @@ from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex, TimestampOffset
 from pykraft.storage.leader_epoch_cache import EpochEntry
 from pykraft.storage.producer_state import CompletedTransaction, ProducerStateManager
+from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from pykraft.storage.transaction_index import AbortedTransaction, TransactionIndex
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
@@ -80,14 +75,15 @@ class LogSegment:
         index_interval_bytes: int,
         max_index_bytes: int,
         now_ms: int,
+        suffix: str = "",
     ) -> None:
-        """Open the segment's files, or make them."""
+        """Open the segment's files, or make them; `suffix` stands behind their names."""
         stem = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
-        self.records = FileRecords(filesystem.open(stem + LOG_SUFFIX))
-        self.offset_index = OffsetIndex(filesystem, stem + INDEX_SUFFIX, base_offset, max_index_bytes)
-        self.time_index = TimeIndex(filesystem, stem + TIME_INDEX_SUFFIX, base_offset, max_index_bytes)
-        self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX)
+        self.records = FileRecords(filesystem.open(stem + LOG_SUFFIX + suffix))
+        self.offset_index = OffsetIndex(filesystem, stem + INDEX_SUFFIX + suffix, base_offset, max_index_bytes)
+        self.time_index = TimeIndex(filesystem, stem + TIME_INDEX_SUFFIX + suffix, base_offset, max_index_bytes)
+        self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX + suffix)
         self.max_timestamp = None if self.records.size else TimestampOffset(-1, base_offset)
         """The largest timestamp so far; None until it was looked up in an old segment."""
         self._index_interval_bytes = index_interval_bytes
@@ -114,11 +110,19 @@ class LogSegment:
 
     def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
         """How old the segment is: by the timestamps of the records in it, if they have any."""
+        first = self.first_timestamp()
+        return timestamp - first if first >= 0 else now_ms - self._created_ms
+
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch; -1 if it has none, or there is none."""
         if self._first_timestamp is None and self.size:
             self._first_timestamp = next(self.records.headers()).header.max_timestamp
-        if self._first_timestamp is not None and self._first_timestamp >= 0:
-            return timestamp - self._first_timestamp
-        return now_ms - self._created_ms
+        return -1 if self._first_timestamp is None else self._first_timestamp
+
+    def youngest_ms(self) -> int:
+        """When the youngest record was made; without timestamps, when the segment was opened."""
+        largest = self.largest_timestamp().timestamp
+        return largest if largest >= 0 else self._created_ms
 
     # --- appending ----------------------------------------------------------------------------------------------------
 

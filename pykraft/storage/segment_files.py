@@ -82,7 +82,9 @@ def finish_leftovers(filesystem: FileSystem, directory: str) -> None:
     indexes whose log is gone."""
     _take_back_cleaning(filesystem, directory)
     names = filesystem.list(directory)
-    swaps = sorted({base for name in names if name.endswith(SWAP_SUFFIX) and (base := base_offset_of(name)) is not None})
+    swaps = sorted(
+        {base for name in names if name.endswith(SWAP_SUFFIX) and (base := base_offset_of(name)) is not None}
+    )
     for base_offset in swaps:
         _remove_replaced(filesystem, directory, base_offset)
         finish_swap(filesystem, directory, base_offset)

@@ -54,9 +54,7 @@ class TransactionIndex:
     def _load(self) -> list[AbortedTransaction]:
         if self._file is None:
             return []
-        self.check()
-        data = self._file.read(0, self._file.size)
-        return [AbortedTransaction(*rest) for _, *rest in _ENTRY.iter_unpack(data)]
+        return [aborted for _, aborted in decode_transaction_index(self.path, self._file.read(0, self._file.size))]
 
     def check(self) -> None:
         """Raise CorruptRecordError unless the file holds whole entries."""
@@ -103,3 +101,10 @@ class TransactionIndex:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def decode_transaction_index(path: str, data: bytes) -> list[tuple[int, AbortedTransaction]]:
+    """(version, entry) of all that the file holds; CorruptRecordError if these are not whole entries."""
+    if len(data) % _ENTRY.size:
+        raise CorruptRecordError(f"{path} has {len(data)} bytes: entries have {_ENTRY.size}")
+    return [(version, AbortedTransaction(*rest)) for version, *rest in _ENTRY.iter_unpack(data)]

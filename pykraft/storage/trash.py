@@ -8,6 +8,7 @@ Follows the scheduled deletions in org.apache.kafka.storage.internals.log.{Local
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pykraft.common.background import Background
@@ -61,7 +62,6 @@ class Trash:
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:
-            try:
+            # It may be gone with its folder, or under the same name as another that was deleted since.
+            with suppress(FileNotFoundError):
                 self._filesystem.remove(path)
-            except FileNotFoundError:
-                pass  # with its folder, or under the same name as another that was deleted since

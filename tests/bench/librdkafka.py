@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.bench import raw, sink
 from tests.bench.raw import other_side
-from tests.bench.rows import Row, beside
+from tests.bench.rows import Row, beside, progress
 from tests.bench.sides import APACHE, OURS, Side, fresh_topic, sides, warm_up, why_without_apache
 
 RECORD_BYTES = 1024
@@ -51,7 +51,7 @@ def _measured(peers: Sequence[Side], batch_bytes: int) -> list[Row]:
     consumed: Runs = {}
     produce_cpu: Runs = {}
     consume_cpu: Runs = {}
-    for _ in range(ROUNDS):
+    for number in range(1, ROUNDS + 1):
         for side in peers:
             speeds, cpu = one_round(side, batch_bytes)
             for runs, figure in zip((produced, consumed, produce_cpu, consume_cpu), speeds + cpu, strict=True):
@@ -60,6 +60,8 @@ def _measured(peers: Sequence[Side], batch_bytes: int) -> list[Row]:
         speed = raw.sent(_TOTAL, batch_bytes)
         for runs in (produced, consumed):
             runs.setdefault(raw.SOCKET, []).append(speed)
+        said = ", ".join(f"{side.name} {produced[side.name][-1]:.0f}/{consumed[side.name][-1]:.0f}" for side in peers)
+        progress(f"{batch_bytes >> 10} KB, round {number} of {ROUNDS}, MB/s written/read: {said}")
     size = f"1 KB records, batches of {batch_bytes >> 10} KB"
     rows = _rows(f"librdkafka produce, {size}", UNIT, produced, (APACHE, sink.NAME, raw.FILE, raw.SOCKET))
     rows += _rows(f"librdkafka consume, {size}", UNIT, consumed, (APACHE, sink.NAME, raw.SOCKET))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -123,6 +124,12 @@ def _number(figure: float | None, otherwise: str) -> str:
     if figure is None:
         return otherwise
     return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.1f}" if abs(figure) >= 10 else f"{figure:.2f}"
+
+
+def progress(line: str) -> None:
+    """Say what has just been measured, while more is to come."""
+    sys.stdout.write(f"  {line}\n")
+    sys.stdout.flush()
 
 
 def load_average() -> str:

@@ -9,9 +9,10 @@ A *mere* leader is not the active controller. If it is, the others must first fi
 elect another one, before that one can find that the leader is silent.
 
 The silence is not all the cluster's. librdkafka looks for the new leader of a partition once a second, and when the
-dead node disappears from the metadata it forgets what it has just found, and looks again a second later: so it hears
-nothing for up to two seconds more. A short ``topic.metadata.refresh.interval.ms`` takes that away: therefore librdkafka
-writes twice, as it is and with that setting. pykraft's producer asks every ``retry.backoff.ms`` while it has no leader.
+dead node disappears from the metadata it forgets what it has just found, and looks again a second later: so it may hear
+nothing for two seconds more. A short ``topic.metadata.refresh.interval.ms`` takes that away: therefore librdkafka
+writes twice, as it is and with that setting. pykraft's producer asks for the leader whenever it tries again, after
+pauses that grow from ``retry.backoff.ms``, and sends at once when there is a new one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import pykraft
 from pykraft import Admin, Cluster, NewTopic, TopicPartition
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP
 from pykraft.timeouts import PROFILES
-from tests.bench.rows import Row, worst
+from tests.bench.rows import Row, progress, worst
 from tests.bench.sides import APACHE, HEAP, is_whole, why_without_apache
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
@@ -192,10 +193,12 @@ def _silences(start: Callable[[], Any], kinds: list[str], kills: int) -> Silence
     """So many kills of each kind, in turn."""
     found: Silences = {kind: {writer.name: [] for writer in WRITERS} for kind in kinds}
     with start() as cluster:
-        for _ in range(kills):
+        for number in range(1, kills + 1):
             for kind in kinds:
-                for name, seconds in silences(cluster, is_controller=kind == BOTH).items():
-                    found[kind][name].append(seconds)
+                seconds = silences(cluster, is_controller=kind == BOTH)
+                progress(f"kill {number} of {kills}, {kind}: " + ", ".join(f"{s:.2f} s" for s in seconds.values()))
+                for name, figure in seconds.items():
+                    found[kind][name].append(figure)
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tests.bench import raw
 from tests.bench.load_generator import NO_COMPILER, LoadGenerator, load_generator
-from tests.bench.rows import Row, beside
+from tests.bench.rows import Row, beside, progress
 from tests.bench.sides import APACHE, OURS, Side, fresh_topic, leaders, sides, warm_up, why_without_apache
 
 SECONDS = 1.0
@@ -57,6 +57,7 @@ def _measured(generator: LoadGenerator, both: list[Side], echo: Side) -> list[Ro
 
         name = f"ApiVersions, {how}"
         runs = in_turn([*both, echo], versions)
+        progress(f"{name}: {runs[OURS][-1]:,.0f} requests/s")
         rows.append(beside(name, UNIT, runs[OURS], raw.ECHO, runs[raw.ECHO]))
         rows.append(beside(name, UNIT, runs[OURS], APACHE, runs.get(APACHE, ()), note=missing))
         runs = in_turn(both, produce)

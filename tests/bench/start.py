@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from jupyter_client.manager import start_new_kernel
 
 from pykraft.course.machine import MEGABYTE
-from tests.bench.rows import Row, beside
+from tests.bench.rows import Row, beside, progress
 from tests.bench.sides import APACHE, Side, fresh_topic, why_without_apache
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
@@ -64,6 +64,7 @@ def in_a_kernel() -> tuple[float, float, float, float]:
         stream(Side("", servers))
         loaded = megabytes(process) - bare
         run(client, "cluster.close()")
+    progress(f"a kernel: ready in {ready:.2f} s, {idle:.0f} MB more, {loaded:.0f} MB more after the records")
     return imported, ready, idle, loaded
 
 

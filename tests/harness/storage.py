@@ -70,11 +70,12 @@ class ByHand:
         self.results.pop(number)()
 
     def run(self) -> None:
-        """Do all that waits."""
-        while self.jobs:
-            self.run_job()
-        while self.results:
-            self.deliver()
+        """Do all that waits, and what comes of it."""
+        while self.jobs or self.results:
+            while self.jobs:
+                self.run_job()
+            while self.results:
+                self.deliver()
 
 
 def settings(**values: Any) -> Config:

@@ -166,6 +166,21 @@ def test_so_many_requests_are_under_way_to_a_broker_and_no_more(limit: int) -> N
     assert len(some.poll()) == 1
 
 
+def test_of_one_partition_no_more_are_under_way_even_to_two_leaders() -> None:
+    """A broker knows an idempotent producer's last five batches again, and no older one."""
+    some = Sending()
+    some.establish()
+    some.append(*numbers(3))
+    assert len(some.poll()) == 3
+    learn(some.metadata, {"t": [(3, 1), (2, 0)]})
+    some.append(*numbers(10)[3:])
+    assert [outbound.destination.id for outbound in some.poll()] == [3, 3]
+    some.take(some.under_way[0])
+    assert len(some.poll()) == 1
+    some.finish()
+    assert some.log.values[T0][1:] == numbers(10)
+
+
 def test_brokers_are_counted_alone() -> None:
     some = Sending(max_in_flight_requests_per_connection=1)
     some.establish(T0)
@@ -312,6 +327,19 @@ def test_a_new_leader_gets_what_the_old_one_refused() -> None:
     learn(some.metadata, {"t": [(3, 1), (2, 0)]})
     (again,) = some.poll(PAUSE_MS)
     assert again.destination.id == 3
+
+
+def test_a_pause_is_for_the_leader_that_failed_and_not_for_its_successor() -> None:
+    some = Sending()
+    (outbound,) = some.begin(b"a")
+    some.script.fail(outbound)
+    learn(some.metadata, {"t": [(1, 0), (2, 0)]})
+    assert not some.poll(), "it is the same leader"
+    learn(some.metadata, {"t": [(3, 1), (2, 0)]})
+    (again,) = some.poll()
+    assert again.destination.id == 3
+    some.script.fail(again)
+    assert not some.poll(), "now the successor has failed too"
 
 
 def test_a_refusal_may_tell_who_leads_now() -> None:

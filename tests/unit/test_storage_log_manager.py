@@ -128,15 +128,18 @@ def test_a_topics_own_settings_hold_for_its_logs() -> None:
 
 
 def test_a_log_is_deleted_at_once_and_its_bytes_later() -> None:
-    filesystem, background = disk(), ByHand()
-    found = filled(filesystem, background=background)
+    filesystem, background, clock = disk(), ByHand(), ManualClock()
+    found = filled(filesystem, background=background, clock=clock)
     background.run()
     found.delete(FLIGHTS)
     (doomed,) = [name for name in filesystem.list(LOGS) if name.endswith("-delete")]
     assert found.logs == {} and not filesystem.exists(f"{LOGS}/flights-0")
     assert doomed.startswith("flights-0.") and len(doomed) == len("flights-0.") + 32 + len("-delete")
-    background.run()
-    assert not filesystem.exists(f"{LOGS}/{doomed}")
+    for waited_ms, is_there in ((59_999, True), (1, False)):
+        clock.now_ms += waited_ms
+        found.empty_trash()
+        background.run()
+        assert filesystem.exists(f"{LOGS}/{doomed}") == is_there
 
 
 def test_what_was_still_to_be_deleted_goes_at_the_next_start() -> None:

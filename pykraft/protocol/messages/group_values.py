@@ -79,6 +79,9 @@ class ClassicMemberMetadata(Struct):
     supported_protocols: Array[Protocol]
 
 
+NO_CLASSIC_METADATA = ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=())
+
+
 class ConsumerGroupMemberMetadataValue(Message, flexible=0):
     """A member, and what it subscribes to."""
 
@@ -91,7 +94,7 @@ class ConsumerGroupMemberMetadataValue(Message, flexible=0):
     rebalance_timeout_ms: int32 = field(default=-1)
     server_assignor: string | None
     # Null is on the wire, and common: the default that is left out is an empty structure.
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=ClassicMemberMetadata(), tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(default=NO_CLASSIC_METADATA, tag=0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, flexible=0):

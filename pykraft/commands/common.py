@@ -1,0 +1,107 @@
+"""What the verbs of the command line share: mistakes, settings, names of topics, and clients.
+
+Each verb is a module with two functions: ``add_arguments(parser)`` declares what it takes, and ``run(options)`` does
+it and returns the exit code. Results go to standard output, everything else to standard error. A user's mistake is a
+`CommandError`: one sentence, and exit code 1.
+
+Names of options follow Kafka's tools; those that talk to a cluster take ``--bootstrap-server`` and the client's
+settings, from a file (``--command-config``) or one by one (``--command-property``).
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pykraft.common.config import parse_properties
+from pykraft.common.errors import KafkaError
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+TopicFilter = Callable[[str], bool]
+
+
+class CommandError(Exception):
+    """A user's mistake, or what kept a command from its work: one sentence."""
+
+
+def say(line: object) -> None:
+    """A line of the result."""
+    print(line)  # noqa: T201 (this is a command's output)
+
+
+def tell(line: object) -> None:
+    """A line beside the result."""
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def read_text(file: Path) -> str:
+    """A file that the user names; CommandError if it cannot be read."""
+    try:
+        return file.read_text()
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}") from None
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a cluster is reached."""
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="brokers to connect to first"
+    )
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="a properties file for the client")
+    parser.add_argument(
+        "--command-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the client; may be repeated",
+    )
+
+
+def client_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings for the client that the options ask for."""
+    settings = parse_properties(read_text(options.command_config)) if options.command_config else {}
+    settings |= pairs("--command-property", options.command_property)
+    return settings | {"bootstrap.servers": options.bootstrap_server}
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Several KEY=VALUE."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} {text} is no KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+@contextmanager
+def answers() -> Iterator[None]:
+    """What the cluster refuses, or does not answer in time, ends the command with its reason."""
+    try:
+        yield
+    except KafkaError as error:
+        raise CommandError(str(error)) from None
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def topic_filter(text: str | None) -> TopicFilter:
+    """Which topics are meant: by a regular expression that must fit the whole name, a comma standing for "or"; None is
+    all of them."""
+    if text is None:
+        return lambda name: True
+    pattern = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise CommandError(f"{text} is no regular expression: {error}") from None
+    return lambda name: compiled.fullmatch(name) is not None

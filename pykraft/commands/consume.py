@@ -1,0 +1,197 @@
+"""``consume``: print records as lines, as kafka-console-consumer.sh does.
+
+It begins at the end of the partitions, with ``--from-beginning`` at their start, or with ``--partition N --offset M``
+where it is told to, and goes on until it is interrupted, has printed ``--max-messages``, or has waited ``--timeout-ms``
+for the next one.
+
+A line is the value. ``--formatter-property`` puts more in front of it: ``print.timestamp``, ``print.partition``,
+``print.offset``, ``print.epoch``, ``print.headers``, ``print.key``, each ``=true``, in this order and with a tab
+(``key.separator``) between; ``print.value=false`` leaves the value out. ``line.separator``, ``headers.separator`` and
+``null.literal`` say other texts.
+
+Groups are not built, so the positions are not kept from one run to the next.
+
+Follows org.apache.kafka.tools.consumer.{ConsoleConsumer,DefaultMessageFormatter}.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+
+from pykraft.admin import Admin
+from pykraft.client.admin import TopicDescription
+from pykraft.client.config import ADMIN_CONFIG
+from pykraft.commands.common import (
+    CommandError,
+    add_client_arguments,
+    answers,
+    client_settings,
+    pairs,
+    tell,
+    topic_filter,
+)
+from pykraft.common.types import TopicPartition
+from pykraft.consumer import Consumer, ConsumerRecord
+
+_DEFAULTS = {
+    "print.timestamp": "false",
+    "print.partition": "false",
+    "print.offset": "false",
+    "print.epoch": "false",
+    "print.headers": "false",
+    "print.key": "false",
+    "print.value": "true",
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+}
+_FOR_EVER_MS = 1000
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic", metavar="NAME", help="the topic to read")
+    what.add_argument("--include", metavar="PATTERN", help="a regular expression: read all topics that it fits now")
+    parser.add_argument("--partition", type=int, metavar="N", help="only this partition of the topic")
+    parser.add_argument("--offset", metavar="M", help="with --partition: earliest, latest, or the offset to begin with")
+    parser.add_argument("--from-beginning", action="store_true", help="begin with the oldest records")
+    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after so many records")
+    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for so long")
+    parser.add_argument(
+        "--isolation-level",
+        choices=["read_uncommitted", "read_committed"],
+        help="read_committed leaves out the records of open and aborted transactions",
+    )
+    parser.add_argument(
+        "--formatter-property",
+        "--property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what a line shows; may be repeated",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print until told to stop. How many records it were is told on standard error."""
+    formatter = LineFormatter(pairs("--formatter-property", options.formatter_property))
+    offset = _offset(options)
+    settings = client_settings(options)
+    if options.from_beginning:
+        settings["auto.offset.reset"] = "earliest"
+    if options.isolation_level:
+        settings["isolation.level"] = options.isolation_level
+    with answers(), Consumer(**settings) as consumer:
+        _begin(consumer, _topics(options), options.partition, offset)
+        _print(consumer, formatter, options)
+    return 0
+
+
+def _print(consumer: Consumer, formatter: "LineFormatter", options: argparse.Namespace) -> None:
+    count = 0
+    try:
+        for record in _records(consumer, options.timeout_ms, options.max_messages):
+            sys.stdout.buffer.write(formatter.line(record))
+            sys.stdout.buffer.flush()
+            count += 1
+    except KeyboardInterrupt:  # the usual end
+        pass
+    finally:
+        tell(f"Processed a total of {count} messages")
+
+
+def _offset(options: argparse.Namespace) -> str | int | None:
+    if options.partition is not None and options.topic is None:
+        raise CommandError("--partition needs --topic")
+    if options.offset is None or options.offset in ("earliest", "latest"):
+        offset: str | int | None = options.offset
+    elif options.offset.isascii() and options.offset.isdigit():
+        offset = int(options.offset)
+    else:
+        raise CommandError(f"--offset is {options.offset}, but must be earliest, latest or a number from 0 on")
+    if offset is not None and options.partition is None:
+        raise CommandError("--offset needs --partition")
+    if offset is not None and options.from_beginning:
+        raise CommandError("--from-beginning and --offset both say where to begin: leave one out")
+    return offset
+
+
+def _topics(options: argparse.Namespace) -> list[TopicDescription]:
+    """The topics to read. An administrator asks for them: a consumer's question would make a topic that is missing."""
+    settings = {key: value for key, value in client_settings(options).items() if key in ADMIN_CONFIG.keys}
+    with Admin(**settings) as admin:
+        if options.topic is not None:
+            return list(admin.describe_topics([options.topic]).values())
+        is_meant = topic_filter(options.include)
+        found = [topic for name, topic in sorted(admin.describe_topics().items()) if is_meant(name)]
+    if not found:
+        raise CommandError(f"no topic fits {options.include}")
+    return found
+
+
+def _begin(consumer: Consumer, topics: list[TopicDescription], partition: int | None, offset: str | int | None) -> None:
+    if partition is None:
+        consumer.subscribe([topic.name for topic in topics])
+        return
+    (topic,) = topics
+    if partition not in [each.partition for each in topic.partitions]:
+        raise CommandError(f"{topic.name} has no partition {partition}: it has {len(topic.partitions)}")
+    key = TopicPartition(topic.name, partition)
+    consumer.assign([key])
+    if isinstance(offset, int):
+        consumer.seek(key, offset)
+    elif offset == "earliest":
+        consumer.seek_to_beginning(key)
+    elif offset == "latest":
+        consumer.seek_to_end(key)
+
+
+def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> Iterator[ConsumerRecord]:
+    left = sys.maxsize if limit is None else limit
+    while left > 0:
+        found = consumer.poll(_FOR_EVER_MS if timeout_ms is None else timeout_ms, max_records=min(left, 500))
+        if not found and timeout_ms is not None:
+            return
+        for records in found.values():
+            yield from records
+            left -= len(records)
+
+
+class LineFormatter:
+    """Makes a line of a record."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        """CommandError if a property is not known."""
+        unknown = sorted(properties.keys() - _DEFAULTS.keys())
+        if unknown:
+            raise CommandError(f"{unknown[0]} says nothing about lines; {', '.join(_DEFAULTS)} do")
+        values = {**_DEFAULTS, **properties}
+        self._shown = {name for name, value in values.items() if value.strip().lower() == "true"}
+        self._key_separator = values["key.separator"].encode()
+        self._line_separator = values["line.separator"].encode()
+        self._headers_separator = values["headers.separator"].encode()
+        self._null = values["null.literal"].encode()
+
+    def line(self, record: ConsumerRecord) -> bytes:
+        """The record's line, with its end. Keys and values go out as the bytes that they are."""
+        columns = {
+            "print.timestamp": f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp}".encode(),
+            "print.partition": f"Partition:{record.partition}".encode(),
+            "print.offset": f"Offset:{record.offset}".encode(),
+            "print.epoch": f"Epoch:{record.leader_epoch}".encode(),
+            "print.headers": self._headers(record.headers),
+            "print.key": self._bytes(record.key),
+            "print.value": self._bytes(record.value),
+        }
+        shown = [content for name, content in columns.items() if name in self._shown]
+        return self._key_separator.join(shown) + self._line_separator if shown else b""
+
+    def _headers(self, headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+        texts = [name.encode() + b":" + self._bytes(content) for name, content in headers]
+        return self._headers_separator.join(texts) or b"NO_HEADERS"
+
+    def _bytes(self, data: bytes | None) -> bytes:
+        return self._null if data is None else data

@@ -1,0 +1,15 @@
+"""``demo NOTEBOOK``: run a notebook in the terminal, and show what each cell prints as it goes (`course.demo`)."""
+
+import argparse
+from pathlib import Path
+
+from pykraft.course import demo
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", type=Path)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the notebook as it runs."""
+    return demo.run(options.notebook)

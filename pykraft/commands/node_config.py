@@ -1,0 +1,16 @@
+"""Reading a node's properties file for the verbs that need one: what it says wrong is a sentence, and what it says in
+vain is told."""
+
+from pathlib import Path
+
+from pykraft.commands.common import read_text, tell
+from pykraft.common.config import parse_properties
+from pykraft.server.config import NodeConfig, read_node_config
+
+
+def read_config(file: Path) -> NodeConfig:
+    """The node that this file describes; ConfigError or CommandError says what is wrong."""
+    config = read_node_config(parse_properties(read_text(file)))
+    for key in config.unknown:
+        tell(f"pykraft: {file} sets {key}, which pykraft does not know and ignores")
+    return config

@@ -1,0 +1,58 @@
+"""``storage format`` and ``storage random-uuid``: make a node's directories, as kafka-storage.sh does."""
+
+import argparse
+import time
+from pathlib import Path
+from random import Random
+
+from pykraft.commands.common import CommandError, say
+from pykraft.commands.node_config import read_config
+from pykraft.common.types import Uuid
+from pykraft.server.storage_format import AlreadyFormattedError, format_directories, parse_initial_controllers
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log_manager import DirectoryInUseError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    form = commands.add_parser("format", help="make the directories that a properties file names")
+    form.add_argument("-t", "--cluster-id", required=True, help="the cluster's id, the same for all its nodes")
+    form.add_argument("-c", "--config", required=True, type=Path, help="server.properties")
+    form.add_argument("-g", "--ignore-formatted", action="store_true", help="leave what is formatted already as it is")
+    form.add_argument(
+        "-I",
+        "--initial-controllers",
+        help="the first voters: id@host:port:directory-id,... (default: as the file says)",
+    )
+    form.set_defaults(storage=_format)
+    commands.add_parser("random-uuid", help="print a new cluster id").set_defaults(storage=_random_uuid)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Format, or draw an id."""
+    code: int = options.storage(options)
+    return code
+
+
+def _random_uuid(_: argparse.Namespace) -> int:
+    say(Uuid.random(Random()))
+    return 0
+
+
+def _format(options: argparse.Namespace) -> int:
+    config = read_config(options.config)
+    voters = None
+    if options.initial_controllers:
+        voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
+    now = time.time_ns() // 1_000_000
+    try:
+        made = format_directories(config, options.cluster_id, OsFileSystem(), Random(), now, voters)
+    except AlreadyFormattedError as error:
+        if not options.ignore_formatted:
+            raise CommandError(f"{error}. --ignore-formatted leaves it as it is") from None
+        made = []
+    except DirectoryInUseError as error:
+        raise CommandError(str(error)) from None
+    for directory in made:
+        say(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")
+    return 0

@@ -1,0 +1,183 @@
+"""``topics``: list, describe, create and delete topics, as kafka-topics.sh does.
+
+Exactly one of ``--list``, ``--describe``, ``--create``, ``--delete`` says what is done. ``--topic`` is the name of the
+topic to create, and for the others a regular expression that must fit the whole name.
+
+A description is what the Metadata API tells. Kafka's tool shows settings (DescribeConfigs) and eligible leader replicas
+(DescribeTopicPartitions) as well; these APIs are not served, and the columns not shown.
+
+Follows org.apache.kafka.tools.TopicCommand.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+
+from pykraft.admin import Admin
+from pykraft.client.admin import NewTopic, PartitionDescription, TopicDescription
+from pykraft.commands.common import (
+    INTERNAL_TOPICS,
+    CommandError,
+    add_client_arguments,
+    answers,
+    client_settings,
+    pairs,
+    say,
+    tell,
+    topic_filter,
+)
+from pykraft.common.errors import ErrorCode, KafkaError
+
+_LARGEST_REPLICATION_FACTOR = 32767
+_NOBODY = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    actions = parser.add_mutually_exclusive_group(required=True)
+    actions.add_argument("--list", dest="action", action="store_const", const=_list, help="print the names")
+    actions.add_argument(
+        "--describe", dest="action", action="store_const", const=_describe, help="print the partitions"
+    )
+    actions.add_argument("--create", dest="action", action="store_const", const=_create, help="make a topic")
+    actions.add_argument("--delete", dest="action", action="store_const", const=_delete, help="delete topics")
+    parser.add_argument("--topic", metavar="NAME", help="a regular expression; for --create the name")
+    parser.add_argument("--exclude-internal", action="store_true", help="without Kafka's own topics")
+    parser.add_argument("--if-exists", action="store_true", help="no topic is no mistake")
+    parser.add_argument("--if-not-exists", action="store_true", help="--create: that it exists is no mistake")
+    parser.add_argument("--partitions", type=int, metavar="N", help="--create: how many")
+    parser.add_argument("--replication-factor", type=int, metavar="N", help="--create: replicas of each partition")
+    parser.add_argument(
+        "--replica-assignment", metavar="ID:ID,...", help="--create: for each partition its brokers, the leader first"
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="--create: a setting; may be repeated"
+    )
+    parser.add_argument(
+        "--under-replicated-partitions", action="store_true", help="--describe: only those with replicas out of sync"
+    )
+    parser.add_argument("--unavailable-partitions", action="store_true", help="--describe: only those without a leader")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    new_topic = _new_topic(options) if options.action is _create else None
+    if options.action is _delete and options.topic is None:
+        raise CommandError("--delete needs --topic")
+    with answers(), Admin(**client_settings(options)) as admin:
+        if new_topic is not None:
+            _create(admin, new_topic, options.if_not_exists)
+        else:
+            options.action(admin, options, _chosen(admin, options))
+    return 0
+
+
+def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicDescription]:
+    """The topics that are meant, by name. CommandError if one is asked for and there is none."""
+    is_meant = topic_filter(options.topic)
+    hidden = INTERNAL_TOPICS if options.exclude_internal else frozenset()
+    topics = admin.describe_topics()
+    found = [topics[name] for name in sorted(topics) if is_meant(name) and name not in hidden]
+    if options.topic and not found and options.action is not _list and not options.if_exists:
+        raise CommandError(f"there is no topic {options.topic}")
+    return found
+
+
+def _list(_: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    for topic in topics:
+        say(topic.name)
+
+
+def _delete(admin: Admin, _: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    admin.delete_topics([topic.name for topic in topics])
+
+
+# --- create -----------------------------------------------------------------------------------------------------------
+
+
+def _create(admin: Admin, topic: NewTopic, if_not_exists: bool) -> None:
+    if "." in topic.name or "_" in topic.name:
+        tell("pykraft: names of metrics have _ for a period, so names of topics with both may collide: use only one")
+    try:
+        admin.create_topics([topic])
+    except KafkaError as error:
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+            return
+        raise
+    say(f"Created topic {topic.name}.")
+
+
+def _new_topic(options: argparse.Namespace) -> NewTopic:
+    if options.topic is None:
+        raise CommandError("--create needs --topic")
+    assignment = _assignment(options.replica_assignment) if options.replica_assignment else {}
+    if assignment and (options.partitions is not None or options.replication_factor is not None):
+        raise CommandError("--replica-assignment says it all: leave out --partitions and --replication-factor")
+    if options.partitions is not None and options.partitions < 1:
+        raise CommandError(f"--partitions is {options.partitions}, but must be at least 1")
+    factor = options.replication_factor
+    if factor is not None and not 1 <= factor <= _LARGEST_REPLICATION_FACTOR:
+        raise CommandError(f"--replication-factor is {factor}, but must be 1 to {_LARGEST_REPLICATION_FACTOR}")
+    return NewTopic(
+        options.topic,
+        num_partitions=-1 if options.partitions is None else options.partitions,
+        replication_factor=-1 if factor is None else factor,
+        replica_assignments=assignment,
+        topic_configs=pairs("--config", options.config),
+    )
+
+
+def _assignment(text: str) -> dict[int, list[int]]:
+    try:
+        found = {
+            partition: [int(broker) for broker in brokers.split(":")]
+            for partition, brokers in enumerate(text.split(","))
+        }
+    except ValueError:
+        raise CommandError(f"--replica-assignment {text} is no list of broker ids, as in 1:2,2:3,3:1") from None
+    for partition, brokers in found.items():
+        if len(set(brokers)) < len(brokers):
+            raise CommandError(f"--replica-assignment names a broker twice for partition {partition}")
+        if len(brokers) != len(found[0]):
+            raise CommandError(
+                f"--replica-assignment has {len(brokers)} replicas for partition {partition}, not as many "
+                "as for partition 0"
+            )
+    return found
+
+
+# --- describe ---------------------------------------------------------------------------------------------------------
+
+
+def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    only_some = options.under_replicated_partitions or options.unavailable_partitions
+    for topic in topics:
+        if not only_some:
+            say(_topic_line(topic))
+        for partition in topic.partitions:
+            if not only_some or any(_problems(partition, options)):
+                say(_partition_line(topic.name, partition))
+
+
+def _problems(partition: PartitionDescription, options: argparse.Namespace) -> Iterator[bool]:
+    yield options.under_replicated_partitions and len(partition.isr) < len(partition.replicas)
+    yield options.unavailable_partitions and partition.leader == _NOBODY
+
+
+def _topic_line(topic: TopicDescription) -> str:
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    return (
+        f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {replicas}"
+    )
+
+
+def _partition_line(topic: str, partition: PartitionDescription) -> str:
+    leader = "none" if partition.leader == _NOBODY else partition.leader
+    return (
+        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+    )
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))

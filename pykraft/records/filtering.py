@@ -1,0 +1,165 @@
+"""Taking records out of a batch: what compaction does to it.
+
+Offsets never change, so a batch keeps its first and its last offset, its producer, its sequence numbers and its leader
+epoch, whichever records go. If all of them go, the batch goes, or its header stays as the trace of a producer.
+
+A batch that still holds tombstones gets a *delete horizon*, once: the time from which on they may go. It takes the
+place of the base timestamp (bit 6 of the attributes says so), and the records' timestamps are told from there. So it
+travels with the bytes to every replica that copies them, and no clock is asked twice.
+
+Records that stay are copied as bytes; only a new horizon rewrites their timestamps. Kafka also moves the base timestamp
+to that of the first record that stays; readers see no difference.
+
+Follows org.apache.kafka.common.record.MemoryRecords.filterTo (delete horizon: KIP-534).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pykraft.common.errors import CorruptRecordError
+from pykraft.records.batch import (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    CRC_OFFSET,
+    CURRENT_MAGIC,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    RecordBatch,
+)
+from pykraft.records.compression import compress, decompress
+from pykraft.records.crc32c import crc32c
+from pykraft.records.record import NO_TIMESTAMP
+from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
+
+
+class Outline(NamedTuple):
+    """Where a record stands in its batch's data, and as much of it as compaction asks for."""
+
+    start: int
+    after_timestamp: int
+    end: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+Keep = Callable[[Outline], bool]
+
+_NULL = 1
+"""The length of a null key or value, -1, as a varint."""
+_outline = tuple.__new__  # a third of the time of Outline(...)
+
+
+def unpacked(batch: RecordBatch) -> bytes:
+    """The batch's records, decompressed; nothing of a batch that was emptied."""
+    return bytes(decompress(batch.compression, batch.buffer[HEADER_BYTES:])) if batch.count else b""
+
+
+def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
+    """The records in the unpacked data of this batch; CorruptRecordError where they cannot be read.
+
+    This is the inner loop of compaction: numbers of one byte, which most are, are read in place."""
+    base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+    size = len(data)
+    start = 0
+    try:
+        for _ in range(batch.count):
+            length, body = decode_varint(data, start)
+            end = body + length
+            if length < 0 or end > size:
+                raise CorruptRecordError(f"a record claims {length} bytes, {size - body} are left")
+            octet, after_timestamp = data[body + 1], body + 2
+            if octet < 128:
+                timestamp = base_timestamp + ((octet >> 1) ^ -(octet & 1))
+            else:
+                delta, after_timestamp = decode_varlong(data, body + 1)
+                timestamp = base_timestamp + delta
+            octet, at = data[after_timestamp], after_timestamp + 1
+            if octet < 128:
+                offset = base_offset + ((octet >> 1) ^ -(octet & 1))
+            else:
+                delta, at = decode_varint(data, after_timestamp)
+                offset = base_offset + delta
+            octet = data[at]
+            if octet == _NULL:
+                key, at = None, at + 1
+            else:
+                key_length, at = (octet >> 1, at + 1) if octet < 128 else decode_varint(data, at)
+                key = data[at : at + key_length]
+                at += key_length
+            yield _outline(Outline, (start, after_timestamp, end, offset, timestamp, key, data[at] == _NULL))
+            start = end
+    except IndexError:
+        raise CorruptRecordError("a record goes past the end of its batch") from None
+
+
+def filtered(
+    batch: RecordBatch, keep: Keep, horizon_ms: int, is_spent_marker: bool = False
+) -> bytes | bytearray | memoryview | None:
+    """The batch with those of its records that are to be kept; None if there are none.
+
+    `horizon_ms` becomes its delete horizon if it has none and needs one: for tombstones, or because it is the marker of
+    a transaction of which nothing else is left (`is_spent_marker`).
+    """
+    data = unpacked(batch)
+    kept = [outline for outline in outlines(batch, data) if keep(outline)]
+    if not kept:
+        return None
+    has_reason = is_spent_marker or any(outline.is_tombstone for outline in kept)
+    needs_horizon = has_reason and batch.delete_horizon_ms is None
+    if len(kept) == batch.count and not needs_horizon:
+        return batch.buffer
+    base_timestamp = horizon_ms if needs_horizon else batch.base_timestamp
+    if needs_horizon:
+        records = b"".join(_retimed(data, outline, base_timestamp) for outline in kept)
+    else:
+        records = b"".join(data[outline.start : outline.end] for outline in kept)
+    return _rebuilt(
+        batch,
+        compress(batch.compression, records),
+        count=len(kept),
+        attributes=batch.attributes | (DELETE_HORIZON if needs_horizon else 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=batch.max_timestamp if batch.uses_log_append_time else max(each.timestamp for each in kept),
+    )
+
+
+def emptied(batch: RecordBatch) -> bytearray:
+    """The batch without any record: 61 bytes that keep its offsets and its producer's sequence numbers."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    return _rebuilt(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)
+
+
+def _retimed(data: bytes, outline: Outline, base_timestamp: int) -> bytes:
+    """The record with its timestamp told from another base."""
+    head = b"\x00" + encode_varint(outline.timestamp - base_timestamp)
+    tail = data[outline.after_timestamp : outline.end]
+    return encode_varint(len(head) + len(tail)) + head + tail
+
+
+def _rebuilt(
+    batch: RecordBatch, records: bytes, count: int, attributes: int, base_timestamp: int, max_timestamp: int
+) -> bytearray:
+    built = bytearray(HEADER_BYTES) + records
+    HEADER.pack_into(
+        built,
+        0,
+        batch.base_offset,
+        len(built) - LOG_OVERHEAD,
+        batch.partition_leader_epoch,
+        CURRENT_MAGIC,
+        0,
+        attributes,
+        batch.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        count,
+    )
+    built[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc32c(memoryview(built)[ATTRIBUTES_OFFSET:]).to_bytes(4, "big")
+    return built

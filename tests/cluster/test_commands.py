@@ -1,0 +1,135 @@
+"""The command line as a shell runs it: processes, pipes, files, signals, and a cluster of which a node is dead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykraft import Cluster
+from tests.harness.waiting import wait_until
+
+LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2, controllers=1) as running:
+        yield running
+
+
+def command(cluster: Cluster, verb: str, *arguments: object) -> list[str]:
+    reached = ("--bootstrap-server", cluster.bootstrap_servers)
+    return [sys.executable, "-m", "pykraft", verb, *reached, *map(str, arguments)]
+
+
+def run(cluster: Cluster, verb: str, *arguments: object, words: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(cluster, verb, *arguments), input=words, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+
+def make_topic(cluster: Cluster, name: str) -> str:
+    with cluster.admin() as admin:
+        admin.create_topic(name, 1, 2)
+    return name
+
+
+def test_what_one_process_sends_another_one_prints_as_it_comes(cluster: Cluster) -> None:
+    topic = make_topic(cluster, "piped")
+    reader = subprocess.Popen(
+        command(cluster, "consume", "--topic", topic, "--from-beginning"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with reader:
+        assert reader.stdout is not None
+        for word in ("one", "two"):  # the second is sent when the first has been printed
+            assert run(cluster, "produce", "--topic", topic, words=f"{word}\n").returncode == 0
+            assert reader.stdout.readline().decode() == f"{word}\n"
+        reader.send_signal(signal.SIGINT)
+        rest, complaints = reader.communicate(timeout=LIMIT_S)
+    assert (reader.returncode, rest, complaints) == (0, b"", b"Processed a total of 2 messages\n")
+
+
+def test_who_has_seen_enough_may_hang_up(cluster: Cluster) -> None:
+    topic = make_topic(cluster, "hung-up")
+    line = "more than a pipe holds " * 10
+    assert run(cluster, "produce", "--topic", topic, words=f"{line}\n" * 5000).returncode == 0
+    reader = subprocess.Popen(
+        command(cluster, "consume", "--topic", topic, "--from-beginning"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        assert reader.stdout.readline().decode() == f"{line}\n"
+        reader.stdout.close()
+        complaints = reader.stderr.read().decode()
+        assert reader.wait(LIMIT_S) == 1
+    assert "Traceback" not in complaints
+    assert complaints.count("\n") == 1  # how many records it had been
+
+
+def test_settings_come_from_a_file_and_from_the_line(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=from-a-file\nrequest.timeout.ms=0\n")
+    refused = run(cluster, "topics", "--list", "--command-config", file)
+    assert refused.returncode == 1
+    assert "request.timeout.ms is '0'" in refused.stderr
+    mended = run(cluster, "topics", "--list", "--command-config", file, "--command-property", "request.timeout.ms=9000")
+    assert (mended.returncode, mended.stderr) == (0, "")
+
+
+def test_a_dump_of_a_running_nodes_log_shows_what_was_sent(cluster: Cluster) -> None:
+    topic = make_topic(cluster, "dumped")
+    assert run(cluster, "produce", "--topic", topic, words="for the dump\n").returncode == 0
+    logs = sorted(Path(cluster.directory).rglob(f"{topic}-0/*.log"))
+    assert len(logs) == 2
+    for log in logs:
+        done = subprocess.run(
+            [sys.executable, "-m", "pykraft", "dump-log", "--files", str(log), "--print-data-log"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        )
+        assert done.stdout.splitlines()[-1].endswith(" payload: for the dump")
+
+
+def test_output_is_utf_8_wherever_it_goes(cluster: Cluster) -> None:
+    topic = make_topic(cluster, "worded")
+    assert run(cluster, "produce", "--topic", topic, words="Grüße\n").returncode == 0
+    done = subprocess.run(
+        command(cluster, "consume", "--topic", topic, "--from-beginning", "--max-messages", 1),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=True,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
+    assert done.stdout.decode() == "Grüße\n"
+
+
+def test_what_a_dead_node_leaves_behind_is_shown(cluster: Cluster) -> None:
+    """The last test here: afterwards there is only one broker."""
+    topic = make_topic(cluster, "bereaved")
+    lone = run(cluster, "topics", "--create", "--topic", "lone", "--replica-assignment", "2")
+    assert lone.returncode == 0, lone.stderr
+    cluster.kill(2)
+
+    def shown(which: str) -> list[str]:
+        lines = run(cluster, "topics", "--describe", which).stdout.splitlines()
+        return [line.strip().split("\t")[0] for line in lines]
+
+    wait_until(lambda: f"Topic: {topic}" in shown("--under-replicated-partitions"), f"{topic} lacks a replica")
+    wait_until(lambda: "Topic: lone" in shown("--unavailable-partitions"), "lone has no leader")
+    assert f"Topic: {topic}" not in shown("--unavailable-partitions")
+    told = run(cluster, "get-offsets", "--topic", f"lone|{topic}")
+    assert told.stdout == f"{topic}:0:0\n"
+    assert told.stderr == "Skip getting offsets for topic-partition lone-0 due to error: it has no leader\n"

@@ -1,0 +1,153 @@
+"""The command line against a cluster: the same session, line for line, with pykraft's nodes and with Apache Kafka's."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from pykraft.cli import main
+from tests.conformance.servers import Server
+from tests.harness.waiting import wait_until
+
+T0 = 1_700_000_000_000
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    complaints: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command, with these words as its standard input."""
+
+    def run_command(command: str, *arguments: str, words: str = "") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(words.encode())))
+        capsys.readouterr()
+        code = main([command, "--bootstrap-server", server.bootstrap_servers, *arguments])
+        return Done(code, *capsys.readouterr())
+
+    return run_command
+
+
+def make(run: Run, topic: str, *arguments: str) -> str:
+    """A topic that all brokers know."""
+    made = run("topics", "--create", "--topic", topic, *arguments)
+    assert (made.code, made.out) == (0, f"Created topic {topic}.\n"), made
+    wait_until(lambda: run("topics", "--describe", "--topic", topic).code == 0, f"{topic} is known")
+    return topic
+
+
+def test_topics_are_made_listed_described_and_deleted(run: Run) -> None:
+    make(run, "cli-made", "--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=86400000")
+    assert "cli-made" in run("topics", "--list").out.split()
+    assert run("topics", "--list", "--topic", "cli-m.*").out == "cli-made\n"
+    assert run("topics", "--list", "--topic", "cli").out == ""
+    head, *partitions = run("topics", "--describe", "--topic", "cli-made").out.splitlines()
+    assert re.fullmatch("Topic: cli-made\tTopicId: [A-Za-z0-9_-]{22}\tPartitionCount: 2\tReplicationFactor: 3", head)
+    for number, line in enumerate(partitions):
+        ids = "[123],[123],[123]"
+        assert re.fullmatch(f"\tTopic: cli-made\tPartition: {number}\tLeader: [123]\tReplicas: {ids}\tIsr: {ids}", line)
+    assert len(partitions) == 2
+    assert run("topics", "--describe", "--topic", "cli-made", "--unavailable-partitions").out == ""
+    assert run("topics", "--delete", "--topic", "cli-made") == Done(0, "", "")
+    wait_until(lambda: "cli-made" not in run("topics", "--list").out.split(), "the topic is gone")
+
+
+def test_replicas_go_where_they_are_sent(run: Run) -> None:
+    topic = make(run, "cli-sent", "--replica-assignment", "3:1,2:3")
+    partitions = run("topics", "--describe", "--topic", topic).out.splitlines()[1:]
+    assert [line.split("\t")[4] for line in partitions] == ["Replicas: 3,1", "Replicas: 2,3"]
+
+
+def test_what_the_cluster_refuses_is_one_sentence(run: Run) -> None:
+    topic = make(run, "cli-twice", "--partitions", "1", "--replication-factor", "1")
+    again = run("topics", "--create", "--topic", topic)
+    assert again.code == 1
+    assert re.fullmatch("pykraft: TOPIC_ALREADY_EXISTS: .*\n", again.complaints)
+    assert run("topics", "--create", "--topic", topic, "--if-not-exists") == Done(0, "", "")
+    assert run("topics", "--delete", "--topic", "cli-none").complaints == "pykraft: there is no topic cli-none\n"
+    assert run("topics", "--delete", "--topic", "cli-none", "--if-exists") == Done(0, "", "")
+    many = run("topics", "--create", "--topic", "cli-many", "--replication-factor", "9")
+    assert re.fullmatch("pykraft: INVALID_REPLICATION_FACTOR: .*\n", many.complaints)
+    missing = run("consume", "--topic", "cli-none", "--from-beginning")
+    assert re.fullmatch("pykraft: UNKNOWN_TOPIC_OR_PARTITION: .*cli-none\n", missing.complaints)
+    assert "cli-none" not in run("topics", "--list").out.split()  # to ask for it does not make it
+
+
+def test_lines_go_in_and_come_out_again(run: Run) -> None:
+    topic = make(run, "cli-lines", "--partitions", "1", "--replication-factor", "3")
+    words = "a:1\tk1\tGrüße\n" + "b:\tNULL\tNULL\n" + "NULL\tk2\t\n"
+    reads = [f"--reader-property={text}" for text in ("parse.key=true", "parse.headers=true", "null.marker=NULL")]
+    sent = run("produce", "--topic", topic, "--compression-codec", "zstd", *reads, words=words)
+    assert sent == Done(0, "", "")
+    assert run("produce", "--topic", topic, "--sync", words="last").code == 0
+    shows = [f"--formatter-property=print.{name}=true" for name in ("partition", "offset", "headers", "key")]
+    came = run("consume", "--topic", topic, "--from-beginning", "--max-messages", "4", *shows)
+    assert came.out.splitlines() == [
+        "Partition:0\tOffset:0\ta:1\tk1\tGrüße",
+        "Partition:0\tOffset:1\tb:\tnull\tnull",
+        "Partition:0\tOffset:2\tNO_HEADERS\tk2\t",
+        "Partition:0\tOffset:3\tNO_HEADERS\tnull\tlast",
+    ]
+    assert came.complaints == "Processed a total of 4 messages\n"
+    one = ("consume", "--topic", topic, "--partition", "0", "--max-messages", "1")
+    assert run(*one, "--offset", "3").out == "last\n"
+    assert run(*one, "--offset", "earliest").out == "Grüße\n"
+    assert run(*one, "--offset", "latest", "--timeout-ms", "300") == Done(0, "", "Processed a total of 0 messages\n")
+    assert "cli-lines has no partition 1: it has 1" in run("consume", "--topic", topic, "--partition", "1").complaints
+
+
+def test_a_pattern_reads_several_topics(run: Run) -> None:
+    for number in range(2):
+        topic = make(run, f"cli-part-{number}", "--partitions", "1", "--replication-factor", "1")
+        assert run("produce", "--topic", topic, words=f"{number}\n").code == 0
+    came = run("consume", "--include", "cli-part-.", "--from-beginning", "--max-messages", "2")
+    assert sorted(came.out.splitlines()) == ["0", "1"]
+    assert run("consume", "--include", "cli-parts").complaints == "pykraft: no topic fits cli-parts\n"
+
+
+def test_a_line_without_its_separator_ends_the_command_and_those_before_it_are_sent(run: Run) -> None:
+    topic = make(run, "cli-torn", "--partitions", "1", "--replication-factor", "1")
+    sent = run("produce", "--topic", topic, "--reader-property", "parse.key=true", words="a\t1\nb 2\nc\t3\n")
+    assert sent == Done(1, "", "pykraft: line 2 has no key.separator '\\t': 'b 2'\n")
+    assert run("get-offsets", "--topic", topic).out == "cli-torn:0:1\n"
+
+
+def test_a_record_that_is_too_large_ends_the_command(run: Run) -> None:
+    topic = make(
+        run, "cli-large", "--partitions", "1", "--replication-factor", "1", "--config", "max.message.bytes=100"
+    )
+    sent = run("produce", "--topic", topic, words="x" * 1000)
+    assert sent.code == 1
+    assert re.fullmatch("pykraft: MESSAGE_TOO_LARGE: .*\n", sent.complaints)
+
+
+def test_offsets_are_told_by_partition_and_time(run: Run) -> None:
+    topic = make(run, "cli-offsets", "--partitions", "2", "--replication-factor", "3")
+    by_partition = ("--command-property", "linger.ms=0")
+    assert run("produce", "--topic", topic, "--sync", *by_partition, words="a\nb\nc\n").code == 0
+    asked = ("get-offsets", "--topic-partitions", "cli-offsets")
+    ends = dict(line.rsplit(":", 1) for line in run(*asked).out.splitlines())
+    assert list(ends) == ["cli-offsets:0", "cli-offsets:1"]
+    assert sum(map(int, ends.values())) == 3
+    assert run("get-offsets", "--topic-partitions", "cli-offsets:1").out == f"cli-offsets:1:{ends['cli-offsets:1']}\n"
+    assert run(*asked, "--time", "earliest").out == "cli-offsets:0:0\ncli-offsets:1:0\n"
+    assert run(*asked, "--time", str(T0)).out.splitlines() == [f"{key}:0" for key, end in ends.items() if end != "0"]
+    assert run(*asked, "--time", "4102444800000") == Done(0, "", "")  # in 2100
+    for line in run(*asked, "--time", "max-timestamp").out.splitlines():  # of several in a millisecond the first
+        key, _, newest = line.rpartition(":")
+        assert int(newest) < int(ends.pop(key))
+    assert set(ends.values()) <= {"0"}
+    assert run("get-offsets", "--topic", "cli-none").complaints == "pykraft: no partition fits what was asked for\n"

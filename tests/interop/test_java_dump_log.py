@@ -1,0 +1,237 @@
+"""Kafka's own dump tool and ours print the same of the same files: what a node of pykraft wrote, logs of every kind
+of record of the coordinators and the controller, and damaged files.
+
+A JVM takes seconds to start, so each run of the tool is given many files.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from pykraft import Cluster, NewTopic, Producer
+from pykraft.cli import main
+from pykraft.protocol.messages.coordinators import (
+    GROUP_RECORDS,
+    TRANSACTION_RECORDS,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    CoordinatorRecord,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    RecordTypes,
+    encode_coordinator_record,
+)
+from pykraft.protocol.messages.records import METADATA_RECORDS, encode_metadata_record
+from pykraft.protocol.schema import Message
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.compression import Compression
+from tests.golden.dumps import DATA
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import java_command
+from tests.protocol.values import example, versions
+
+TOOL = "kafka.tools.DumpLogSegments"
+LIMIT_S = 120
+SEGMENT = "00000000000000000000"
+KeysAndValues = Iterable[tuple[bytes | None, bytes | None]]
+
+MAY_DIFFER = {
+    "Mismatches in :": "the tool names the file with its whole path",
+    "Found out of order timestamp in :": "as above",
+    "Found timestamp mismatch in :": "as above",
+    "Non-consecutive offsets in ": "as above",
+}
+"""What complaints begin with that are compared up to the folders of the path."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_java() -> None:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+
+
+def kafkas(home: pathlib.Path, *arguments: str) -> tuple[list[str], list[str]]:
+    """What Kafka's tool prints, on standard output and on standard error."""
+    done = subprocess.run(
+        java_command(apache_kafka.VERSION, TOOL, *arguments),
+        check=False,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": ""} | {"LC_ALL": "C.UTF-8"},
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+    return done.stdout.splitlines(), [line for line in done.stderr.splitlines() if "JAVA_TOOL_OPTIONS" not in line]
+
+
+def ours(home: pathlib.Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], list[str]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        assert main(["dump-log", *arguments]) == 0
+    out, complaints = capsys.readouterr()
+    return out.splitlines(), complaints.splitlines()
+
+
+def assert_same(home: pathlib.Path, capsys: pytest.CaptureFixture[str], files: Sequence[str], *options: str) -> None:
+    """Both tools print the same lines, and complain of the same."""
+    arguments = ("--files", ",".join(files), *options)
+    our_lines, our_complaints = ours(home, capsys, *arguments)
+    kafkas_lines, kafkas_complaints = kafkas(home, *arguments)
+    assert our_lines == kafkas_lines
+    assert our_complaints == [without_folders(home, line) for line in kafkas_complaints]
+
+
+def without_folders(home: pathlib.Path, line: str) -> str:
+    known = [beginning for beginning in MAY_DIFFER if line.startswith(beginning)]
+    return line.replace(f"{home}/", "") if known else line
+
+
+# --- what a pykraft node wrote ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps."""
+    folder = tmp_path_factory.mktemp("written")
+    settings = {"index.interval.bytes": "128", "segment.index.bytes": "64"}
+    with Cluster(1, directory=folder) as cluster, cluster.admin() as admin:
+        stamped = {"message.timestamp.type": "LogAppendTime"}
+        admin.create_topics([NewTopic("made", 1, 1, {}, settings), NewTopic("stamped", 1, 1, {}, stamped)])
+        for codec in Compression:
+            with Producer(bootstrap_servers=cluster.bootstrap_servers, compression_type=codec.name.lower()) as producer:
+                for number in range(40):
+                    headers = [("kind", b"test"), ("empty", None)] if number % 2 else []
+                    key = None if number % 5 == 0 else b"key %d" % number
+                    value = None if number % 7 == 0 else f"Größe {number} von {codec.name}".encode()
+                    producer.send("made", value, key, headers, timestamp_ms=1_700_000_000_000 + number)
+                    producer.send("stamped", value, key, headers)
+                    if number % 10 == 9:
+                        producer.flush()
+    return folder / "node-1"
+
+
+def files_of(home: pathlib.Path, pattern: str) -> list[str]:
+    suffixes = {".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint"}
+    found = sorted(path.relative_to(home).as_posix() for path in home.rglob(pattern) if path.suffix in suffixes)
+    assert found
+    return found
+
+
+def test_the_topics_of_a_node_of_ours(written: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = files_of(written, "made-0/*") + files_of(written, "stamped-0/*")
+    assert len([file for file in files if file.endswith(".log")]) > 2
+    assert_same(written, capsys, files, "--print-data-log")
+
+
+# --- every kind of record ---------------------------------------------------------------------------------------------
+
+
+def write_log(folder: pathlib.Path, records: KeysAndValues) -> str:
+    """A log with these records, each a batch."""
+    folder.mkdir()
+    path = folder / f"{SEGMENT}.log"
+    with path.open("wb") as file:
+        for offset, (key, value) in enumerate(records):
+            builder = RecordBatchBuilder(offset, leader_epoch=0)
+            builder.append(1_700_000_000_000 + offset, key, value)
+            file.write(builder.build())
+    return f"{folder.name}/{path.name}"
+
+
+def full_and_empty(message: type[Message], version: int) -> list[Message]:
+    return [example(message, version), message()]
+
+
+def coordinator_records(types: RecordTypes) -> KeysAndValues:
+    for number, messages in types.items():
+        key = example(messages.key, 0)
+        for version in versions(messages.value):
+            for value in full_and_empty(messages.value, version):
+                yield encode_coordinator_record(CoordinatorRecord(number, key, version, value))
+        yield encode_coordinator_record(CoordinatorRecord(number, key, None, None))
+    yield b"\x00\x63", b"\x00\x00"  # a kind that nobody knows
+
+
+def classic_groups() -> KeysAndValues:
+    """Members with what consumers put there, in every version, and with other bytes."""
+    for version in versions(ConsumerProtocolSubscription):
+        prefix = version.to_bytes(2, "big")
+        for subscription, assignment in (
+            (example(ConsumerProtocolSubscription, version), example(ConsumerProtocolAssignment, version)),
+            (ConsumerProtocolSubscription(), ConsumerProtocolAssignment()),
+        ):
+            yield classic_group(prefix + subscription.to_bytes(version), prefix + assignment.to_bytes(version))
+    yield classic_group(b"", b"\x00\x00\x00")
+    yield classic_group(b"no such message at all", b"\xff")
+
+
+def classic_group(subscription: bytes, assignment: bytes) -> tuple[bytes, bytes | None]:
+    member = GroupMetadataValue.Member(
+        member_id="m",
+        client_id="c",
+        client_host="h",
+        session_timeout=1,
+        subscription=subscription,
+        assignment=assignment,
+    )
+    value = GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range", leader="m", members=[member])
+    return encode_coordinator_record(CoordinatorRecord(2, GroupMetadataKey(group="g"), 3, value))
+
+
+def test_every_kind_of_record_of_groups(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [
+        write_log(tmp_path / "every-0", coordinator_records(GROUP_RECORDS)),
+        write_log(tmp_path / "classic-0", classic_groups()),
+    ]
+    assert_same(tmp_path, capsys, files, "--offsets-decoder")
+
+
+def test_every_kind_of_record_of_transactions(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_log(tmp_path / "every-0", coordinator_records(TRANSACTION_RECORDS))
+    assert_same(tmp_path, capsys, [file], "--transaction-log-decoder")
+
+
+def test_the_metadata_of_a_node_of_ours_and_every_kind_of_its_records(
+    written: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = files_of(written, "__cluster_metadata-0/*")
+    assert len(files) > 2
+    records = [
+        (None, encode_metadata_record(value, version))
+        for _, kind in sorted(METADATA_RECORDS.items())
+        for version in versions(kind)
+        for value in full_and_empty(kind, version)
+    ]
+    files.append(write_log(written / "every-0", records))
+    assert_same(written, capsys, files, "--cluster-metadata-decoder")
+
+
+# --- damaged files ----------------------------------------------------------------------------------------------------
+
+
+def test_damaged_files(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for name in ("flipped", "torn", "gap", "index", "timeindex"):
+        shutil.copytree(DATA / "golden-txn-0", tmp_path / f"{name}-0")
+    log = (DATA / "golden-txn-0" / f"{SEGMENT}.log").read_bytes()
+    flipped = bytearray(log)
+    flipped[20] ^= 1  # the checksum itself, so that the records can be read
+    for name, data in (("flipped", flipped), ("torn", log[:-5]), ("gap", log[:121] + log[199:])):
+        (tmp_path / f"{name}-0" / f"{SEGMENT}.log").write_bytes(data)
+        files.append(f"{name}-0/{SEGMENT}.log")
+    index = bytearray((DATA / "golden-txn-0" / f"{SEGMENT}.index").read_bytes())
+    index[3] ^= 4
+    times = bytearray((DATA / "golden-txn-0" / f"{SEGMENT}.timeindex").read_bytes())
+    times[7] ^= 1
+    times[23] = 8
+    for name, data in (("index", index), ("timeindex", times[:36] + times[24:36])):
+        (tmp_path / f"{name}-0" / f"{SEGMENT}.{name}").write_bytes(data)
+        files.append(f"{name}-0/{SEGMENT}.{name}")
+    assert_same(tmp_path, capsys, files, "--print-data-log")

@@ -1,0 +1,99 @@
+"""A user's mistake is answered in one sentence that names it, with exit code 1, and before any cluster is asked; and
+help comes fast, since only the verb that is asked for is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pykraft.cli import COMMANDS, main
+
+NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.api.timeout.ms=300"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["COMMAND", "--help"]),
+        (["topcis"], ["topcis", "topics"]),
+        (["topics", "--list"], ["--bootstrap-server", "topics --help"]),
+        (["topics", *NOBODY], ["--list", "--describe", "--create", "--delete"]),
+        (["topics", *NOBODY, "--list", "--delete"], ["--delete", "not allowed with"]),
+        (["topics", *NOBODY, "--create"], ["--create needs --topic"]),
+        (["topics", *NOBODY, "--delete"], ["--delete needs --topic"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "0"], ["--partitions is 0", "at least 1"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "two"], ["--partitions", "two"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--replication-factor", "40000"], ["40000", "1 to 32767"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--config", "retention"], ["retention is no KEY=VALUE"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1:a"], ["1:2,2:3,3:1"]),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1:1"], ["twice", "partition 0"]),
+        (
+            ["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1:2,3"],
+            ["1 replicas", "partition 1"],
+        ),
+        (
+            ["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1", "--partitions", "1"],
+            ["leave out --partitions"],
+        ),
+        (["topics", *NOBODY, "--list"], ["the connection broke, or could not be made"]),
+        (["topics", "--bootstrap-server", "here", "--list"], ["'here' is no host:port"]),
+        (["topics", *NOBODY, "--list", "--command-property", "colour=red"], ["colour is no setting of this client"]),
+        (["topics", *NOBODY, "--list", "--command-config", "none.properties"], ["none.properties cannot be read"]),
+        (["produce", *NOBODY], ["--topic"]),
+        (["produce", *NOBODY, "--topic", "t", "--reader-property", "x=y"], ["x says nothing about lines"]),
+        (["produce", *NOBODY, "--topic", "t", "--request-required-acks", "2"], ["acks", "'2'"]),
+        (["produce", *NOBODY, "--topic", "t", "--compression-codec", "rar"], ["rar", "zstd"]),
+        (["consume", *NOBODY], ["--topic", "--include"]),
+        (["consume", *NOBODY, "--topic", "t", "--include", "t"], ["not allowed with"]),
+        (["consume", *NOBODY, "--include", "t", "--partition", "1"], ["--partition needs --topic"]),
+        (["consume", *NOBODY, "--topic", "t", "--offset", "3"], ["--offset needs --partition"]),
+        (["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "-3"], ["--offset"]),
+        (["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "last"], ["--offset is last"]),
+        (
+            ["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
+            ["leave one out"],
+        ),
+        (["consume", *NOBODY, "--topic", "t", "--formatter-property", "print"], ["print is no KEY=VALUE"]),
+        (["get-offsets", *NOBODY, "--time", "noon"], ["--time is noon"]),
+        (["get-offsets", *NOBODY, "--topic-partitions", "a:b"], ["a:b"]),
+        (["dump-log"], ["--files"]),
+        (["storage"], ["COMMAND"]),
+        (["storage", "format"], ["-t/--cluster-id", "-c/--config"]),
+        (["server"], ["file"]),
+        (["server", "none.properties"], ["none.properties cannot be read: No such file"]),
+        (["simulate", "seven"], ["seven"]),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 1
+    out, complaint = capsys.readouterr()
+    assert out == ""
+    assert complaint.startswith("pykraft: ")
+    assert complaint.count("\n") == 1
+    assert all(word in complaint for word in words), complaint
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_verb_says_what_can_be_said(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: python -m pykraft {command}")
+
+
+def test_help_loads_no_verb() -> None:
+    look = (
+        "import sys, pykraft.cli; pykraft.cli._parser([]); print(*(m for m in sys.modules if m.startswith('pykraft')))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert set(done.stdout.split()) == {
+        "pykraft",
+        "pykraft.cli",
+        "pykraft.commands",
+        "pykraft.commands.common",
+        "pykraft.common",
+        "pykraft.common.config",
+        "pykraft.common.errors",
+    }
