@@ -48,8 +48,8 @@ class Outline(NamedTuple):
 
 Keep = Callable[[Outline], bool]
 
-_NULL = 1
-"""The length of a null key or value, -1, as a varint."""
+_NEGATIVE = 1
+"""The sign, in the first byte of a varint: a length below 0 is that of a null key or value."""
 _outline = tuple.__new__  # a third of the time of Outline(...)
 
 
@@ -84,13 +84,13 @@ def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
                 delta, at = decode_varint(data, after_timestamp)
                 offset = base_offset + delta
             octet = data[at]
-            if octet == _NULL:
-                key, at = None, at + 1
+            if octet & _NEGATIVE:
+                key, at = None, decode_varint(data, at)[1]
             else:
                 key_length, at = (octet >> 1, at + 1) if octet < 128 else decode_varint(data, at)
                 key = data[at : at + key_length]
                 at += key_length
-            yield _outline(Outline, (start, after_timestamp, end, offset, timestamp, key, data[at] == _NULL))
+            yield _outline(Outline, (start, after_timestamp, end, offset, timestamp, key, bool(data[at] & _NEGATIVE)))
             start = end
     except IndexError:
         raise CorruptRecordError("a record goes past the end of its batch") from None

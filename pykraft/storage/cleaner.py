@@ -233,6 +233,7 @@ class Cleaning:
 
     def _run(self) -> Generator[Step, None, None]:
         if not self.log.sync_segments(self.unsynced):
+            yield Step.OVERTAKEN
             return
         yield from self._make_map()
         transactions = CleanedTransactions(self.aborted)

@@ -164,7 +164,7 @@ class LogCleaner:
         log = cleaning.log
         if isinstance(done, CorruptRecordError):
             self.uncleanable[log.topic_partition] = str(done)
-        elif cleaning.is_overtaken:
+        elif done is Step.OVERTAKEN or cleaning.is_overtaken:
             cleaning.take_back()
         elif done is not Step.DONE:
             if done is Step.CLEANED:

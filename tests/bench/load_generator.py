@@ -18,18 +18,20 @@ NO_COMPILER = "no C compiler"
 
 @dataclass(frozen=True)
 class Answered:
-    """What came back in one run. The median and the 99th percentile are from a request to its answer, microseconds."""
+    """What came back in one run. `bytes` are those of requests that were answered without an error; the median and the
+    99th percentile are from a request to its answer, microseconds."""
 
     requests: int
     bytes: float
     errors: int
+    first_error: int
     seconds: float
     p50_us: float
     p99_us: float
 
     @property
     def requests_per_second(self) -> float:
-        return self.requests / self.seconds
+        return (self.requests - self.errors) / self.seconds
 
     @property
     def megabytes_per_second(self) -> float:
@@ -70,9 +72,10 @@ class LoadGenerator:
             [self._program, *map(str, words)], check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
         )
         answered = Answered(**json.loads(done.stdout))
-        if answered.errors or not answered.requests:
+        if answered.errors == answered.requests:
             raise RuntimeError(
-                f"{answered.errors} of {answered.requests} answers were errors: {' '.join(map(str, words))}"
+                f"{answered.errors} of {answered.requests} answers were errors, the first one "
+                f"{answered.first_error}: {' '.join(map(str, words))}"
             )
         return answered
 

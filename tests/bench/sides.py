@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import psutil
+from confluent_kafka import Producer
 
 from pykraft import Admin, Cluster, KafkaError, NewTopic
 from tests.bench.rows import NOT_AT_HAND
@@ -23,6 +24,7 @@ from tests.harness.waiting import wait_until
 OURS = "pykraft"
 APACHE = f"Apache Kafka {apache_kafka.VERSION}"
 HEAP = "1g"
+_PATIENCE_S = 30.0
 _numbers = itertools.count(1)
 
 
@@ -103,8 +105,14 @@ def is_whole(admin: Admin, topic: str, replicas: int) -> bool:
 
 
 def leaders(side: Side, topic: str) -> list[str]:
-    """host:port:partition of each partition's leader."""
+    """host:port:partition of each partition's leader, once each of them takes records: a broker hears from the
+    controller what it leads, and not all hear it at once. Each partition then holds a record."""
     with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+        wait_until(lambda: topic in admin.list_topics(), f"{topic} is known to the broker that is asked")
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in admin.describe_cluster().brokers}
-        partitions = admin.describe_topics([topic])[topic].partitions
+        partitions = admin.describe_topics()[topic].partitions
+    producer = Producer({"bootstrap.servers": side.bootstrap_servers, "log_level": 0})
+    for partition in partitions:
+        producer.produce(topic, b"first", partition=partition.partition)
+    assert producer.flush(_PATIENCE_S) == 0
     return [f"{brokers[partition.leader]}:{partition.partition}" for partition in partitions]

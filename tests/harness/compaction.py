@@ -66,11 +66,18 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def cleaner_of(log: UnifiedLog, filesystem: Any, clock: Any, background: Any = None, **fields: Any) -> LogCleaner:
+def cleaner_of(
+    log: UnifiedLog,
+    filesystem: Any,
+    clock: Any,
+    background: Any = None,
+    checkpoint_directory: str = LOGS,
+    **fields: Any,
+) -> LogCleaner:
     """A cleaner for this one log."""
     return LogCleaner(
         filesystem=filesystem,
-        directory=LOGS,
+        directory=checkpoint_directory,
         logs={PARTITION: log},
         clock=clock,
         background=background or Inline(),
@@ -271,9 +278,10 @@ class Compactor:
         self.cleaner.clean()
 
     def shorten(self, count: int) -> None:
-        """Retention deletes so many segments."""
-        if not self.cleaner.is_busy_with(self.log):
-            self.log.delete_segments(min(count, len(self.log.segments)))
+        """Retention deletes so many segments, but not the active one."""
+        count = min(count, len(self.log.segments) - 1)
+        if count and not self.cleaner.is_busy_with(self.log):
+            self.log.delete_segments(count)
 
     def retain(self) -> None:
         if not self.cleaner.is_busy_with(self.log):

@@ -5,8 +5,9 @@
 
    It opens one connection to each target and keeps DEPTH requests under way on each: ApiVersions version 0, or Produce
    version 7 with one batch of RECORDS records of BYTES bytes. The request is built once and sent again and again, byte
-   for byte. After SECONDS it prints one line of JSON: requests and bytes answered, the errors among the answers, the
-   seconds that passed, and the time from sending a request to its answer (median and 99th percentile, microseconds). */
+   for byte. After SECONDS it prints one line of JSON: how many requests were answered, how many of the answers were
+   errors and the code of the first one, the bytes of the batches that were written, the seconds that passed, and the
+   time from sending a request to its answer (median and 99th percentile, microseconds). */
 
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -100,6 +101,8 @@ typedef struct {
     int acks, records, record_bytes;
 } Load;
 
+static const char TEXT[] = "abcdefghijklmnopqrstuvwxyz0123456789 .,";
+
 static void put_batch(Bytes *to, const Load *load) {
     size_t begin = to->size;
     struct timespec today;
@@ -126,7 +129,7 @@ static void put_batch(Bytes *to, const Load *load) {
         put_varint(to, number);
         put_varint(to, -1); /* no key */
         put_varint(to, load->record_bytes);
-        for (int i = 0; i < load->record_bytes; i++) put_int(to, "abcdefghijklmnopqrstuvwxyz0123456789 .,"[(number * 31 + i * 7) % 39], 1);
+        for (int i = 0; i < load->record_bytes; i++) put(to, &TEXT[(number * 31 + i * 7) % 39], 1);
         put_varint(to, 0); /* no headers */
     }
     set_int32(to->data + begin + 8, (uint32_t)(to->size - begin - 12));
@@ -171,7 +174,7 @@ typedef struct {
 } Connection;
 
 static Connection connections[MAX_CONNECTIONS];
-static long requests, errors;
+static long requests, errors, first_error;
 static double bytes;
 static float *latencies; /* seconds */
 static long latencies_room;
@@ -209,7 +212,9 @@ static void send_requests(Connection *connection, int depth) {
 static void note_answer(Connection *connection, const uint8_t *answer, const Load *load) {
     if (load->topic) { /* correlation id, topics, name, partitions, index, error */
         size_t name = (size_t)get_int(answer + 8, 2);
-        if (get_int(answer + 8 + 2 + name + 4 + 4, 2)) errors++;
+        int64_t error = get_int(answer + 8 + 2 + name + 4 + 4, 2);
+        if (error && !errors++) first_error = (long)error;
+        if (!error) bytes += (double)connection->request.size;
     }
     if (requests == latencies_room) {
         latencies_room = latencies_room ? 2 * latencies_room : 1 << 16;
@@ -217,7 +222,6 @@ static void note_answer(Connection *connection, const uint8_t *answer, const Loa
         if (!latencies) fail("memory");
     }
     latencies[requests++] = (float)(now() - connection->sent_at[connection->first++ % MAX_DEPTH]);
-    bytes += (double)connection->request.size;
 }
 
 static void receive_answers(Connection *connection, const Load *load) {
@@ -276,7 +280,8 @@ int main(int count, char **words) {
     }
     double passed = now() - begin;
     qsort(latencies, (size_t)requests, sizeof *latencies, by_size);
-    printf("{\"requests\": %ld, \"bytes\": %.0f, \"errors\": %ld, \"seconds\": %.3f, \"p50_us\": %.0f, \"p99_us\": %.0f}\n",
-           requests, bytes, errors, passed, percentile(0.5), percentile(0.99));
+    printf("{\"requests\": %ld, \"bytes\": %.0f, \"errors\": %ld, \"first_error\": %ld, \"seconds\": %.3f, "
+           "\"p50_us\": %.0f, \"p99_us\": %.0f}\n",
+           requests, bytes, errors, first_error, passed, percentile(0.5), percentile(0.99));
     return 0;
 }
