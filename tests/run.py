@@ -54,6 +54,8 @@ class Suite:
 
 
 ALWAYS = ("quick", "full")
+BY_FILE = ("-n", "2", "--dist", "loadfile")
+"""Two processes, each with files of its own: for suites that need no more than one core at a time."""
 NBVAL = (
     "--nbval-lax",
     "--nbval-current-env",
@@ -65,17 +67,17 @@ SUITES = (
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
-    Suite("unit", "pytest", ("tests/unit",), ALWAYS),
+    Suite("unit", "pytest", ("tests/unit",), ALWAYS, BY_FILE),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
+    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), BY_FILE),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
-    Suite("protocol", "pytest", ("tests/protocol",), ("full",)),
+    Suite("protocol", "pytest", ("tests/protocol",), ("full",), BY_FILE),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
-    Suite("crash", "pytest", ("tests/crash",), ("full",)),
+    Suite("crash", "pytest", ("tests/crash",), ("full",), BY_FILE),
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
-    Suite("interop", "pytest", ("tests/interop",), ("full",)),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), BY_FILE),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
-    Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("spark", "pytest", ("tests/spark",), ("full",), BY_FILE),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
     Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), NBVAL),

@@ -114,7 +114,7 @@ def _normalized_output(output: Any, count: int) -> Any:
 
 def _without_places(text: str) -> str:
     """Without the folders of this machine."""
-    for place, name in ((tempfile.gettempdir(), "TMP"), (str(Path.home()), "HOME"), (sys.prefix, "VENV")):
+    for place, name in ((sys.prefix, "VENV"), (tempfile.gettempdir(), "TMP"), (str(Path.home()), "HOME")):
         text = re.sub(rf"(?<![\w/]){re.escape(place)}/", f"{name}/", text)
     return text
 
