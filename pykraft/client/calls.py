@@ -73,14 +73,17 @@ class Calls:
 
     def _send(self, call: _Call[Any], now: int) -> Outbound:
         call.is_under_way = True
+        node = self._metadata.any_node()
 
         def on_response(response: Any, now: int) -> None:
             call.is_under_way = False
+            if isinstance(response, Failure):
+                self._metadata.has_failed(node)
             if not call.promise.kept:
                 self._on_response(call, response, now)
 
         timeout_ms = max(1, min(self._timeout_ms, call.deadline - now))
-        return Outbound(CHANNEL, self._metadata.any_node(), call.request, on_response, timeout_ms)
+        return Outbound(CHANNEL, node, call.request, on_response, timeout_ms)
 
     def _on_response(self, call: _Call[Any], response: Any, now: int) -> None:
         try:
@@ -96,8 +99,6 @@ class Calls:
             call.obstacle = str(error)
             call.not_before = now + self._backoff.pause_ms(call.attempts)
             call.attempts += 1
-            if isinstance(response, Failure):
-                self._metadata.request_update()
 
     def _finish(self, call: _Call[T], result: T | KafkaError) -> None:
         self._calls.remove(call)

@@ -203,6 +203,7 @@ class Fetcher:
             error = ErrorCode.UNSUPPORTED_VERSION
         else:
             error = ErrorCode.NETWORK_EXCEPTION
+            self._metadata.has_failed(node)
         if error is not ErrorCode.NONE:
             if not error.retriable:
                 self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))

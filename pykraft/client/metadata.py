@@ -2,7 +2,8 @@
 
 It is asked for when a topic is named for the first time, when a broker says that it does not lead what the client
 thought it did, and from time to time. While an answer is under way nothing is asked again; after one there is a pause.
-What is known stays in use meanwhile.
+What is known stays in use meanwhile. Who has not answered is not asked again while there is somebody else to ask: to
+connect to a dead broker again takes longer with each attempt (``reconnect.backoff.max.ms``).
 
 Follows org.apache.kafka.clients.{Metadata,NetworkClient.DefaultMetadataUpdater}.
 """
@@ -51,7 +52,7 @@ class ClusterMetadata:
         self._in_flight = False
         self._not_before = 0
         self._fresh_until = 0
-        self._has_failed = False
+        self._silent: set[Endpoint] = set()
         self.version = 0
         """Counts the answers."""
 
@@ -86,10 +87,19 @@ class ClusterMetadata:
         return sorted(known.partitions) if known is not None and known.partitions else None
 
     def any_node(self) -> Node:
-        """Somebody to ask: a known broker, else a bootstrap address. After a failure either: perhaps those that are
-        known are all gone, perhaps the bootstrap servers are."""
+        """Somebody to ask: a known broker; if they are all silent, a bootstrap address; if those are, too, anybody."""
         known = [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
-        return self._random.choice(known + self._bootstrap if self._has_failed else known or self._bootstrap)
+        for nodes in (known, self._bootstrap):
+            hopeful = [node for node in nodes if node.endpoint not in self._silent]
+            if hopeful:
+                return self._random.choice(hopeful)
+        self._silent.clear()
+        return self._random.choice(known + self._bootstrap)
+
+    def has_failed(self, node: Node) -> None:
+        """It did not answer, or the connection to it broke: it may be dead."""
+        self._silent.add(node.endpoint)
+        self._wants_update = True
 
     def poll(self, now: int) -> Poll:
         """Ask, if something is wanted or what is known is old."""
@@ -104,17 +114,20 @@ class ClusterMetadata:
         topics = [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
         timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
-        return Poll(FOREVER, [Outbound(CHANNEL, self.any_node(), request, self._on_response, timeout_ms)])
+        node = self.any_node()
 
-    def _on_response(self, response: MetadataResponse | Failure | Any, now: int) -> None:
+        def on_response(response: MetadataResponse | Failure | Any, now: int) -> None:
+            self._on_response(node, response, now)
+
+        return Poll(FOREVER, [Outbound(CHANNEL, node, request, on_response, timeout_ms)])
+
+    def _on_response(self, node: Node, response: MetadataResponse | Failure | Any, now: int) -> None:
         self._in_flight = False
         self._not_before = now + self._config[RETRY_BACKOFF_MS]
         if not isinstance(response, MetadataResponse):
-            self._wants_update = True
-            self._has_failed = True
+            self.has_failed(node)
             return
         self.version += 1
-        self._has_failed = False
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id

@@ -106,10 +106,13 @@ class Sender:
         return Poll(min(deadline, identity.deadline, self._next_ready(now)), requests)
 
     def _hurry_to_new_leaders(self, now: int) -> None:
-        """The pause before a retry is for a leader that may get well. A new one need not be waited for (KIP-951)."""
+        """The pause before a retry is for a leader that may get well. A new one need not be waited for (KIP-951), and
+        is looked for all the time: pauses grow, and a cluster may elect it at the beginning of a long one."""
         for batch in self._accumulator.pausing(now):
             if self._metadata.leader_epoch(batch.topic_partition) > batch.leader_epoch:
                 batch.not_before = now
+            else:
+                self._metadata.request_update()
 
     def _next_ready(self, now: int) -> int:
         """What is ready but could not be sent waits for an answer or for metadata, not for time."""
@@ -191,6 +194,8 @@ class Sender:
 
         def on_response(response: Any, now: int) -> None:
             self._in_flight[node.id] -= 1
+            if isinstance(response, Failure):
+                self._metadata.has_failed(node)
             self._on_response(batches, names, response, now)
 
         return Outbound(CHANNEL, node, request, on_response, self._config[keys.REQUEST_TIMEOUT_MS])
@@ -318,7 +323,13 @@ class Sender:
         request = InitProducerIdRequest(transaction_timeout_ms=_MAX_SEQUENCE)
         node = self._metadata.any_node()
         timeout_ms = min(self._config[keys.REQUEST_TIMEOUT_MS], 5000)
-        return Poll(FOREVER, [Outbound(CHANNEL, node, request, self._on_identity, timeout_ms)])
+
+        def on_response(response: Any, now: int) -> None:
+            if isinstance(response, Failure):
+                self._metadata.has_failed(node)
+            self._on_identity(response, now)
+
+        return Poll(FOREVER, [Outbound(CHANNEL, node, request, on_response, timeout_ms)])
 
     def _on_identity(self, response: InitProducerIdResponse | Any, now: int) -> None:
         self._asking_identity = False
@@ -329,5 +340,3 @@ class Sender:
             return
         self._ask_identity_at = now + self._backoff.pause_ms(self._identity_attempts)
         self._identity_attempts += 1
-        if not isinstance(response, InitProducerIdResponse):
-            self._metadata.request_update()

@@ -120,6 +120,20 @@ def test_after_a_failure_the_bootstrap_addresses_count_again() -> None:
     assert destinations == {9000, 9001}
 
 
+def test_who_has_not_answered_is_not_asked_again_while_there_are_others() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    metadata.has_failed(Node(1, HOST, 9001))
+    assert {metadata.any_node().id for _ in range(50)} == {2, 3}
+    for node in (2, 3):
+        metadata.has_failed(metadata.brokers[node])
+    assert {metadata.any_node().endpoint for _ in range(50)} == {BOOTSTRAP}
+    metadata.has_failed(Node(-1, *BOOTSTRAP))
+    assert {metadata.any_node().port for _ in range(50)} >= {9001, 9002, 9003}, "nobody answers, so all begin anew"
+
+
 def test_the_death_of_the_only_bootstrap_server_is_survived() -> None:
     """Node 1 is the only address that was given, and dies; nodes 2 and 3 were told of, and are asked."""
     metadata, script = fresh(Endpoint(HOST, 9001))

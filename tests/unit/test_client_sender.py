@@ -15,6 +15,7 @@ from pykraft.client.sender import Sender
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from tests.harness.scripted import HOST, Leaders, Script, knowing, learn, partition, settings
@@ -340,6 +341,16 @@ def test_a_pause_is_for_the_leader_that_failed_and_not_for_its_successor() -> No
     assert again.destination.id == 3
     some.script.fail(again)
     assert not some.poll(), "now the successor has failed too"
+
+
+def test_during_a_pause_the_leader_is_looked_for_again_and_again() -> None:
+    some = Sending()
+    (outbound,) = some.begin(b"a")
+    some.script.fail(outbound)
+    learn(some.metadata, {"t": [(1, 0), (2, 0)]})
+    assert not some.poll(), "it is the same leader"
+    (asked,) = Script(some.metadata, now=1_000_000 * some.metadata.version + PAUSE_MS).poll()
+    assert isinstance(asked.request, MetadataRequest)
 
 
 def test_a_refusal_may_tell_who_leads_now() -> None:
