@@ -1,8 +1,12 @@
 """Runs the suites: `python tests/run.py quick`, or `full`, `soak`, `bench`; `--list` shows them.
 
 A suite is a row in SUITES. It runs as a process of its own, under a headline, with a time limit after which its whole
-process group is ended, and its verdict is a line in the table at the end. A failed suite does not keep the following
-ones from running: one run shows all that is broken. The exit status is 0 only if each suite passed.
+process group is ended, and its verdict is a line in the table at the end, with its seconds by the clock and by the
+processor. A failed suite does not keep the following ones from running: one run shows all that is broken. The exit
+status is 0 only if each suite passed.
+
+Suites that need one core, and in which no time is measured, run two at once, after the others; what such a suite prints
+is shown when it has ended.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -16,9 +20,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import IO, NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SETS = {
@@ -27,6 +34,18 @@ SETS = {
     "soak": "long runs with new random choices each time",
     "bench": "measurements",
 }
+
+
+POLL_S = 0.05
+
+
+class Row(NamedTuple):
+    """What became of a suite: "passed" or what went wrong."""
+
+    name: str
+    verdict: str
+    seconds: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +58,7 @@ class Suite:
     sets: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
+    beside_another: bool = False
 
     def command(self, set_name: str) -> list[str]:
         command = [sys.executable, "-m", self.module, *self.arguments]
@@ -70,19 +90,19 @@ SUITES = (
     Suite("unit", "pytest", ("tests/unit",), ALWAYS, BY_FILE),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), BY_FILE),
-    Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
+    Suite("datasets", "pytest", ("tests/datasets",), ("full",), beside_another=True),
     Suite("protocol", "pytest", ("tests/protocol",), ("full",), BY_FILE),
-    Suite("golden", "pytest", ("tests/golden",), ("full",)),
+    Suite("golden", "pytest", ("tests/golden",), ("full",), beside_another=True),
     Suite("crash", "pytest", ("tests/crash",), ("full",), BY_FILE),
-    Suite("wire", "pytest", ("tests/wire",), ("full",)),
+    Suite("wire", "pytest", ("tests/wire",), ("full",), beside_another=True),
     Suite("interop", "pytest", ("tests/interop",), ("full",), BY_FILE),
-    Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
+    Suite("conformance", "pytest", ("tests/conformance",), ("full",), beside_another=True),
     Suite("spark", "pytest", ("tests/spark",), ("full",), BY_FILE),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
     Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), NBVAL),
-    Suite("harness", "pytest", ("tests/harness",), ("full",)),
-    Suite("environment", "pytest", ("tests/environment",), ("full",)),
+    Suite("harness", "pytest", ("tests/harness",), ("full",), beside_another=True),
+    Suite("environment", "pytest", ("tests/environment",), ("full",), beside_another=True),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=1500),
 )
@@ -103,8 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not suites:
         say(f"The set {chosen.set} is empty: nothing was run")
         return 1
-    rows = [(suite.name, *run(suite, chosen.set)) for suite in suites]
-    return summarize(chosen.set, rows)
+    started = time.monotonic()
+    rows: list[Row] = []
+    for at_once, some in groupby(sorted(suites, key=lambda suite: suite.beside_another), key=_at_once):
+        rows += run(list(some), chosen.set, at_once)
+    return summarize(chosen.set, rows, time.monotonic() - started)
+
+
+def _at_once(suite: Suite) -> int:
+    return 2 if suite.beside_another else 1
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -123,37 +150,81 @@ def show_list() -> None:
                 say(f"    {suite.name:<12} python {' '.join(suite.command(name)[1:])}")
 
 
-def run(suite: Suite, set_name: str) -> tuple[str, float]:
-    """Runs one suite; returns its verdict ("passed" or what went wrong) and its seconds."""
-    say(f"\n--- {suite.name} " + "-" * max(0, 100 - len(suite.name)))
-    missing = suite.missing()
-    if missing:
-        say(f"{missing[0]} does not exist")
-        return f"failed: no {missing[0]}", 0.0
-    started = time.monotonic()
-    process = subprocess.Popen(suite.command(set_name), cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
-    status = wait_for(process, suite.limit_s)
-    seconds = time.monotonic() - started
-    if status is None:
-        return f"failed: ended after its limit of {suite.limit_s} s", seconds
-    return ("passed" if status == 0 else f"failed: exit status {status}"), seconds
+class Running:
+    """A suite's process, which leads a group of its own."""
+
+    def __init__(self, suite: Suite, set_name: str, output: IO[bytes] | None = None) -> None:
+        self.suite = suite
+        self._output = output
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            suite.command(set_name), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
+        )
+
+    def row(self) -> Row | None:
+        """Its line in the table; None while it runs."""
+        seconds = time.monotonic() - self._started
+        pid, status, used = os.wait4(self._process.pid, os.WNOHANG)
+        is_late = not pid and seconds >= self.suite.limit_s
+        if not pid and not is_late:
+            return None
+        self.end()
+        if is_late:
+            verdict, cpu = f"failed: ended after its limit of {self.suite.limit_s} s", 0.0
+        else:
+            code = os.waitstatus_to_exitcode(status)
+            verdict, cpu = f"failed: exit status {code}" if code else "passed", used.ru_utime + used.ru_stime
+        if self._output is not None:
+            headline(self.suite.name)
+            self._output.seek(0)
+            say(self._output.read().decode(errors="replace").rstrip())
+        return Row(self.suite.name, verdict, seconds, cpu)
+
+    def interrupt(self) -> None:
+        signal_group(self._process, signal.SIGINT)
+
+    def end(self) -> None:
+        """A suite leaves nothing behind, however it ended: what is left of its group goes with it."""
+        signal_group(self._process, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._process.pid, 0)
+        self._process.returncode = 0  # it was waited for here
 
 
-def wait_for(process: subprocess.Popen[bytes], limit_s: int) -> int | None:
-    """The exit status of a process that leads its own group, or None if the limit passed and the group was ended."""
-    try:
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return None
-    except KeyboardInterrupt:
-        signal_group(process, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        raise
-    finally:
-        # A suite leaves nothing behind, however it ended: what is left of its group goes with it.
-        signal_group(process, signal.SIGKILL)
-        process.wait()
+def run(suites: Sequence[Suite], set_name: str, at_once: int) -> Iterator[Row]:
+    """Runs the suites, so many at once, in order; their verdicts as they end."""
+    waiting = list(suites)
+    running: list[Running] = []
+    with contextlib.ExitStack() as outputs:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    suite = waiting.pop(0)
+                    missing = suite.missing()
+                    if missing:
+                        headline(suite.name)
+                        say(f"{missing[0]} does not exist")
+                        yield Row(suite.name, f"failed: no {missing[0]}", 0.0, 0.0)
+                    elif at_once > 1:
+                        say(f"\n... {suite.name} begins")
+                        running.append(Running(suite, set_name, outputs.enter_context(tempfile.TemporaryFile())))
+                    else:
+                        headline(suite.name)
+                        running.append(Running(suite, set_name))
+                time.sleep(POLL_S)
+                rows = {one: one.row() for one in running}
+                running = [one for one, row in rows.items() if row is None]
+                yield from (row for row in rows.values() if row is not None)
+        except KeyboardInterrupt:
+            for one in running:
+                one.interrupt()
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline and any(one.row() is None for one in running):
+                time.sleep(POLL_S)
+            raise
+        finally:
+            for one in running:
+                one.end()
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
@@ -161,14 +232,18 @@ def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def summarize(set_name: str, rows: Sequence[tuple[str, str, float]]) -> int:
-    failed = [name for name, verdict, _ in rows if verdict != "passed"]
-    say(f"\n--- {set_name} " + "-" * max(0, 100 - len(set_name)))
-    for name, verdict, seconds in rows:
-        say(f"{name:<14}{seconds:>8.1f} s   {verdict}")
+def summarize(set_name: str, rows: Sequence[Row], seconds: float) -> int:
+    failed = [row.name for row in rows if row.verdict != "passed"]
+    headline(set_name)
+    for row in rows:
+        say(f"{row.name:<14}{row.seconds:>8.1f} s {row.cpu_seconds:>8.1f} CPU s   {row.verdict}")
     verdict = "FAILED: " + ", ".join(failed) if failed else "passed"
-    say(f"{'total':<14}{sum(row[2] for row in rows):>8.1f} s   {verdict}")
+    say(f"{'total':<14}{seconds:>8.1f} s {sum(row.cpu_seconds for row in rows):>8.1f} CPU s   {verdict}")
     return 1 if failed else 0
+
+
+def headline(name: str) -> None:
+    say(f"\n--- {name} " + "-" * max(0, 100 - len(name)))
 
 
 def say(line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import pytest
@@ -27,6 +28,22 @@ def test_a_red_suite_makes_the_run_red_and_the_next_one_still_runs(
     table = capfd.readouterr().out.rpartition("--- quick")[2]
     assert "failed: exit status 1" in table and "FAILED: red" in table
     assert [line.split()[0] for line in table.splitlines()[1:]] == ["red", "green", "total"]
+
+
+def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pair = [
+        runner.Suite(name, "timeit", ("-n1", "-r1", f"import time; time.sleep(1); print('{name}')"), ("quick",))
+        for name in ("first", "second")
+    ]
+    pair = [dataclasses.replace(suite, beside_another=True) for suite in pair]
+    monkeypatch.setattr(runner, "SUITES", (*pair, GREEN))
+    assert runner.main(["quick"]) == 0
+    output = capfd.readouterr().out
+    assert output.index("... second begins") < output.index("--- first ")
+    assert output.index("--- first ") < output.index("\nfirst\n")
+    assert output.index("--- green ") < output.index("... first begins"), "who needs the machine alone comes first"
 
 
 def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
