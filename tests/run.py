@@ -82,6 +82,8 @@ NBVAL = (
     "--nbval-cell-timeout=120",
 )  # the tagged cells are compared, all must run
 
+BUDGET = ("-p", "tests.harness.budget")
+
 SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
@@ -100,10 +102,14 @@ SUITES = (
     Suite("spark", "pytest", ("tests/spark",), ("full",), BY_FILE),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
-    Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), NBVAL),
+    Suite("live", "pytest", ("tests/live",), ("full",)),
+    Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), (*NBVAL, *BUDGET), limit_s=900),
+    Suite("notebooks-1", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
+    Suite("notebooks-2", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
     Suite("harness", "pytest", ("tests/harness",), ("full",), beside_another=True),
     Suite("environment", "pytest", ("tests/environment",), ("full",), beside_another=True),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
+    Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3600),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=1500),
 )
 

@@ -1,0 +1,111 @@
+"""What a notebook may take when nbval runs it: seconds, and memory with all processes that it starts.
+
+The plugin watches from the first cell, when the kernel has started, to the last one, and adds one test to the notebook's cells that
+compares what was taken with what is allowed. Time in which other processes had the cores is taken off: the limits are
+those of a quiet machine. Memory is the sum of the proportional shares (PSS), so that what processes share counts once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+
+DEFAULT = (120.0, 1300.0)
+BUDGETS = {"00_sixty_seconds.ipynb": (60.0, 1300.0)}
+"""Seconds and megabytes, by the notebook's name."""
+LOOK_EVERY_S = 0.2
+
+
+class Watch:
+    """From its start on: the seconds that a notebook took, and the megabytes at the most."""
+
+    def __init__(self) -> None:
+        self.megabytes = 0.0
+        self._over = threading.Event()
+        self._started = time.monotonic()
+        self._own, self._busy = _own_cpu_seconds(), _busy_cpu_seconds()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            children = psutil.Process().children(recursive=True)
+            self.megabytes = max(self.megabytes, sum(map(_pss, children)) / 1e6)
+
+    def stop(self) -> float:
+        """End the watch; returns the seconds."""
+        self._over.set()
+        self._thread.join()
+        others = max(0.0, _busy_cpu_seconds() - self._busy - (_own_cpu_seconds() - self._own))
+        return time.monotonic() - self._started - others / (os.cpu_count() or 1)
+
+
+def _pss(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        memory = process.memory_full_info()
+        return int(getattr(memory, "pss", memory.rss))
+    return 0
+
+
+def _own_cpu_seconds() -> float:
+    """Of this process, its children, and theirs, whether they have ended or not."""
+    seconds = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+def _busy_cpu_seconds() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice)
+
+
+class BudgetItem(pytest.Item):
+    """The last test of a notebook."""
+
+    def runtest(self) -> None:
+        watch = _watches.pop(str(self.path), None)
+        if watch is None:
+            pytest.skip("not a cell of this notebook was run")
+        taken = (watch.stop(), watch.megabytes)
+        allowed = BUDGETS.get(self.path.name, DEFAULT)
+        words = "%.1f s and %.0f MB taken, {:.0f} s and {:.0f} MB allowed".format(*allowed) % taken
+        self.add_report_section("call", "taken", words)
+        if any(figure > limit for figure, limit in zip(taken, allowed, strict=True)):
+            pytest.fail(f"{self.path.name}: {words}", pytrace=False)
+        if reporter := self.config.pluginmanager.get_plugin("terminalreporter"):
+            reporter.write_line(f"\n{self.path.name}: {words}")
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        return self.path, None, f"{self.path.name}::{self.name}"
+
+
+_watches: dict[str, Watch] = {}
+
+
+def _is_cell(item: pytest.Item) -> bool:
+    return hasattr(item, "cell") and hasattr(item.parent, "kernel")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    last = {str(item.path): position for position, item in enumerate(items) if _is_cell(item)}
+    for position in sorted(last.values(), reverse=True):
+        notebook = items[position].parent
+        assert notebook is not None
+        items.insert(position + 1, BudgetItem.from_parent(notebook, name="time and memory"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    if _is_cell(item) and str(item.path) not in _watches:
+        _watches[str(item.path)] = Watch()
+    yield

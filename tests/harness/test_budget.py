@@ -1,0 +1,44 @@
+"""The budget of a notebook: a test more than it has cells, red when the notebook takes too much."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.harness.tree import ROOT
+from tests.run import NBVAL
+
+A_HUNDRED_MEGABYTES = "import time; held = bytearray(100_000_000); time.sleep(1)"
+
+
+@pytest.mark.parametrize(
+    ("budget", "verdict"),
+    [
+        ((60, 1000), "2 passed"),
+        ((0.1, 1000), "1 failed, 1 passed"),
+        ((60, 90), "1 failed, 1 passed"),
+    ],
+    ids=["enough", "too slow", "too large"],
+)
+def test_a_notebook_that_takes_more_than_it_may_is_red(
+    tmp_path: Path, budget: tuple[float, float], verdict: str
+) -> None:
+    cells = [nbformat.v4.new_code_cell(A_HUNDRED_MEGABYTES)]  # type: ignore[no-untyped-call]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")  # type: ignore[no-untyped-call]
+    (tmp_path / "conftest.py").write_text(f"from tests.harness import budget\nbudget.BUDGETS['a.ipynb'] = {budget}\n")
+    environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *NBVAL, "-p", "tests.harness.budget", "a.ipynb"],
+        check=False,
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stdout.splitlines()[-1].startswith(verdict), done.stdout
