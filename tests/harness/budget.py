@@ -1,6 +1,6 @@
 """What a notebook may take when nbval runs it: seconds, and memory with all processes that it starts.
 
-The plugin watches from the first cell, when the kernel has started, to the last one, and adds one test to the notebook's cells that
+The plugin watches from the first cell to the last one, and adds one test to the notebook's cells that
 compares what was taken with what is allowed. Time in which other processes had the cores is taken off: the limits are
 those of a quiet machine. Memory is the sum of the proportional shares (PSS), so that what processes share counts once.
 """
