@@ -57,6 +57,7 @@ def main() -> None:
         say("Installing the project itself, so that .venv runs what stands in pykraft/")
         pip(lock, "install", "--no-deps", "--editable", str(ROOT))
         place_settings()
+        archive_classes()
         STAMP.write_text("\n".join(state()) + "\n")
         say(f"Ready after {time.monotonic() - started:.0f} s")
 
@@ -245,6 +246,14 @@ def place_settings() -> None:
     folder = VENV / "share" / "jupyter" / "lab" / "settings"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(SETTINGS, folder)
+
+
+def archive_classes() -> None:
+    """Spark starts in half the time when its classes are in an archive. Without one all works the same."""
+    say("Putting Spark's classes into an archive, once: half a minute")
+    command = [str(VENV / "bin" / "python"), "-c", "from pykraft.spark.class_archive import main; main()"]
+    done = subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    say("  " + (done.stdout.strip() or "not possible here, so Spark starts more slowly"))
 
 
 if __name__ == "__main__":

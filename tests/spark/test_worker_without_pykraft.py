@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import pykraft.spark
-from pykraft.spark.gateway import QUICK_START
+from pykraft.spark.java import QUICK_START
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.conftest import TOPIC

