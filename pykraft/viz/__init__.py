@@ -1,26 +1,33 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster; `bars`, `heat_map` and `timeline` draw numbers. Each returns a `Figure`, which a notebook shows
-as SVG where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
+`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `hexdump` draws bytes. Each
+returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot. The names
+are looked up when they are used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pykraft.viz.bytes_drawn import Field, hexdump
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
     from pykraft.viz.figure import Figure
+    from pykraft.viz.plots import lines, points
 
 _HOMES = {
+    "Field": "pykraft.viz.bytes_drawn",
     "Figure": "pykraft.viz.figure",
     "bars": "pykraft.viz.charts",
     "board": "pykraft.viz.cluster_board",
     "heat_map": "pykraft.viz.charts",
+    "hexdump": "pykraft.viz.bytes_drawn",
+    "lines": "pykraft.viz.plots",
+    "points": "pykraft.viz.plots",
     "timeline": "pykraft.viz.charts",
 }
 
-__all__ = ["Figure", "bars", "board", "heat_map", "timeline"]
+__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "points", "timeline"]
 
 
 def __getattr__(name: str) -> object:

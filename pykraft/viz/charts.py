@@ -30,11 +30,11 @@ def bars(
     values: Mapping[str, float], *, title: str, note: str = "", unit: str = "", marked: Sequence[str] = ()
 ) -> Figure:
     """Horizontal bars from zero, in the order given, labelled directly; those `marked` are dark."""
-    _need(values, "bars")
-    labels = {name: _amount(value, unit) for name, value in values.items()}
+    need(values, "bars")
+    labels = {name: amount(value, unit) for name, value in values.items()}
     left = _label_width(values)
     right = max(text_width(label, 13) for label in labels.values()) + 10
-    svg = _headed(title, note, _TOP + 28 * len(values) + 8)
+    svg = headed(title, note, _TOP + 28 * len(values) + 8)
     longest = max(*values.values(), 0) or 1.0
     for row, (name, value) in enumerate(values.items()):
         y = _TOP + 28 * row
@@ -56,9 +56,9 @@ def bars(
                 "marker": {"color": palette.BLUE},
             }
         ],
-        "layout": _layout(title, yaxis={"autorange": "reversed"}, xaxis={"title": {"text": unit}}),
+        "layout": layout(title, yaxis={"autorange": "reversed"}, xaxis={"title": {"text": unit}}),
     }
-    return _finished(svg, title, note, [f"{name}: {label}" for name, label in labels.items()], spec)
+    return finished(svg, title, note, [f"{name}: {label}" for name, label in labels.items()], spec)
 
 
 def heat_map(
@@ -72,11 +72,11 @@ def heat_map(
 ) -> Figure:
     """A table whose darker squares are the larger values. ``values[row][column]`` is None where there is none."""
     known = [value for line in values for value in line if value is not None]
-    _need(known, "heat_map")
+    need(known, "heat_map")
     low, high = min(known), max(known)
     left = _label_width(rows)
     width = (WIDTH - left) / len(columns)
-    svg = _headed(title, note, _TOP + 22 + 26 * len(rows) + 34)
+    svg = headed(title, note, _TOP + 22 + 26 * len(rows) + 34)
     for column, name in enumerate(columns):
         svg.text(left + width * (column + 0.5), _TOP + 10, shortened(name, width, 12.5), 12.5, anchor="middle")
     for row, name in enumerate(rows):
@@ -86,7 +86,7 @@ def heat_map(
             _square(svg, left + width * column, y, width, value, (low, high))
     _scale(svg, left, svg.height - 22, (low, high), unit)
     lines = [
-        f"{name}: " + ", ".join(f"{c} {_amount(v)}" for c, v in zip(columns, line, strict=True) if v is not None)
+        f"{name}: " + ", ".join(f"{c} {amount(v)}" for c, v in zip(columns, line, strict=True) if v is not None)
         for name, line in zip(rows, values, strict=True)
     ]
     spec = {
@@ -101,9 +101,9 @@ def heat_map(
                 "hovertemplate": "%{y}, %{x}: %{z:.1f} " + unit + "<extra></extra>",
             }
         ],
-        "layout": _layout(title, yaxis={"autorange": "reversed"}, xaxis={"type": "category"}),
+        "layout": layout(title, yaxis={"autorange": "reversed"}, xaxis={"type": "category"}),
     }
-    return _finished(svg, title, note, [*lines, f"in {unit}" if unit else ""], spec)
+    return finished(svg, title, note, [*lines, f"in {unit}" if unit else ""], spec)
 
 
 def _label_width(names: Iterable[str]) -> float:
@@ -142,10 +142,10 @@ def timeline(
 ) -> Figure:
     """How much happened in each step of time, as columns from zero. `marks` are moments with a name; `gap` is a span to
     point at. Times are in seconds, `start_s` is where the first column begins."""
-    _need(counts, "timeline")
+    need(counts, "timeline")
     marks = dict(marks or {})
     span = step_s * len(counts)
-    svg = _headed(title, note, 316)
+    svg = headed(title, note, 316)
     left, bottom, top = 84.0, 262.0, 108.0
     plot = WIDTH - left - 10
 
@@ -170,7 +170,7 @@ def timeline(
         if start_s <= second <= start_s + span:
             svg.text(at(second), bottom + 18, f"{second} s", 12, anchor="middle", opacity=palette.FAINT)
     _marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
-    shown = [f"{start_s + i * step_s:.2f} s: {_amount(count)}" for i, count in enumerate(counts)]
+    shown = [f"{start_s + i * step_s:.2f} s: {amount(count)}" for i, count in enumerate(counts)]
     told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
     told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
     told += [f"{unit} in each {step_s:g} s: " + "; ".join(shown)]
@@ -183,9 +183,9 @@ def timeline(
                 "marker": {"color": palette.BLUE},
             }
         ],
-        "layout": _layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
+        "layout": layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
     }
-    return _finished(svg, title, note, told, spec)
+    return finished(svg, title, note, told, spec)
 
 
 def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:
@@ -202,11 +202,12 @@ def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> N
 def _axes(svg: Svg, left: float, bottom: float, top: float, highest: float, unit: str) -> None:
     svg.line(left, bottom, WIDTH - 10, bottom, stroke="currentColor", stroke_opacity="0.6")
     svg.text(left - 8, bottom + 4, "0", 12, anchor="end", opacity=palette.FAINT)
-    svg.text(left - 8, top + 8, _amount(highest), 12, anchor="end", opacity=palette.FAINT)
+    svg.text(left - 8, top + 8, amount(highest), 12, anchor="end", opacity=palette.FAINT)
     svg.text(0, svg.height - 14, unit, 12.5, opacity=palette.FAINT)
 
 
-def _headed(title: str, note: str, height: float) -> Svg:
+def headed(title: str, note: str, height: float) -> Svg:
+    """A drawing with its title, and a note below it."""
     svg = Svg(WIDTH, height)
     svg.text(0, 20, shortened(title, WIDTH, 16, bold=True), 16, bold=True)
     if note:
@@ -214,21 +215,25 @@ def _headed(title: str, note: str, height: float) -> Svg:
     return svg
 
 
-def _finished(svg: Svg, title: str, note: str, lines: Sequence[str], spec: Spec) -> Figure:
+def finished(svg: Svg, title: str, note: str, lines: Sequence[str], spec: Spec) -> Figure:
+    """The figure of a drawing; `lines` tell its values."""
     text = "\n".join(line for line in [title, note, *lines] if line)
     description = " ".join(part for part in (note, "The values are in the text beside the picture.") if part)
     return Figure(title, svg.render(title, description), text, tuple(svg.boxes), spec)
 
 
-def _layout(title: str, **more: object) -> dict[str, Any]:
+def layout(title: str, **more: object) -> dict[str, Any]:
+    """Plotly's layout, the same for all charts."""
     return {**_PLOTLY_LAYOUT, "title": {"text": title, "x": 0.01, "xanchor": "left"}, **more}
 
 
-def _amount(value: float, unit: str = "") -> str:
+def amount(value: float, unit: str = "") -> str:
+    """A number as it is read best."""
     number = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
     return f"{number} {unit}".strip()
 
 
-def _need(values: Any, what: str) -> None:
+def need(values: Any, what: str) -> None:
+    """ValueError if there is nothing to draw."""
     if not values:
         raise ValueError(f"{what} needs at least one value")

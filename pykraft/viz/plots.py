@@ -1,0 +1,154 @@
+"""Curves: how one number depends on another.
+
+`lines` draws one curve for each name, `points` draws dots. Either axis may be logarithmic, which is said at the axis.
+Curves differ by colour, by dash and by the shape of their dots, and each is labelled where it ends, so no legend has to
+be looked up.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pykraft.viz import palette
+from pykraft.viz.charts import WIDTH, amount, finished, headed, layout, need
+from pykraft.viz.figure import Figure
+from pykraft.viz.svg import Svg, shortened, text_width
+
+Series = Mapping[str, Sequence[tuple[float, float]]]
+"""By name, the points (x, y) of a curve."""
+
+_COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, palette.ORANGE, palette.SKY)
+_DASHES = ("none", "8 4", "2 4", "10 3 2 3", "5 5", "1 6")
+_TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
+_LABEL = 13
+
+
+def lines(series: Series, **said: Any) -> Figure:
+    """A curve for each name through its points, in the order of x. Keywords: `title`, `note`, `x_unit`, `y_unit`,
+    `log_x`, `log_y`. ValueError without points, or for a number that has no logarithm."""
+    return _plot({name: sorted(points) for name, points in series.items()}, is_line=True, **said)
+
+
+def points(series: Series, **said: Any) -> Figure:
+    """A dot for each point. Keywords as those of `lines`."""
+    return _plot(series, is_line=False, **said)
+
+
+class _Axis:
+    """Where a value stands between two pixels."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float, is_log: bool) -> None:
+        if is_log and min(values) <= 0:
+            raise ValueError(f"{min(values)} has no logarithm: leave it out, or let the axis be linear")
+        self.low = min(values) if is_log else min(0.0, *values)
+        self.high = max(values)
+        self._is_log = is_log
+        self._start, self._end = start, end
+
+    def __call__(self, value: float) -> float:
+        low, high, value = (math.log(v) if self._is_log else float(v) for v in (self.low, self.high, value))
+        return self._start + (self._end - self._start) * ((value - low) / (high - low) if high > low else 0.5)
+
+    def marks(self) -> list[float]:
+        """Some round numbers on the axis."""
+        if self._is_log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            found = [10.0**power for power in range(first, last + 1, max(1, (last - first) // 5))]
+            found = [mark for mark in found if self.low * 0.999 <= mark <= self.high * 1.001]
+            return found if len(found) > 1 else [self.low, self.high]
+        step = _round_step((self.high - self.low) / 4 or 1)
+        count = int((self.high - self.low) / step + 1e-9)
+        return [self.low + step * index for index in range(count + 1)]
+
+
+def _round_step(step: float) -> float:
+    scale = 10.0 ** math.floor(math.log10(step))
+    return next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= step * 0.999)
+
+
+def _plot(
+    series: Series,
+    *,
+    is_line: bool,
+    title: str,
+    note: str = "",
+    x_unit: str = "",
+    y_unit: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Figure:
+    need([point for some in series.values() for point in some], "a plot")
+    xs = [x for some in series.values() for x, _ in some]
+    ys = [y for some in series.values() for _, y in some]
+    right = WIDTH - 14 - max(min(210.0, text_width(name, _LABEL)) for name in series)
+    bottom = _TOP + _HEIGHT
+    across, up = _Axis(xs, _LEFT, right, log_x), _Axis(ys, bottom, _TOP, log_y)
+    svg = headed(title, note, bottom + 48)
+    _draw_axes(svg, across, up, right, (x_unit + ", logarithmic" * log_x, y_unit + ", logarithmic" * log_y))
+    ends: list[float] = []
+    for number, (name, some) in enumerate(series.items()):
+        placed = [(across(x), up(y)) for x, y in some]
+        colour = _COLOURS[number % len(_COLOURS)]
+        if is_line and len(placed) > 1:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+            dash = _DASHES[number % len(_DASHES)]
+            svg.element("polyline", points=path, fill="none", stroke=colour, stroke_width="2.4", stroke_dasharray=dash)
+        for x, y in placed:
+            _dot(svg, x, y, number, colour)
+        ends.append(_label_place(placed[-1][1] if placed else _TOP, ends))
+        svg.text(right + 12, ends[-1] + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
+    return finished(svg, title, note, _told(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
+
+
+def _draw_axes(svg: Svg, across: _Axis, up: _Axis, right: float, units: tuple[str, str]) -> None:
+    bottom = _TOP + _HEIGHT
+    for mark in up.marks():
+        y = up(mark)
+        svg.line(_LEFT, y, right, y, stroke="currentColor", stroke_opacity="0.18")
+        svg.text(_LEFT - 8, y + 4, amount(mark), 12, anchor="end", opacity=palette.FAINT)
+    svg.line(_LEFT, bottom, right, bottom, stroke="currentColor", stroke_opacity="0.6")
+    for mark in across.marks():
+        svg.text(across(mark), bottom + 18, amount(mark), 12, anchor="middle", opacity=palette.FAINT)
+    svg.text(right, bottom + 38, units[0], 12.5, anchor="end", opacity=palette.FAINT)
+    svg.text(0, _TOP - 10, units[1], 12.5, opacity=palette.FAINT)
+
+
+def _dot(svg: Svg, x: float, y: float, number: int, colour: str) -> None:
+    if number % 3 == 0:
+        svg.element("circle", cx=x, cy=y, r=3.6, fill=colour)
+    elif number % 3 == 1:
+        svg.rect(x - 3.4, y - 3.4, 6.8, 6.8, fill=colour)
+    else:
+        svg.element("path", d=f"M{x:.1f} {y - 4.6:.1f}l4.4 8h-8.8z", fill=colour)
+
+
+def _label_place(y: float, taken: Sequence[float]) -> float:
+    """The place of a label, beside its curve or as near as there is room."""
+    for distance in range(0, int(_HEIGHT), 2):
+        for candidate in (y - distance, y + distance):
+            if _TOP <= candidate <= _TOP + _HEIGHT and all(abs(candidate - other) >= 16 for other in taken):
+                return candidate
+    return y
+
+
+def _told(series: Series, x_unit: str, y_unit: str) -> list[str]:
+    units = f" ({x_unit}: {y_unit})" if x_unit or y_unit else ""
+    return [
+        f"{name}{units}: " + ", ".join(f"{amount(x)}: {amount(y)}" for x, y in some) for name, some in series.items()
+    ]
+
+
+def _spec(series: Series, is_line: bool, title: str, is_log: tuple[bool, bool]) -> dict[str, Any]:
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers" if is_line else "markers",
+            "name": name,
+            "x": [x for x, _ in some],
+            "y": [y for _, y in some],
+            "marker": {"color": _COLOURS[number % len(_COLOURS)]},
+        }
+        for number, (name, some) in enumerate(series.items())
+    ]
+    kinds = ["log" if logarithmic else "linear" for logarithmic in is_log]
+    return {"data": data, "layout": layout(title, xaxis={"type": kinds[0]}, yaxis={"type": kinds[1]})}

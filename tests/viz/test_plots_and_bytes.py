@@ -1,0 +1,89 @@
+"""Curves stand where their numbers are; bytes stand under the name of their field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.viz import Field, Figure, hexdump, lines, palette, points
+from tests.viz.reading import complaints, elements, texts
+
+TWO = {"tree": [(1.0, 10.0), (10.0, 20.0), (100.0, 40.0)], "log": [(1.0, 5.0), (100.0, 5.0)]}
+DATA = bytes(range(40))
+FIELDS = [("base offset", 0, 8, "7"), Field("length", 8, 12, "no more than 28"), Field("magic", 16, 17)]
+
+
+def a_plot(**more: Any) -> Figure:
+    return lines(TWO, title="The tree grows", x_unit="records", y_unit="us", **more)
+
+
+def a_dump(**more: Any) -> Figure:
+    return hexdump(DATA, FIELDS, title="A batch", **more)
+
+
+FIGURES = {
+    "lines": a_plot,
+    "lines, logarithmic": lambda: a_plot(log_x=True, log_y=True),
+    "lines whose ends are near each other": lambda: lines(
+        {f"curve {n}": [(0, 1), (1, 2 + n / 100)] for n in range(6)}, title="Six"
+    ),
+    "points": lambda: points(TWO, title="Dots"),
+    "one point": lambda: points({"one": [(3, 3)]}, title="One"),
+    "bytes": a_dump,
+    "bytes with a mark": lambda: a_dump(marked=[9], first=4096, note="One bit is wrong."),
+    "bytes without fields": lambda: hexdump(b"x", [], title="One byte"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_sound(name: str) -> None:
+    assert list(complaints(FIGURES[name]())) == []
+
+
+def test_a_larger_number_stands_higher_and_farther_right() -> None:
+    curve = next(line for line in elements(a_plot(), "polyline"))
+    places = [tuple(map(float, place.split(","))) for place in (curve.get("points") or "").split()]
+    assert [x for x, _ in places] == sorted(x for x, _ in places)
+    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)
+
+
+def test_equal_factors_are_equal_distances_on_a_logarithmic_axis() -> None:
+    curve = next(line for line in elements(a_plot(log_x=True, log_y=True), "polyline"))
+    (x0, y0), (x1, y1), (x2, y2) = [tuple(map(float, p.split(","))) for p in (curve.get("points") or "").split()]
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2)
+
+
+def test_the_text_has_every_point() -> None:
+    assert "tree (records: us): 1: 10, 10: 20, 100: 40" in str(a_plot())
+
+
+@pytest.mark.parametrize("series", [{}, {"none": []}])
+def test_nothing_cannot_be_drawn(series: Any) -> None:
+    with pytest.raises(ValueError, match="needs at least one value"):
+        lines(series, title="Nothing")
+
+
+def test_a_number_without_a_logarithm_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 has no logarithm"):
+        lines({"a": [(0, 1)]}, title="Zero", log_x=True)
+
+
+def test_every_byte_is_there_and_every_field_has_its_line() -> None:
+    found = texts(a_dump())
+    assert set(DATA.hex(" ").split()) <= set(found)
+    assert {"base offset", "length", "magic"} <= set(found)
+    assert "byte 0 to 7, base offset, 00 01 02 03 04 05 06 07: 7" in str(a_dump())
+    assert "byte 16, magic, 10" in str(a_dump())
+
+
+def test_a_marked_byte_is_framed() -> None:
+    framed = [rect for rect in elements(a_dump(marked=[9]), "rect") if rect.get("stroke") == palette.VERMILLION]
+    assert len(framed) == 1
+
+
+@pytest.mark.parametrize("field", [("a", 4, 10, ""), ("a", 39, 41, ""), ("a", 30, 30, "")])
+def test_fields_that_overlap_or_lie_outside_are_refused(field: tuple[str, int, int, str]) -> None:
+    with pytest.raises(ValueError, match="overlaps another one"):
+        hexdump(DATA, [*FIELDS, field], title="Wrong")
