@@ -24,7 +24,7 @@ setup:
 
 # The signature tells JupyterLab that it may show the committed pictures; without it there is only their text.
 lab: setup  ## set up .venv, then open JupyterLab on notebook 00 (or print its address)
-	@$(RUN) -m nbformat.sign notebooks/*.ipynb > /dev/null
+	@$(RUN) -m nbformat.sign notebooks/*.ipynb labs/*/lab.ipynb > /dev/null
 	@echo "Starting JupyterLab on $(NOTEBOOK); Ctrl-C, twice, ends it"
 	@$(RUN) -m jupyterlab --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(QUIET) $(if $(SCREEN),,--no-browser) $(AS_ROOT)
 

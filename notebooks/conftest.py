@@ -7,10 +7,13 @@ is skipped: those cells would only tell of the same thing again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from pykraft.course.surroundings import HEADLESS
 
 NOT_COMPARED = (
     "stderr",
@@ -20,6 +23,7 @@ NOT_COMPARED = (
     "application/vnd.jupyter.widget-view+json",
 )
 _failed: dict[str, str] = {}
+os.environ[HEADLESS] = "1"  # kernels inherit it
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

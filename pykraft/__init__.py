@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.admin import Admin
     from pykraft.client.admin import NewTopic
+    from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "pykraft.admin",
+    "AlterConfigOp": "pykraft.client.configs",
     "Cluster": "pykraft.cluster",
     "ClusterError": "pykraft.cluster",
     "ConfigError": "pykraft.common.errors",
+    "ConfigResource": "pykraft.client.configs",
+    "ConfigResourceType": "pykraft.client.configs",
     "Consumer": "pykraft.consumer",
     "ErrorCode": "pykraft.common.errors",
     "KafkaError": "pykraft.common.errors",
@@ -33,9 +37,12 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AlterConfigOp",
     "Cluster",
     "ClusterError",
     "ConfigError",
+    "ConfigResource",
+    "ConfigResourceType",
     "Consumer",
     "ErrorCode",
     "KafkaError",

@@ -1,10 +1,13 @@
-"""The administrator's client: topics, the cluster, the quorum. Each call waits for its answer.
+"""The administrator's client: topics, settings, logs, the cluster, the quorum. Each call waits for its answer.
 
 ::
 
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topic("flights", partitions=3, replication_factor=3, configs={"min.insync.replicas": 2})
         print(admin.describe_topics(["flights"]))
+        topic = ConfigResource(ConfigResourceType.TOPIC, "flights")
+        admin.incremental_alter_configs({topic: {"retention.ms": 60_000}})
+        print(admin.describe_configs([topic])[topic]["retention.ms"].value)
 
 The work is done by `pykraft.client.admin`, which has no thread; this file gives it one.
 """
@@ -18,6 +21,9 @@ from pykraft.client import config as keys
 from pykraft.client.admin import AdminCalls, ClusterDescription, NewTopic, QuorumDescription, TopicDescription
 from pykraft.client.calls import Calls
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource
+from pykraft.client.leader_calls import Answers, LeaderCalls
+from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
 from pykraft.common.core import Poll, Promise, merge
@@ -35,13 +41,18 @@ class _AdminCore:
     def __init__(self, settings: Mapping[str, Any], random: Random) -> None:
         self.config = client_config(ADMIN_CONFIG, settings)
         self.metadata = ClusterMetadata(self.config, bootstrap_endpoints(self.config), random)
+        self.metadata.may_create_topics = False
         self.metadata.request_update()
         self._calls = Calls(self.config, self.metadata, random)
         self.lookups = OffsetLookups(self.config, self.metadata, random)
         self.ask = AdminCalls(self._calls)
+        self.configs = ConfigCalls(self._calls)
+        self._leader_calls = LeaderCalls(self.config, self.metadata, random)
+        self.logs = LogCalls(self._calls, self._leader_calls)
 
     def poll(self, now: int) -> Poll:
-        return merge([self._calls.poll(now), self.lookups.poll(now), self.metadata.poll(now)])
+        managers = (self._calls, self.lookups, self._leader_calls, self.metadata)
+        return merge([manager.poll(now) for manager in managers])
 
 
 class Admin(ClosesOnExit):
@@ -97,6 +108,52 @@ class Admin(ClosesOnExit):
         wanted = {TopicPartition(*key): timestamp for key, timestamp in timestamps.items()}
         found = self._ask(lambda deadline: self._core.lookups.find(wanted, isolation_level, deadline))
         return dict(found)
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies before these offsets; -1 stands for the high watermark. Returns where each log begins now,
+        on all its replicas that live. KafkaError says why the first of those that failed did; the others are done."""
+        found = self.try_delete_records(offsets)
+        for _, answer in sorted(found.items()):
+            if isinstance(answer, KafkaError):
+                raise answer
+        return {key: answer for key, answer in found.items() if not isinstance(answer, KafkaError)}
+
+    def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[int]:
+        """As `delete_records`, with the error in the place of the offset where there was one."""
+        wanted = {TopicPartition(*key): offset for key, offset in offsets.items()}
+        timeout_ms = self._request_timeout_ms
+        return self._ask(lambda deadline: self._core.logs.delete_records(wanted, timeout_ms, deadline))
+
+    def describe_log_dirs(self, brokers: Iterable[int]) -> dict[int, dict[str, LogDirDescription]]:
+        """Of each of these brokers the log directories by path: their replicas' sizes, and the space on the disk."""
+        wanted = list(brokers)
+        return self._ask(lambda deadline: self._core.logs.describe_log_dirs(wanted, deadline))
+
+    # --- settings -----------------------------------------------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of topics and brokers, by name. KafkaError says why the first that failed did."""
+        wanted = [ConfigResource(*resource) for resource in resources]
+        return self._ask(
+            lambda deadline: self._core.configs.describe_configs(
+                wanted, include_synonyms, include_documentation, deadline
+            )
+        )
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, ConfigChanges], validate_only: bool = False
+    ) -> None:
+        """Change settings: new values by name, None for the default; or a list of AlterConfigOp. Of a resource all is
+        changed or nothing; KafkaError says why the first that failed did."""
+        wanted = {ConfigResource(*resource): some for resource, some in changes.items()}
+        self._ask(lambda deadline: self._core.configs.incremental_alter_configs(wanted, validate_only, deadline))
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 

@@ -7,18 +7,24 @@
     python -m pykraft server server.properties
 
     python -m pykraft topics --bootstrap-server HOST:PORT --list
+    python -m pykraft configs --bootstrap-server HOST:PORT --describe --topic NAME
     python -m pykraft produce --bootstrap-server HOST:PORT --topic NAME
     python -m pykraft consume --bootstrap-server HOST:PORT --topic NAME --from-beginning
     python -m pykraft get-offsets --bootstrap-server HOST:PORT
+
+    python -m pykraft delete-records --bootstrap-server HOST:PORT --offset-json-file FILE
+    python -m pykraft log-dirs --bootstrap-server HOST:PORT --describe
 
     python -m pykraft dump-log --files FILE,... --print-data-log
 
     python -m pykraft demo NOTEBOOK
     python -m pykraft simulate SEED
+    python -m pykraft course build|status|grade
 
-All but the last two are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-start.sh,
-kafka-topics.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh, kafka-dump-log.sh. The
-clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
+All but the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-start.sh, kafka-
+topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh, kafka-delete-
+records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a
+pykraft node.
 
 A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
 on standard error and exit code 1.
@@ -39,12 +45,16 @@ COMMANDS = {
     "server": "run the node that a properties file describes",
     "storage": "make a node's directories",
     "topics": "list, describe, create and delete topics",
+    "configs": "show and change settings of topics and brokers",
     "produce": "send lines of standard input as records",
     "consume": "print records as lines",
     "get-offsets": "print the offsets of partitions",
+    "delete-records": "delete what lies before given offsets",
+    "log-dirs": "print what lies in the brokers' log directories",
     "dump-log": "print what the files of a log hold",
     "demo": "run a notebook in the terminal",
     "simulate": "run simulated histories, and check the laws after every event",
+    "course": "build its notebooks, show your progress, grade labs",
 }
 _INTERRUPTED = 130
 

@@ -211,7 +211,8 @@ class Cluster:
         if self.mode == "processes":
             if self._admin is None:
                 self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
-            self._last_seen |= view_over_the_wire(self._admin, self.alive, self.controller_ids)
+            ready = [n for n, node in self._nodes.items() if isinstance(node, NodeProcess) and node.is_ready]
+            self._last_seen |= view_over_the_wire(self._admin, self.alive, ready, self.controller_ids)
         else:
             for node_id, node in self._nodes.items():
                 assert isinstance(node, NodeThread)

@@ -4,7 +4,7 @@ The nodes are asked one after the other, and each tells what it knows. So a view
 one that leads, and one that has not heard yet that it does not. The higher epoch is right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykraft.admin import Admin
@@ -112,9 +112,14 @@ def _line(node_id: int, view: PartitionView) -> str:
 # --- nodes in other processes -----------------------------------------------------------------------------------------
 
 
-def view_over_the_wire(admin: Admin, alive: Sequence[int], controller_ids: Sequence[int]) -> dict[int, NodeView]:
+def view_over_the_wire(
+    admin: Admin, alive: Sequence[int], ready: Collection[int], controller_ids: Sequence[int]
+) -> dict[int, NodeView]:
     """The views of nodes that can only be asked as any client asks them: who leads, who is in sync, where the leaders'
-    logs end. What clients are not told (the followers' own words) is -1. Empty if nobody answers."""
+    logs end. What clients are not told (the followers' own words) is -1. Empty if nobody answers.
+
+    `ready` are the brokers that say so themselves: of one that was killed and started again, the others may not know
+    yet that it was away."""
     try:
         unfenced = {broker.id for broker in admin.describe_cluster().brokers}
         quorum = admin.describe_quorum()
@@ -128,7 +133,7 @@ def view_over_the_wire(admin: Admin, alive: Sequence[int], controller_ids: Seque
             node_id=node_id,
             is_alive=True,
             roles=_roles(node_id in unfenced | observers, node_id in controller_ids),
-            broker_state=LifecycleState.RUNNING.value if node_id in unfenced else None,
+            broker_state=LifecycleState.RUNNING.value if node_id in unfenced and node_id in ready else None,
             quorum=_quorum_view(quorum, node_id),
             partitions=tuple(_partition_views(topics, ends, node_id)),
         )

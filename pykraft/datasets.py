@@ -19,8 +19,18 @@ of the plan, not of the events of that day, so `dep_time` may run backwards wher
 Time zones. The table's `time_hour` is the hour of the scheduled departure as a UTC instant, daylight saving already
 accounted for; `minute` is the rest. Their sum is the timestamp. No time zone database is consulted here.
 
-On disk. `datasets/nycflights13/*.parquet` beside the package, so an editable install of a checkout is needed. The file
-of the flights is stored in time order; it is read in batches, and memory does not grow with the length of the replay.
+Two further sets are derived from these tables by Spark jobs (`datasets/derive.py`), for January 2013, and come as the
+same kind of event, in time order:
+
+    flight_statuses()   80,406 updates of 27,004 keys: a flight of a day, b"UA1545 2013-01-01", is scheduled, then
+                        departed and landed, or cancelled. The value is a JSON object. Only the last update of a key
+                        is worth keeping: what a compacted topic is for.
+    operations()        29,230 lines of text, keyed by airport: departures, cancellations, weather. What most topics in
+                        the world carry.
+
+On disk. `datasets/nycflights13/*.parquet` and `datasets/derived/*.parquet` beside the package, so an editable install
+of a checkout is needed. The file of the flights is stored in time order; it is read in batches, and memory does not
+grow with the length of the replay.
 """
 
 from __future__ import annotations
@@ -36,7 +46,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER = Path(__file__).resolve().parent.parent / "datasets" / "nycflights13"
+DERIVED_FOLDER = FOLDER.parent / "derived"
 TABLES = ("flights", "airlines", "airports", "planes", "weather")
+DERIVED = ("flight_status", "operations")
 
 # Large enough that a batch has few distinct values per row, small enough to be a few megabytes in memory.
 ROWS_PER_BATCH = 16_384
@@ -47,12 +59,16 @@ class DatasetNotFoundError(FileNotFoundError):
     """The data files do not lie beside the package. The text says what to do."""
 
 
-class FlightEvent(NamedTuple):
-    """One flight as a record: route, JSON text, instant of the scheduled departure (milliseconds, UTC)."""
+class Event(NamedTuple):
+    """What becomes a record: key, value, and an instant (milliseconds, UTC)."""
 
     key: bytes
     value: bytes
     timestamp_ms: int
+
+
+FlightEvent = Event
+"""One flight: route, JSON text, instant of the scheduled departure."""
 
 
 def flights(limit: int | None = None) -> Iterator[FlightEvent]:
@@ -65,14 +81,64 @@ def flights(limit: int | None = None) -> Iterator[FlightEvent]:
     return islice(_events(_file("flights")), limit)
 
 
+def flight_statuses(limit: int | None = None) -> Iterator[Event]:
+    """The first `limit` updates of the flights' status in January 2013, or all 80,406, in time order.
+
+    The value's members are flight, status, origin, dest, scheduled, delay (minutes, or null) and time. Raises as
+    `flights` does.
+    """
+    return _derived("flight_status", limit, _status_event)
+
+
+def operations(limit: int | None = None) -> Iterator[Event]:
+    """The first `limit` lines of the airports' log of January 2013, or all 29,230, in time order: the key is the
+    airport, the value the line without its end. Raises as `flights` does."""
+    return _derived("operations", limit, _line_event)
+
+
+def _derived(name: str, limit: int | None, event: Callable[[dict[str, Any]], Event]) -> Iterator[Event]:
+    if limit is not None and limit < 0:
+        raise ValueError(f"{name}(limit={limit}): the limit must be 0 or more, or None for all.")
+    return islice(map(event, _rows(_file(name))), limit)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file, batch by batch; instants as milliseconds."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, use_threads=False):
+            whole = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
+            yield from pa.RecordBatch.from_arrays(whole, names=batch.schema.names).to_pylist()
+
+
+def _status_event(row: dict[str, Any]) -> Event:
+    members = {
+        **{name: row[name] for name in ("flight", "status", "origin", "dest")},
+        "scheduled": _instant(row["scheduled"]),
+        "delay": row["delay"],
+        "time": _instant(row["time"]),
+    }
+    return Event(row["flight"].encode(), json.dumps(members, separators=(",", ":")).encode(), row["time"])
+
+
+def _line_event(row: dict[str, Any]) -> Event:
+    return Event(row["airport"].encode(), row["line"].encode(), row["time"])
+
+
+def _instant(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def flights_table(columns: Sequence[str] | None = None) -> pa.Table:
     """All flights in time order: 336,776 rows, 19 columns or the named ones."""
     return table("flights", columns)
 
 
 def table(name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The Arrow table `name`, one of TABLES; all of its columns, or the named ones. Raises ValueError for another
-    name."""
+    """The Arrow table `name`, one of TABLES or DERIVED; all of its columns, or the named ones. Raises ValueError for
+    another name."""
     import pyarrow.parquet as parquet
 
     return parquet.read_table(_file(name), columns=None if columns is None else list(columns))
@@ -87,13 +153,13 @@ def row_count(name: str = "flights") -> int:
 
 def _file(name: str) -> Path:
     """The path of table `name`, known to exist."""
-    if name not in TABLES:
-        raise ValueError(f"There is no table {name!r}: choose one of {', '.join(TABLES)}.")
-    path = FOLDER / f"{name}.parquet"
+    if name not in TABLES + DERIVED:
+        raise ValueError(f"There is no table {name!r}: choose one of {', '.join(TABLES + DERIVED)}.")
+    path = (FOLDER if name in TABLES else DERIVED_FOLDER) / f"{name}.parquet"
     if not path.is_file():
         raise DatasetNotFoundError(
             f"{path} is missing: install pykraft from a checkout with `pip install -e .`, "
-            "or build the file there with `python datasets/build.py`."
+            f"or build the file there with `python datasets/{'build' if name in TABLES else 'derive'}.py`."
         )
     return path
 
@@ -133,7 +199,7 @@ def _member_spelling(name: str) -> Callable[[Any], str]:
     """How a value of column `name` is written as a member of the JSON object; `time_hour` comes in milliseconds."""
     prefix = json.dumps(name) + ":"
     if name == "time_hour":
-        return lambda value: f'{prefix}"{datetime.fromtimestamp(value // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"'
+        return lambda value: f'{prefix}"{_instant(value)}"'
     return lambda value: prefix + json.dumps(value)
 
 

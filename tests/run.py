@@ -84,6 +84,8 @@ NBVAL = (
 
 BUDGET = ("-p", "tests.harness.budget")
 
+LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
+
 SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
@@ -93,23 +95,25 @@ SUITES = (
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), BY_FILE),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",), beside_another=True),
-    Suite("protocol", "pytest", ("tests/protocol",), ("full",), BY_FILE),
+    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), BY_FILE, limit_s=2 * 3600),
     Suite("golden", "pytest", ("tests/golden",), ("full",), beside_another=True),
     Suite("crash", "pytest", ("tests/crash",), ("full",), BY_FILE),
     Suite("wire", "pytest", ("tests/wire",), ("full",), beside_another=True),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), BY_FILE),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), BY_FILE, limit_s=900),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",), beside_another=True),
     Suite("spark", "pytest", ("tests/spark",), ("full",), BY_FILE),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
+    Suite("scale", "pytest", ("tests/scale",), ("full",)),
     Suite("live", "pytest", ("tests/live",), ("full",)),
     Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), (*NBVAL, *BUDGET), limit_s=900),
     Suite("notebooks-1", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
     Suite("notebooks-2", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
+    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), (*NBVAL, *BY_FILE)),
     Suite("harness", "pytest", ("tests/harness",), ("full",), beside_another=True),
     Suite("environment", "pytest", ("tests/environment",), ("full",), beside_another=True),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
-    Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3600),
+    Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=1500),
 )
 

@@ -1,14 +1,15 @@
 """A question or an order to the cluster, that is repeated until it is answered or it is too late.
 
-Any broker will do: what only the controller or the quorum's leader can say or do, a broker passes on (KIP-590). An
-answer that may be better later (no controller at the moment, the connection broke) is followed by a pause and another
-attempt. An order that was carried out, but whose answer was lost, is given twice: it may then fail because it was
-already done ("a topic of this name exists"), as with Kafka's own client.
+Nearly always any broker will do: what only the controller or the quorum's leader can say or do, a broker passes on
+(KIP-590). An answer that may be better later (no controller at the moment, the connection broke) is followed by a pause
+and another attempt. An order that was carried out, but whose answer was lost, is given twice: it may then fail because
+it was already done ("a topic of this name exists"), as with Kafka's own client.
 
 Follows org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -19,15 +20,19 @@ from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Backoff
+from pykraft.common.types import Node
 from pykraft.protocol.schema import Request, Response
 
 CHANNEL = "admin"
+ANY_NODE = -1
 T = TypeVar("T")
+U = TypeVar("U")
 R = TypeVar("R", bound=Response)
 
 
 class _Call(Generic[T]):
-    def __init__(self, what: str, request: Request, read: Callable[[Any], T], deadline: int) -> None:
+    def __init__(self, what: str, request: Request, read: Callable[[Any], T], deadline: int, node_id: int) -> None:
+        self.node_id = node_id
         self.what = what
         self.request = request
         self.read = read
@@ -48,10 +53,13 @@ class Calls:
         self._backoff = Backoff(random, config[RETRY_BACKOFF_MS], config[RETRY_BACKOFF_MAX_MS])
         self._calls: list[_Call[Any]] = []
 
-    def ask(self, what: str, request: Request, read: Callable[[R], T], deadline: int) -> "Promise[T | KafkaError]":
+    def ask(
+        self, what: str, request: Request, read: Callable[[R], T], deadline: int, node_id: int = ANY_NODE
+    ) -> "Promise[T | KafkaError]":
         """Send the request until it is answered. `read` takes the value out of the response, or raises the KafkaError
-        in it; `what` names the call in words, for the message if it is too late."""
-        call: _Call[T] = _Call(what, request, read, deadline)
+        in it; `what` names the call in words, for the message if it is too late. `node_id` is the broker to ask, if it
+        must be that one."""
+        call: _Call[T] = _Call(what, request, read, deadline, node_id)
         self._calls.append(call)
         return call.promise
 
@@ -66,14 +74,25 @@ class Calls:
                 deadline = min(deadline, call.deadline)
             elif now < call.not_before:
                 deadline = min(deadline, call.deadline, call.not_before)
+            elif (node := self._node_for(call)) is None:
+                self._pause(call, f"broker {call.node_id} is not known to live", now)
+                self._metadata.request_update()
+                deadline = min(deadline, call.deadline, call.not_before)
             else:
-                requests.append(self._send(call, now))
+                requests.append(self._send(call, node, now))
                 deadline = min(deadline, call.deadline)
         return Poll(deadline, requests)
 
-    def _send(self, call: _Call[Any], now: int) -> Outbound:
+    def _node_for(self, call: _Call[Any]) -> Node | None:
+        return self._metadata.any_node() if call.node_id == ANY_NODE else self._metadata.brokers.get(call.node_id)
+
+    def _pause(self, call: _Call[Any], obstacle: str, now: int) -> None:
+        call.obstacle = obstacle
+        call.not_before = now + self._backoff.pause_ms(call.attempts)
+        call.attempts += 1
+
+    def _send(self, call: _Call[Any], node: Node, now: int) -> Outbound:
         call.is_under_way = True
-        node = self._metadata.any_node()
 
         def on_response(response: Any, now: int) -> None:
             call.is_under_way = False
@@ -96,10 +115,32 @@ class Calls:
             if not error.retriable:
                 self._finish(call, error)
                 return
-            call.obstacle = str(error)
-            call.not_before = now + self._backoff.pause_ms(call.attempts)
-            call.attempts += 1
+            self._pause(call, str(error), now)
 
     def _finish(self, call: _Call[T], result: T | KafkaError) -> None:
         self._calls.remove(call)
         call.promise.keep(result)
+
+
+def gathered(
+    promises: "Sequence[Promise[T | KafkaError]]", combine: Callable[[list[T]], U]
+) -> "Promise[U | KafkaError]":
+    """What the answers to several questions come to together; the first error if there is one."""
+    answer: Promise[U | KafkaError] = Promise()
+    found: dict[int, T] = {}
+
+    def on_answer(number: int, value: T | KafkaError) -> None:
+        if answer.kept:
+            return
+        if isinstance(value, KafkaError):
+            answer.keep(value)
+            return
+        found[number] = value
+        if len(found) == len(promises):
+            answer.keep(combine([found[number] for number in range(len(promises))]))
+
+    for number, promise in enumerate(promises):
+        promise.then(partial(on_answer, number))
+    if not promises:
+        answer.keep(combine([]))
+    return answer

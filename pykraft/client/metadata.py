@@ -53,6 +53,8 @@ class ClusterMetadata:
         self._not_before = 0
         self._fresh_until = 0
         self._silent: set[Endpoint] = set()
+        self.may_create_topics = True
+        """Whether a topic that is asked about is made, if the brokers do so (``auto.create.topics.enable``)."""
         self.version = 0
         """Counts the answers."""
 
@@ -112,7 +114,7 @@ class ClusterMetadata:
         self._in_flight = True
         self._wants_update = False
         topics = [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.may_create_topics)
         timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
         node = self.any_node()
 

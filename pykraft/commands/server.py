@@ -16,6 +16,7 @@ from random import Random
 from pykraft.commands.common import CommandError
 from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent
+from pykraft.controller.features import UnsupportedFeatureError
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
 from pykraft.storage.log_manager import DirectoryInUseError
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the node until it is told to stop."""
     try:
         return _serve(options)
-    except DirectoryInUseError as error:
+    except (DirectoryInUseError, UnsupportedFeatureError) as error:
         raise CommandError(str(error)) from None
 
 

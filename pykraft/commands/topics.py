@@ -3,8 +3,8 @@
 Exactly one of ``--list``, ``--describe``, ``--create``, ``--delete`` says what is done. ``--topic`` is the name of the
 topic to create, and for the others a regular expression that must fit the whole name.
 
-A description is what the Metadata API tells. Kafka's tool shows settings (DescribeConfigs) and eligible leader replicas
-(DescribeTopicPartitions) as well; these APIs are not served, and the columns not shown.
+A description is what the Metadata API tells, with the settings that are not the default. Kafka's tool shows eligible
+leader replicas (DescribeTopicPartitions) as well; that API is not served, and the columns are not shown.
 
 Follows org.apache.kafka.tools.TopicCommand.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from pykraft.admin import Admin
 from pykraft.client.admin import NewTopic, PartitionDescription, TopicDescription
+from pykraft.client.configs import ConfigResource, ConfigResourceType
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -29,6 +30,8 @@ from pykraft.common.errors import ErrorCode, KafkaError
 
 _LARGEST_REPLICATION_FACTOR = 32767
 _NOBODY = -1
+_TOPICS_AT_ONCE = 500
+"""Of so many topics the settings are asked for in one request."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--under-replicated-partitions", action="store_true", help="--describe: only those with replicas out of sync"
     )
     parser.add_argument("--unavailable-partitions", action="store_true", help="--describe: only those without a leader")
+    parser.add_argument(
+        "--topics-with-overrides", action="store_true", help="--describe: only topics whose settings were changed"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -149,11 +155,15 @@ def _assignment(text: str) -> dict[int, list[int]]:
 
 
 def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    topics = list(topics)
     only_some = options.under_replicated_partitions or options.unavailable_partitions
+    if only_some and options.topics_with_overrides:
+        raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
+    configs = {} if only_some else _changed_configs(admin, [topic.name for topic in topics])
     for topic in topics:
-        if not only_some:
-            say(_topic_line(topic))
-        for partition in topic.partitions:
+        if not only_some and (configs[topic.name] or not options.topics_with_overrides):
+            say(_topic_line(topic, configs[topic.name]))
+        for partition in () if options.topics_with_overrides else topic.partitions:
             if not only_some or any(_problems(partition, options)):
                 say(_partition_line(topic.name, partition))
 
@@ -163,11 +173,22 @@ def _problems(partition: PartitionDescription, options: argparse.Namespace) -> I
     yield options.unavailable_partitions and partition.leader == _NOBODY
 
 
-def _topic_line(topic: TopicDescription) -> str:
+def _changed_configs(admin: Admin, topics: Iterable[str]) -> dict[str, str]:
+    """For each topic its settings that are not the default."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+    found: dict[str, str] = {}
+    for start in range(0, len(resources), _TOPICS_AT_ONCE):
+        for resource, entries in admin.describe_configs(resources[start : start + _TOPICS_AT_ONCE]).items():
+            changed = [f"{entry.name}={entry.value}" for entry in entries.values() if not entry.is_default]
+            found[resource.name] = ",".join(changed)
+    return found
+
+
+def _topic_line(topic: TopicDescription, configs: str) -> str:
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     return (
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {replicas}"
+        f"\tReplicationFactor: {replicas}\tConfigs: {configs}"
     )
 
 

@@ -64,8 +64,9 @@ def integer(
     at_most: int = (1 << 63) - 1,
     synonyms: Sequence[Synonym] = (),
     required: bool = False,
+    kind: str = "int",
 ) -> Key[int]:
-    """A key whose value is a whole number."""
+    """A key whose value is a whole number; `kind` is what Kafka calls its width: short, int or long."""
 
     def parse(text: str) -> int:
         value = int(text)
@@ -73,7 +74,7 @@ def integer(
             raise ValueError(value)
         return value
 
-    return Key(name, default, parse, _range(at_least, at_most), meaning, "int", tuple(synonyms), required)
+    return Key(name, default, parse, _range(at_least, at_most), meaning, kind, tuple(synonyms), required)
 
 
 def _range(at_least: int, at_most: int) -> str:
@@ -96,7 +97,7 @@ def decimal(
     return Key(name, default, parse, f"a number from {at_least:g} to {at_most:g}", meaning, "double", tuple(synonyms))
 
 
-def boolean(name: str, default: bool, meaning: str) -> Key[bool]:
+def boolean(name: str, default: bool, meaning: str, synonyms: Sequence[Synonym] = ()) -> Key[bool]:
     """A key whose value is true or false."""
 
     def parse(text: str) -> bool:
@@ -104,7 +105,7 @@ def boolean(name: str, default: bool, meaning: str) -> Key[bool]:
             raise ValueError(text)
         return text.lower() == "true"
 
-    return Key(name, default, parse, "true or false", meaning, "boolean")
+    return Key(name, default, parse, "true or false", meaning, "boolean", tuple(synonyms))
 
 
 def string(
@@ -137,13 +138,23 @@ def names(
     """A key whose value is a list of words, separated by commas."""
 
     def parse(text: str) -> tuple[str, ...]:
-        values = tuple(part.strip() for part in text.split(",") if part.strip())
-        if (one_of and not set(values) <= set(one_of)) or (required and not values):
+        parts = [part.strip() for part in text.split(",")] if text else []
+        if one_of and (not set(parts) <= set(one_of) or len(set(parts)) < len(parts)):
+            raise ValueError(text)
+        values = tuple(part for part in parts if part)
+        if required and not values:
             raise ValueError(text)
         return values
 
     allowed = "a comma-separated list" + (" of " + ", ".join(one_of) if one_of else "")
     return Key(name, tuple(default), parse, allowed, meaning, "list", tuple(synonyms), required)
+
+
+def as_text(value: object) -> str:
+    """A value of a key, as a file or a message has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 class ConfigDef:

@@ -10,8 +10,9 @@ later), `REFRESH` (it may work later, elsewhere: the client's metadata is stale)
 Follows org.apache.kafka.common.protocol.Errors and the exception classes behind it, as of Kafka 4.2.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 RETRY = "retry"
 REFRESH = "refresh"
@@ -209,6 +210,21 @@ class CorruptRecordError(KafkaError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, detail)
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch: its number in the batch, and a sentence."""
+
+    batch_index: int
+    message: str
+
+
+class InvalidRecordsError(KafkaError):
+    """A batch is refused because of some of its records."""
+
+    def __init__(self, code: ErrorCode, detail: str, records: Sequence[RecordError]) -> None:
+        super().__init__(code, detail)
+        self.records = tuple(records)
 
 
 class ConfigError(ValueError):

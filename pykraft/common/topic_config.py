@@ -6,22 +6,27 @@ those that pykraft does not act on yet are listed in SKIPPED.md.
 Follows org.apache.kafka.storage.internals.log.LogConfig and org.apache.kafka.server.config.ServerTopicConfigSynonyms.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pykraft.common.config import (
     HOURS_TO_MS,
     MINUTES_TO_MS,
+    Config,
     ConfigDef,
     Key,
     Synonym,
+    as_text,
     boolean,
     decimal,
     integer,
     names,
     string,
 )
+from pykraft.common.errors import ConfigError
 
 FOREVER_MS = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
 WEEK_MS = 7 * 24 * HOURS_TO_MS
 
 SEGMENT_BYTES = integer(
@@ -29,10 +34,15 @@ SEGMENT_BYTES = integer(
     1 << 30,
     "a segment is rolled before it grows larger",
     at_least=1 << 20,
+    at_most=INT_MAX,
     synonyms=[Synonym("log.segment.bytes")],
 )
 INTERNAL_SEGMENT_BYTES = integer(
-    "internal.segment.bytes", 0, "segment.bytes below Kafka's limit of 1 MiB, for tests; 0 for none", at_least=0
+    "internal.segment.bytes",
+    0,
+    "segment.bytes below Kafka's limit of 1 MiB, for tests; 0 for none",
+    at_least=0,
+    at_most=INT_MAX,
 )
 SEGMENT_MS = integer(
     "segment.ms",
@@ -40,6 +50,7 @@ SEGMENT_MS = integer(
     "a segment is rolled when its records span more time",
     at_least=1,
     synonyms=[Synonym("log.roll.ms"), Synonym("log.roll.hours", HOURS_TO_MS)],
+    kind="long",
 )
 SEGMENT_JITTER_MS = integer(
     "segment.jitter.ms",
@@ -47,12 +58,14 @@ SEGMENT_JITTER_MS = integer(
     "at most so much is taken off segment.ms, so that logs do not roll together",
     at_least=0,
     synonyms=[Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOURS_TO_MS)],
+    kind="long",
 )
 SEGMENT_INDEX_BYTES = integer(
     "segment.index.bytes",
     10 << 20,
     "a segment is rolled before one of its indexes grows larger",
     at_least=4,
+    at_most=INT_MAX,
     synonyms=[Synonym("log.index.size.max.bytes")],
 )
 INDEX_INTERVAL_BYTES = integer(
@@ -60,6 +73,7 @@ INDEX_INTERVAL_BYTES = integer(
     4096,
     "about so many bytes of log lie between two entries of the indexes",
     at_least=0,
+    at_most=INT_MAX,
     synonyms=[Synonym("log.index.interval.bytes")],
 )
 MAX_MESSAGE_BYTES = integer(
@@ -67,6 +81,7 @@ MAX_MESSAGE_BYTES = integer(
     1_048_588,
     "a larger batch is refused",
     at_least=0,
+    at_most=INT_MAX,
     synonyms=[Synonym("message.max.bytes")],
 )
 RETENTION_MS = integer(
@@ -79,12 +94,14 @@ RETENTION_MS = integer(
         Synonym("log.retention.minutes", MINUTES_TO_MS),
         Synonym("log.retention.hours", HOURS_TO_MS),
     ],
+    kind="long",
 )
 RETENTION_BYTES = integer(
     "retention.bytes",
     -1,
     "old segments are deleted while the log is larger; -1 keeps them",
     synonyms=[Synonym("log.retention.bytes")],
+    kind="long",
 )
 FLUSH_MESSAGES = integer(
     "flush.messages",
@@ -92,13 +109,15 @@ FLUSH_MESSAGES = integer(
     "sync the log after so many records; by default the operating system decides and replication protects",
     at_least=1,
     synonyms=[Synonym("log.flush.interval.messages")],
+    kind="long",
 )
 FLUSH_MS = integer(
     "flush.ms",
     FOREVER_MS,
     "sync the log after so long",
     at_least=0,
-    synonyms=[Synonym("log.flush.interval.ms")],
+    synonyms=[Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")],
+    kind="long",
 )
 FILE_DELETE_DELAY_MS = integer(
     "file.delete.delay.ms",
@@ -106,6 +125,7 @@ FILE_DELETE_DELAY_MS = integer(
     "deleted files stay so long under another name",
     at_least=0,
     synonyms=[Synonym("log.segment.delete.delay.ms")],
+    kind="long",
 )
 CLEANUP_POLICY = names(
     "cleanup.policy",
@@ -120,6 +140,15 @@ COMPRESSION_TYPE = string(
     "the codec of the log; producer keeps what comes",
     one_of=["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"],
 )
+COMPRESSION_GZIP_LEVEL = integer(
+    "compression.gzip.level", -1, "level of gzip when the broker compresses", at_least=-1, at_most=9
+)
+COMPRESSION_LZ4_LEVEL = integer(
+    "compression.lz4.level", 9, "level of lz4 when the broker compresses", at_least=1, at_most=17
+)
+COMPRESSION_ZSTD_LEVEL = integer(
+    "compression.zstd.level", 3, "level of zstd when the broker compresses", at_least=-131072, at_most=22
+)
 MESSAGE_TIMESTAMP_TYPE = string(
     "message.timestamp.type",
     "CreateTime",
@@ -133,6 +162,7 @@ MESSAGE_TIMESTAMP_BEFORE_MAX_MS = integer(
     "how far a producer's timestamp may lie in the past",
     at_least=0,
     synonyms=[Synonym("log.message.timestamp.before.max.ms")],
+    kind="long",
 )
 MESSAGE_TIMESTAMP_AFTER_MAX_MS = integer(
     "message.timestamp.after.max.ms",
@@ -140,12 +170,14 @@ MESSAGE_TIMESTAMP_AFTER_MAX_MS = integer(
     "how far a producer's timestamp may lie in the future",
     at_least=0,
     synonyms=[Synonym("log.message.timestamp.after.max.ms")],
+    kind="long",
 )
 MIN_INSYNC_REPLICAS = integer(
     "min.insync.replicas",
     1,
     "with fewer replicas in sync a write with acks=all is refused",
     at_least=1,
+    at_most=INT_MAX,
 )
 UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "unclean.leader.election.enable", False, "whether a replica that is not in sync may lead when no other can"
@@ -156,6 +188,7 @@ DELETE_RETENTION_MS = integer(
     "compaction keeps tombstones and markers so long",
     at_least=0,
     synonyms=[Synonym("log.cleaner.delete.retention.ms")],
+    kind="long",
 )
 MIN_COMPACTION_LAG_MS = integer(
     "min.compaction.lag.ms",
@@ -163,6 +196,7 @@ MIN_COMPACTION_LAG_MS = integer(
     "records younger than this are not compacted",
     at_least=0,
     synonyms=[Synonym("log.cleaner.min.compaction.lag.ms")],
+    kind="long",
 )
 MAX_COMPACTION_LAG_MS = integer(
     "max.compaction.lag.ms",
@@ -170,6 +204,7 @@ MAX_COMPACTION_LAG_MS = integer(
     "records older than this are compacted soon, however little there is to gain",
     at_least=1,
     synonyms=[Synonym("log.cleaner.max.compaction.lag.ms")],
+    kind="long",
 )
 MIN_CLEANABLE_DIRTY_RATIO = decimal(
     "min.cleanable.dirty.ratio",
@@ -179,19 +214,31 @@ MIN_CLEANABLE_DIRTY_RATIO = decimal(
     at_most=1,
     synonyms=[Synonym("log.cleaner.min.cleanable.ratio")],
 )
+REMOTE_STORAGE_ENABLE = boolean("remote.storage.enable", False, "use tiered storage")
 
 _NOT_ACTED_ON: list[Key[Any]] = [
-    integer("compression.gzip.level", -1, "level of gzip when the broker compresses", at_least=-1, at_most=9),
-    integer("compression.lz4.level", 9, "level of lz4 when the broker compresses", at_least=1, at_most=17),
-    integer("compression.zstd.level", 3, "level of zstd when the broker compresses", at_least=-131072, at_most=22),
     names("follower.replication.throttled.replicas", [], "replicas whose fetching is throttled"),
     names("leader.replication.throttled.replicas", [], "replicas whose serving is throttled"),
-    integer("local.retention.bytes", -2, "how much stays on the broker's disk beside tiered storage", at_least=-2),
-    integer("local.retention.ms", -2, "how long data stays on the broker's disk beside tiered storage", at_least=-2),
-    boolean("preallocate", False, "allocate a segment's file at once"),
+    integer(
+        "local.retention.bytes",
+        -2,
+        "how much stays on the broker's disk beside tiered storage",
+        at_least=-2,
+        synonyms=[Synonym("log.local.retention.bytes")],
+        kind="long",
+    ),
+    integer(
+        "local.retention.ms",
+        -2,
+        "how long data stays on the broker's disk beside tiered storage",
+        at_least=-2,
+        synonyms=[Synonym("log.local.retention.ms")],
+        kind="long",
+    ),
+    boolean("preallocate", False, "allocate a segment's file at once", synonyms=[Synonym("log.preallocate")]),
     boolean("remote.log.copy.disable", False, "stop copying to tiered storage"),
     boolean("remote.log.delete.on.disable", False, "delete tiered data when tiering is switched off"),
-    boolean("remote.storage.enable", False, "use tiered storage"),
+    REMOTE_STORAGE_ENABLE,
 ]
 
 LOG_CONFIG = ConfigDef(
@@ -210,6 +257,9 @@ LOG_CONFIG = ConfigDef(
         FILE_DELETE_DELAY_MS,
         CLEANUP_POLICY,
         COMPRESSION_TYPE,
+        COMPRESSION_GZIP_LEVEL,
+        COMPRESSION_LZ4_LEVEL,
+        COMPRESSION_ZSTD_LEVEL,
         MESSAGE_TIMESTAMP_TYPE,
         MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
         MESSAGE_TIMESTAMP_AFTER_MAX_MS,
@@ -222,3 +272,65 @@ LOG_CONFIG = ConfigDef(
         *_NOT_ACTED_ON,
     ]
 )
+
+INTERNAL_PREFIX = "internal."
+"""Settings for tests begin so; nobody is told of them."""
+
+_WITHOUT_DEFAULT = (
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+)
+"""What a broker can say nothing of for all its topics."""
+
+
+def broker_names(key: Key[Any]) -> tuple[Synonym, ...]:
+    """The names under which a broker has the default of this setting of a topic, the strongest first."""
+    return () if key.name in _WITHOUT_DEFAULT else key.synonyms or (Synonym(key.name),)
+
+
+def _broker_keys() -> Iterator[Key[Any]]:
+    for key in LOG_CONFIG.keys.values():
+        names_of_brokers = broker_names(key)
+        for synonym in names_of_brokers:
+            # Of several names it is the last that has the default: hours for what may also be said in milliseconds.
+            default = as_text(_scaled_down(key.default, synonym.scale)) if synonym is names_of_brokers[-1] else None
+            kind = "int" if synonym.scale > 1 else key.kind
+            yield Key(synonym.name, default, str, key.allowed, key.meaning, kind)
+
+
+def _scaled_down(value: Any, scale: int) -> Any:
+    return value if scale == 1 else value // scale
+
+
+BROKER_DEFAULTS: dict[str, Key[Any]] = {key.name: key for key in _broker_keys()}
+"""The settings of a broker that are the defaults of its topics. Their values are text: `LOG_CONFIG` reads them."""
+
+DYNAMIC_BROKER_CONFIGS = frozenset(
+    broker_names(key)[0].name
+    for key in LOG_CONFIG.keys.values()
+    if broker_names(key) and not key.name.startswith(INTERNAL_PREFIX)
+)
+"""Those that may be changed while brokers run: of several names for a setting only the strongest."""
+
+
+def check_topic_settings(settings: Mapping[str, str | None], *defaults: Mapping[str, str]) -> Config:
+    """What holds for a topic with these settings over these defaults of its broker; ConfigError says what is wrong."""
+    for name, value in settings.items():
+        if name not in LOG_CONFIG.keys:
+            raise ConfigError(f"{name or 'a name of no letters'} is no setting of a topic")
+        if value is None:
+            raise ConfigError(f"{name} is null")
+    config = LOG_CONFIG.resolve({name: value for name, value in settings.items() if value is not None}, *defaults)
+    if config[MIN_COMPACTION_LAG_MS] > config[MAX_COMPACTION_LAG_MS]:
+        raise ConfigError(
+            f"min.compaction.lag.ms is {config[MIN_COMPACTION_LAG_MS]}, but must be at most max.compaction.lag.ms, "
+            f"which is {config[MAX_COMPACTION_LAG_MS]}"
+        )
+    if config[COMPRESSION_GZIP_LEVEL] == 0:
+        raise ConfigError("compression.gzip.level is 0, but must be -1 or 1 to 9")
+    if config[REMOTE_STORAGE_ENABLE]:
+        raise ConfigError("remote.storage.enable is true, but the brokers have no tiered storage")
+    return config

@@ -18,7 +18,7 @@ Follows org.apache.kafka.controller.QuorumController.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +29,7 @@ from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
+from pykraft.controller.configs import ConfigControl
 from pykraft.controller.features import bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.replication_control import ReplicationControl
@@ -53,6 +54,7 @@ from pykraft.protocol.messages.brokers import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.records import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
@@ -64,6 +66,8 @@ from pykraft.raft.listener import CommittedBatch
 
 PRODUCER_ID_BLOCK = 1000
 NOT_ACTIVE = -1
+MAX_RECORDS_PER_APPEND = 10_000
+"""As many as the largest request may ask for."""
 
 T = TypeVar("T")
 
@@ -87,8 +91,17 @@ class QuorumController:
     """One controller of the quorum. It is a listener of the Raft client."""
 
     def __init__(
-        self, *, node_id: int, cluster_id: str, raft: RaftClient, config: Config, random: Random, trace: Tracer
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        raft: RaftClient,
+        config: Config,
+        random: Random,
+        trace: Tracer,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
+        """`properties` is the node's file, which has defaults for settings of topics."""
         self._node_id = node_id
         self._raft = raft
         self._trace = trace
@@ -96,7 +109,8 @@ class QuorumController:
         self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
         self._replication = ReplicationControl()
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
-        self._topics = TopicControl(config, random)
+        self._topics = TopicControl(config, random, node_id, properties or {})
+        self._configs = ConfigControl(node_id, properties or {})
         self._decided = MetadataLoader()
         self._image: MetadataImage = self._decided.image
         self._epoch = NOT_ACTIVE
@@ -126,7 +140,6 @@ class QuorumController:
     def handle_commit(self, batch: CommittedBatch) -> None:
         """What the active controller proposed itself it has replayed already; the decided image takes it in now."""
         self._decided.handle_commit(batch)
-        check_supported(self._decided.image)
         if not self.is_active:
             self._image = self._decided.image
         while self._waiting and self._waiting[0].offset <= batch.last_offset:
@@ -164,7 +177,11 @@ class QuorumController:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> int:
-        """Fence brokers whose session is over, and keep the log alive; returns when to be called again."""
+        """Fence brokers whose session is over, and keep the log alive; returns when to be called again.
+
+        UnsupportedFeatureError if the cluster runs, by now, what this controller cannot. The levels that it has run
+        before do not matter."""
+        check_supported(self._decided.image)
         self._set_time(now)
         if not self._may_write:
             return FOREVER
@@ -234,6 +251,12 @@ class QuorumController:
 
         return self._write(plan, now)
 
+    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, now: int) -> Promise[Outcome]:
+        return self._write(lambda image: self._configs.incremental_alter_configs(image, request), now)
+
+    def alter_configs(self, request: AlterConfigsRequest, now: int) -> Promise[Outcome]:
+        return self._write(lambda image: self._configs.alter_configs(image, request), now)
+
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest, now: int) -> Promise[Outcome]:
         def plan(image: MetadataImage) -> Result[AllocateProducerIdsResponse]:
             self._cluster.checked(image, request.broker_id, request.broker_epoch)
@@ -268,9 +291,12 @@ class QuorumController:
         return promise
 
     def _append(self, records: Sequence[VersionedRecord], now: int) -> None:
-        """Give the records to the log, and let the newest image take them in."""
+        """Give the records to the log, and let the newest image take them in. What a request asks for is never so much
+        that it could become true by halves; a broker with very many partitions may be fenced in several pieces."""
         values = [encode_metadata_record(record, version) for record, version in records]
-        last_offset = self._raft.append(self._epoch, values, now)
+        last_offset = -1
+        for start in range(0, len(values), MAX_RECORDS_PER_APPEND):
+            last_offset = self._raft.append(self._epoch, values[start : start + MAX_RECORDS_PER_APPEND], now)
         delta = MetadataDelta(self._image)
         for record, _ in records:
             delta.replay(record)

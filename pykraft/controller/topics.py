@@ -13,12 +13,13 @@ from random import Random
 
 from pykraft.common.config import Config
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.topic_config import check_topic_settings
 from pykraft.common.types import METADATA_TOPIC, UNASSIGNED_DIRECTORY, ZERO_UUID, Uuid
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from pykraft.controller.placement import UsableBroker, place
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration, TopicImage
+from pykraft.metadata.settings import node_layers, settings_of_new_topic
 from pykraft.protocol.messages.admin import (
     CLUSTER_DEFAULT,
     CreateTopicsRequest,
@@ -33,10 +34,6 @@ PARTITION_RECORD_VERSION = 2
 MAX_NAME_LENGTH = 249
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_DYNAMIC_TOPIC_CONFIG = 1
-_DEFAULT_CONFIG = 5
-_INTERNAL = "internal."
-"""Settings for tests, that nobody is told of."""
 
 
 def check_topic_name(name: str) -> None:
@@ -55,9 +52,12 @@ def check_topic_name(name: str) -> None:
 class TopicControl:
     """Plans the making and deleting of topics."""
 
-    def __init__(self, config: Config, random: Random) -> None:
+    def __init__(self, config: Config, random: Random, node_id: int, properties: Mapping[str, str]) -> None:
+        """`properties` is the node's file, with the defaults of topics' settings."""
         self._config = config
         self._random = random
+        self._node_id = node_id
+        self._properties = properties
 
     # --- making -------------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class TopicControl:
         self, image: MetadataImage, topic: CreateTopicsRequest.Topic
     ) -> tuple[CreateTopicsResponse.Topic, list[VersionedRecord]]:
         settings = {config.name: config.value for config in topic.configs}
-        effective = self._checked_config(settings)
+        described = self._described(image, settings)
         replicas = self._assigned(image, topic) if topic.assignments else self._placed(image, topic)
         topic_id = Uuid.random(self._random)
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
@@ -122,21 +122,24 @@ class TopicControl:
             topic_id=topic_id,
             num_partitions=len(replicas),
             replication_factor=len(replicas[0]),
-            configs=_described(settings, effective),
+            configs=described,
         )
         return created, records
 
-    def _checked_config(self, settings: Mapping[str, str | None]) -> Config:
-        unknown = [name for name in settings if name not in LOG_CONFIG.keys]
-        if unknown:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{unknown[0]} is no setting of a topic")
-        for name, value in settings.items():
-            if value is None:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is null")
+    def _described(
+        self, image: MetadataImage, settings: Mapping[str, str | None]
+    ) -> list[CreateTopicsResponse.Topic.Config]:
+        """All settings of a new topic, and where each comes from; KafkaError if it cannot have these."""
+        layers = node_layers(image, self._node_id, self._properties)
         try:
-            return LOG_CONFIG.resolve({name: value for name, value in settings.items() if value is not None})
+            check_topic_settings(settings, *layers)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        own = {name: value for name, value in settings.items() if value is not None}
+        return [
+            CreateTopicsResponse.Topic.Config(name=name, value=own.get(name, value), config_source=source)
+            for name, value, source in settings_of_new_topic(own, layers)
+        ]
 
     def _placed(self, image: MetadataImage, topic: CreateTopicsRequest.Topic) -> list[tuple[int, ...]]:
         """Replicas as the controller chooses them."""
@@ -239,23 +242,3 @@ def _bad_assignment(detail: str) -> KafkaError:
 
 def _collision_key(name: str) -> str:
     return name.replace(".", "_")
-
-
-def _described(settings: Mapping[str, str | None], effective: Config) -> list[CreateTopicsResponse.Topic.Config]:
-    """All settings of a new topic, and where each comes from."""
-    values = effective.as_dict()
-    return [
-        CreateTopicsResponse.Topic.Config(
-            name=name,
-            value=settings[name] if name in settings else _as_text(values[name]),
-            config_source=_DYNAMIC_TOPIC_CONFIG if name in settings else _DEFAULT_CONFIG,
-        )
-        for name in sorted(LOG_CONFIG.keys)
-        if not name.startswith(_INTERNAL)
-    ]
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else str(value)

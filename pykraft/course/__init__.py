@@ -5,8 +5,19 @@
     from pykraft.course import notebook
 
     nb = notebook("00")
+
+And what a lab stands on: a file of the learner's own, checks, hints, a live cluster that runs on the learner's code.
+
+::
+
+    from pykraft.course import Lab
+
+    lab = Lab("08")
+    lab.start()
 """
 
+from pykraft.course.lab import Lab, LabError
 from pykraft.course.lesson import Lesson, LessonError, notebook
+from pykraft.course.sliders import sliders
 
-__all__ = ["Lesson", "LessonError", "notebook"]
+__all__ = ["Lab", "LabError", "Lesson", "LessonError", "notebook", "sliders"]

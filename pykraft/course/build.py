@@ -2,16 +2,39 @@
 
 ::
 
-    python -m pykraft.course.build notebooks/00_sixty_seconds.ipynb
+    python -m pykraft course build 08          notebooks/08_....ipynb
+    python -m pykraft course build lab08       labs/lab08_.../lab.ipynb, and the list of its checks in its README
+    python -m pykraft course build some.ipynb  any other
+
+A notebook that fails is left as it was. What its form still lacks is told, and does not keep it from being written.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pykraft.course.execute import NotebookFailed, execute, normalized, read, save
+from pykraft.course.form import file_problems, problems
+from pykraft.course.places import LABS, NOTEBOOKS, lab_folder
+
+LAB_NOTEBOOK = "lab.ipynb"
+
+
+def find(name: str) -> Path:
+    """The notebook that a number, the name of a lab, or a path means. NotebookFailed if there is none."""
+    if name.endswith(".ipynb"):
+        return Path(name)
+    if name.startswith("lab"):
+        return lab_folder(name[3:5], LABS) / LAB_NOTEBOOK
+    found = sorted(NOTEBOOKS.glob(f"{name}_*.ipynb")) if len(name) == 2 and name.isdigit() else []
+    if not found:
+        raise NotebookFailed(f"there is no notebook {name}: say a number such as 08, a lab such as lab08, or a path")
+    return found[0]
+
+
+def short_name(path: Path) -> str:
+    """What a notebook's cells are named after: "nb08", or "lab08"."""
+    return path.parent.name[:5] if path.name == LAB_NOTEBOOK else f"nb{path.name[:2]}"
 
 
 def build(path: Path) -> float:
@@ -19,22 +42,12 @@ def build(path: Path) -> float:
     started = time.monotonic()
     notebook = read(path)
     execute(notebook, path.parent)
-    normalized(notebook, path.name[:2])
+    normalized(notebook, short_name(path))
     save(notebook, path)
     return time.monotonic() - started
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m pykraft.course.build", description="Run notebooks, keep outputs.")
-    parser.add_argument("notebooks", nargs="+", type=Path)
-    for path in parser.parse_args(arguments).notebooks:
-        try:
-            print(f"{path}: built in {build(path):.1f} s")  # noqa: T201
-        except NotebookFailed as error:
-            print(f"{path}: {error}", file=sys.stderr)  # noqa: T201
-            return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def what_is_missing(path: Path) -> Iterator[str]:
+    """What the notebook's form lacks, in words."""
+    yield from problems(read(path), is_lab=path.name == LAB_NOTEBOOK)
+    yield from file_problems(path)

@@ -5,6 +5,7 @@ differs from run to run without meaning: counters, times, ids, live widgets (the
 empty without a kernel). What a child process wrote to the terminal is no part of it either.
 """
 
+import os
 import re
 import sys
 import tempfile
@@ -15,6 +16,8 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from pykraft.course.surroundings import HEADLESS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_LIMIT_S = 120
@@ -48,7 +51,7 @@ def execute(notebook: Any, folder: Path, before: OnCell | None = None, after: On
         record_timing=False,
         store_widget_state=False,
     )
-    with client.setup_kernel():
+    with client.setup_kernel(env={**os.environ, HEADLESS: "1"}):
         for index, cell in enumerate(notebook.cells):
             if before is not None:
                 before(index, cell)
@@ -71,7 +74,7 @@ def _reason(error: CellExecutionError) -> str:
 
 
 def normalized(notebook: Any, name: str) -> None:
-    """Bring an executed notebook into the form that is committed; `name` begins its cells' ids."""
+    """Bring an executed notebook into the form that is committed; `name`, such as "nb08", begins its cells' ids."""
     notebook.metadata = _node(
         {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -81,13 +84,25 @@ def normalized(notebook: Any, name: str) -> None:
     notebook.nbformat_minor = max(5, notebook.nbformat_minor)
     count = 0
     for index, cell in enumerate(notebook.cells):
-        cell.id = f"nb{name}-c{index + 1:02}"
+        cell.id = f"{name}-c{index + 1:02}"
         tags = cell.metadata.get("tags")
         cell.metadata = _node({"tags": tags} if tags else {})
         if cell.cell_type == "code":
             count += 1
             cell.execution_count = count
-            cell.outputs = [_normalized_output(output, count) for output in cell.outputs if is_kept(output)]
+            kept = [_normalized_output(output, count) for output in cell.outputs if is_kept(output)]
+            cell.outputs = _merged(kept)
+
+
+def _merged(outputs: list[Any]) -> list[Any]:
+    """Neighbouring pieces of one stream as one: how a stream is cut into pieces is an accident of the moment."""
+    found: list[Any] = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 def _node(values: dict[str, Any]) -> Any:

@@ -1,56 +1,68 @@
 """A notebook's helper: it asks, it judges, and in the end it cleans up and counts.
 
 The reader predicts (`predict`), sees what happened, and compares (`answer`). What the text says is not left standing
-as text: each claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed as
-``HOLDS`` or ``DOES NOT HOLD``. The words of a verdict never change, so a test can compare them; the numbers behind it
-are shown beside them, in a form that is not compared.
+as text: each claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed. The words
+of a verdict never change, so a test can compare them; the numbers behind it are shown beside them, in a form that is
+not compared. There are three kinds of claims, for not everything can be known equally well:
+
+* an *invariant* is a law: an order, a hash, a high watermark. It HOLDS or DOES NOT HOLD, everywhere and always;
+* a *statistical* claim compares two measurements by their ratio. The ratio must reach a margin, 1.5 if nothing else is
+  said, in the best of three attempts: what is closer than that, this machine cannot tell from chance;
+* a *hardware* claim is about this machine, and often about folklore. Both verdicts are results. Where the kernel's
+  counters show that it cannot be measured, it is NOT MEASURABLE HERE, with the reason.
 
 An error in a background thread does not fail the cell that runs meanwhile. So the last cell is `finish`: it closes what
-the lesson was told to `watch`, and raises if a claim did not hold, if a node or a thread has died, or if threads,
-connections, child processes or files are left that were not there at the beginning.
+the lesson was told to `watch`, and raises if a claim of the first two kinds did not hold, if a node or a thread has
+died, or if threads, connections, child processes or files are left that were not there at the beginning.
 """
 
 import html
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from random import Random
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
+from pykraft.course.progress import note
 from pykraft.course.resources import Resources
+from pykraft.course.shown_source import shown_source
+from pykraft.course.surroundings import Shown, is_headless, pick, profile, show
+from pykraft.course.syllabus import SEED, entry
 
 T = TypeVar("T")
 SKIP = "skip"
+INVARIANT, STATISTICAL, HARDWARE = "invariant", "statistical", "hardware"
+HOLDS, FAILS, UNKNOWN = "HOLDS", "DOES NOT HOLD", "NOT MEASURABLE HERE"
+MARGIN = 1.5
+ATTEMPTS = 3
 _PATIENCE_S = 15.0
-_TITLES = {"00": "What happens to one record?"}
 
 
 class LessonError(AssertionError):
     """What the last cell found: a claim that does not hold, or something that died or was left behind."""
 
 
-class _Shown:
-    """Something with a stable text, and a page's form of it that may tell more."""
+class Claim(NamedTuple):
+    """What was stated, of which kind, and what came out."""
 
-    def __init__(self, text: str, markup: str) -> None:
-        self._text = text
-        self._markup = markup
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
-        return self._markup
+    text: str
+    kind: str
+    verdict: str
 
 
 def notebook(number: str) -> "Lesson":
     """The helper of one notebook, such as "00"; call it in the first cell, before anything is started."""
-    if number not in _TITLES:
-        raise ValueError(f"there is no notebook {number!r}; there are {', '.join(sorted(_TITLES))}")
+    known = entry(number)
     lesson = Lesson(number)
-    _show(_Shown(f"Notebook {number}: {_TITLES[number]}", f"<b>Notebook {number}</b>: {_TITLES[number]}"))
+    show(
+        Shown(
+            f"Notebook {number}: {known.title} Seed {lesson.seed}.",
+            f"<b>Notebook {number}</b>: {html.escape(known.title)} <small>Seed {lesson.seed}.</small>",
+        )
+    )
     return lesson
 
 
@@ -59,10 +71,12 @@ class Lesson:
 
     def __init__(self, number: str) -> None:
         self.number = number
+        self.seed = SEED
+        """What all chance in the course begins with."""
         self._started = time.monotonic()
         self._watched: list[Any] = []
         self._options: dict[str, tuple[str, dict[str, str]]] = {}
-        self._claims: list[tuple[str, bool]] = []
+        self._claims: list[Claim] = []
         self._crashes: list[str] = []
         self._measured: list[Measurement] = []
         self._before = Resources.now()
@@ -78,12 +92,14 @@ class Lesson:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def predict(self, name: str, choice: str = SKIP, **options: str) -> None:
-        """Note what the reader expects: one of the options, or "skip". ValueError for anything else."""
+        """Note what the reader expects: one of the options, or "skip". Where nobody reads, everything is skipped.
+        ValueError for anything that is no option."""
         if not options:
             raise ValueError(f"predict({name!r}): give the options, as in a='yes', b='no'")
         choice = choice.strip().lower()
         if choice != SKIP and choice not in options:
             raise ValueError(f"predict({name!r}, {choice!r}): choose one of {', '.join(options)}, or {SKIP}")
+        choice = SKIP if is_headless() else choice
         self._options[name] = (choice, options)
         marks = {key: "→" if key == choice else " " for key in options}
         lines = [f"{marks[key]} {key})  {text}" for key, text in options.items()]
@@ -92,7 +108,7 @@ class Lesson:
             f"<li>{'<b>' * (key == choice)}{key}) {html.escape(text)}{'</b>' * (key == choice)}</li>"
             for key, text in options.items()
         )
-        _show(_Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
+        show(Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
 
     def answer(self, name: str, right: str) -> None:
         """Tell which option was right, beside what was predicted."""
@@ -103,17 +119,70 @@ class Lesson:
             choice, f"You said {choice}) {options.get(choice)}."
         )
         text = f"It is {right}) {options[right]}. {told}"
-        _show(_Shown(text, html.escape(text)))
+        show(Shown(text, html.escape(text)))
+        if choice != SKIP:
+            note("notebooks", self.number, predictions={name: "right" if choice == right else "wrong"})
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
-    def claim(self, text: str, condition: bool | Callable[[], bool], detail: object = "") -> None:
-        """State something, and whether it is so. `detail` shows the numbers behind it."""
-        holds = bool(condition() if callable(condition) else condition)
-        self._claims.append((text, holds))
-        verdict = "HOLDS" if holds else "DOES NOT HOLD"
+    def claim(
+        self,
+        text: str,
+        condition: bool | Callable[[], bool | float],
+        detail: object = "",
+        *,
+        kind: str = INVARIANT,
+        margin: float = MARGIN,
+        unless: Obstacle | None = None,
+    ) -> None:
+        """State something, and whether it is so. `detail` shows the numbers behind it.
+
+        For a statistical claim the condition is a function that measures a ratio, which must reach `margin`. For a
+        claim about hardware, `unless` is what keeps it from being measured, with the kernel's counters; the condition
+        may then be a function, which is not called.
+        """
+        _check_claim(kind, condition, unless)
+        if unless is not None:
+            verdict, detail = UNKNOWN, unless
+        elif kind == STATISTICAL:
+            holds, ratio, attempt = _best(condition, margin)
+            verdict = HOLDS if holds else FAILS
+            numbers = (
+                f"{ratio:.2f} times; {margin:g} times are asked for, in {ATTEMPTS} attempts; this was number {attempt}"
+            )
+            detail = f"{detail}; {numbers}" if detail != "" else numbers
+        else:
+            verdict = HOLDS if (condition() if callable(condition) else condition) else FAILS
+        self._claims.append(Claim(text, kind, verdict))
         beside = f"<br><small>{html.escape(str(detail))}</small>" if detail != "" else ""
-        _show(_Shown(f"{verdict}  {text}", f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
+        plain = f"{verdict}  {text}" + (f" ({detail})" if verdict == UNKNOWN else "")
+        show(Shown(plain, f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What was claimed so far."""
+        return tuple(self._claims)
+
+    # --- showing ------------------------------------------------------------------------------------------------------
+
+    def source(self, thing: object, docstring: bool = True) -> None:
+        """Show the real code of a function, a method or a class."""
+        show(shown_source(thing, docstring))
+
+    # --- size and chance ----------------------------------------------------------------------------------------------
+
+    @property
+    def profile(self) -> str:
+        """ "small" on Binder and in tests, else "full"; the environment variable PYKRAFT_PROFILE decides."""
+        return profile()
+
+    def pick(self, small: T, full: T) -> T:
+        """One of the two, by the profile."""
+        return pick(small, full)
+
+    def random(self, name: str) -> Random:
+        """A generator of chance: the same one in every run, another one for every name."""
+        return Random(f"{self.seed}/{self.number}/{name}")
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +208,11 @@ class Lesson:
     def finish(self, *, killed: Iterable[int] = ()) -> None:
         """Close everything; LessonError if something is not as it should be. `killed` are the nodes that are meant to
         be dead by now."""
-        problems = [f"this does not hold: {text}" for text, holds in self._claims if not holds]
+        problems = [
+            f"this does not hold: {claim.text}"
+            for claim in self._claims
+            if claim.verdict == FAILS and claim.kind != HARDWARE
+        ]
         if not self._claims:
             problems.append("nothing was claimed")
         problems += self._dead_nodes(set(killed))
@@ -152,7 +225,8 @@ class Lesson:
             raise LessonError("; ".join(problems))
         count = len(self._claims)
         text = f"{count} claim{'s' * (count != 1)} checked, everything is closed, nothing was left behind."
-        _show(_Shown(text, text))
+        show(Shown(text, text))
+        note("notebooks", self.number, finished=time.strftime("%Y-%m-%d %H:%M"))
 
     def _dead_nodes(self, killed: set[int]) -> list[str]:
         """Nodes that do not run though nobody wanted that: whether they failed loudly or just ended."""
@@ -205,10 +279,23 @@ def _closer(thing: Any) -> Callable[[], object]:
     raise TypeError(f"a {type(thing).__name__} cannot be watched: it has neither close() nor stop()")
 
 
-def _show(shown: _Shown) -> None:
-    """In a notebook as an output of its own, elsewhere as a line."""
-    ipython = sys.modules.get("IPython")
-    if ipython is not None and ipython.get_ipython() is not None:
-        ipython.display.display(shown)
-    else:
-        print(shown)  # noqa: T201
+def _check_claim(kind: str, condition: object, unless: object) -> None:
+    """ValueError or TypeError, in one sentence, for a claim that cannot be judged."""
+    if kind not in (INVARIANT, STATISTICAL, HARDWARE):
+        raise ValueError(f"kind={kind!r}: a claim is {INVARIANT}, {STATISTICAL} or about {HARDWARE}")
+    if kind == STATISTICAL and not callable(condition):
+        raise TypeError("a statistical claim needs a function that measures a ratio, since it may be called again")
+    if unless is not None and kind != HARDWARE:
+        raise ValueError("only a claim about hardware may be not measurable: give it kind='hardware'")
+    if unless is not None and not isinstance(unless, Obstacle):
+        raise TypeError("unless= takes an Obstacle, a reason with the kernel's counters: see pykraft.course.kernel")
+
+
+def _best(ratio: Any, margin: float) -> tuple[bool, float, int]:
+    """Whether one of the attempts reached the margin, the largest ratio, and how many attempts there were."""
+    largest = float("-inf")
+    for attempt in range(1, ATTEMPTS + 1):
+        largest = max(largest, float(ratio()))
+        if largest >= margin:
+            return True, largest, attempt
+    return False, largest, ATTEMPTS

@@ -64,6 +64,7 @@ class MetadataDelta:
         self._open_topics: dict[Uuid, dict[int, PartitionRegistration]] = {}
         self.touched_brokers: set[int] = set()
         self.touched_topics: set[Uuid] = set()
+        self._touched_partitions: dict[Uuid, set[int]] = {}
         self.touched_configs: set[ConfigResource] = set()
         self.removed_topics: dict[Uuid, TopicImage] = {}
 
@@ -170,14 +171,22 @@ class MetadataDelta:
             topics: Mapping[Uuid, TopicImage] = self._changed.get("topics", self.image.topics)
             self._open_topics[topic_id] = dict(topics[topic_id].partitions)
             self.touched_topics.add(topic_id)
+            self._touched_partitions[topic_id] = set()
         return self._open_topics[topic_id]
+
+    def touched_partitions(self, topic: TopicImage) -> list[int]:
+        """Which partitions of a touched topic were replayed about, ascending: one change of a topic with thousands of
+        partitions is not to be searched for."""
+        return sorted(self._touched_partitions.get(topic.topic_id, topic.partitions))
 
     def _partition(self, record: PartitionRecord) -> None:
         self._partitions(record.topic_id)[record.partition_id] = PartitionRegistration.from_record(record)
+        self._touched_partitions[record.topic_id].add(record.partition_id)
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         partitions = self._partitions(record.topic_id)
         partitions[record.partition_id] = partitions[record.partition_id].merge(record)
+        self._touched_partitions[record.topic_id].add(record.partition_id)
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
         topics: Mapping[Uuid, TopicImage] = self._changed.get("topics", self.image.topics)
@@ -186,6 +195,7 @@ class MetadataDelta:
                 partitions = self._partitions(topic_id)
                 for number, partition in partitions.items():
                     partitions[number] = replace(partition, eligible_leader_replicas=(), last_known_leader=())
+                    self._touched_partitions[topic_id].add(number)
 
     # --- everything else ----------------------------------------------------------------------------------------------
 
@@ -203,7 +213,10 @@ class MetadataDelta:
         self.touched_configs.add(resource)
 
     def _feature_level(self, record: FeatureLevelRecord) -> None:
-        self._mapping("features")[record.name] = record.feature_level
+        if record.feature_level:
+            self._mapping("features")[record.name] = record.feature_level
+        else:
+            self._mapping("features").pop(record.name, None)
 
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self._changed["next_producer_id"] = record.next_producer_id

@@ -10,9 +10,9 @@ Follows org.apache.kafka.image.{MetadataImage,TopicsImage,ClusterImage,...} and
 org.apache.kafka.metadata.{BrokerRegistration,PartitionRegistration}.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
 from pykraft.protocol.messages.records import (
@@ -100,23 +100,22 @@ class PartitionRegistration:
         return self.replicas[0]
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
-        """The registration after a change."""
-        changed = replace(self, partition_epoch=self.partition_epoch + 1)
-        if change.leader != NO_LEADER_CHANGE:
-            changed = replace(changed, leader=change.leader, leader_epoch=self.leader_epoch + 1)
-        if change.leader_recovery_state >= 0:
-            changed = replace(changed, leader_recovery_state=change.leader_recovery_state)
-        lists: dict[str, Any] = {
-            "isr": change.isr,
-            "replicas": change.replicas,
-            "removing_replicas": change.removing_replicas,
-            "adding_replicas": change.adding_replicas,
-            "directories": change.directories,
-            "eligible_leader_replicas": change.eligible_leader_replicas,
-            "last_known_leader": change.last_known_elr,
-        }
-        new_lists: dict[str, Any] = {name: tuple(value) for name, value in lists.items() if value is not None}
-        return replace(changed, **new_lists)
+        """The registration after a change. All at once: when a broker comes or goes, there are thousands of them."""
+        has_leader = change.leader != NO_LEADER_CHANGE
+        recovery_state = change.leader_recovery_state
+        return PartitionRegistration(
+            replicas=_changed(self.replicas, change.replicas),
+            directories=self.directories if change.directories is None else tuple(change.directories),
+            isr=_changed(self.isr, change.isr),
+            leader=change.leader if has_leader else self.leader,
+            leader_epoch=self.leader_epoch + 1 if has_leader else self.leader_epoch,
+            partition_epoch=self.partition_epoch + 1,
+            removing_replicas=_changed(self.removing_replicas, change.removing_replicas),
+            adding_replicas=_changed(self.adding_replicas, change.adding_replicas),
+            leader_recovery_state=recovery_state if recovery_state >= 0 else self.leader_recovery_state,
+            eligible_leader_replicas=_changed(self.eligible_leader_replicas, change.eligible_leader_replicas),
+            last_known_leader=_changed(self.last_known_leader, change.last_known_elr),
+        )
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
@@ -150,6 +149,10 @@ class PartitionRegistration:
             eligible_leader_replicas=self.eligible_leader_replicas or None,
             last_known_elr=self.last_known_leader or None,
         )
+
+
+def _changed(before: tuple[int, ...], after: Sequence[int] | None) -> tuple[int, ...]:
+    return before if after is None else tuple(after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,19 @@ from pykraft.protocol.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,
 )
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
 from pykraft.protocol.messages.data import (
     FetchRequest,
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
 from pykraft.protocol.messages.quorum import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -82,8 +89,13 @@ _TABLE = (
     Api(18, "ApiVersions",            ApiVersionsRequest,            (0, 4),  _BOTH),
     Api(19, "CreateTopics",           CreateTopicsRequest,           (2, 7),  _BOTH),
     Api(20, "DeleteTopics",           DeleteTopicsRequest,           (1, 6),  _BOTH),
+    Api(21, "DeleteRecords",          DeleteRecordsRequest,          (0, 2),  _BROKER),
     Api(22, "InitProducerId",         InitProducerIdRequest,         (0, 5),  _BROKER),
     Api(23, "OffsetForLeaderEpoch",   OffsetForLeaderEpochRequest,   (2, 4),  _BROKER),
+    Api(32, "DescribeConfigs",        DescribeConfigsRequest,        (1, 4),  _BOTH),
+    Api(33, "AlterConfigs",           AlterConfigsRequest,           (0, 2),  _BOTH),
+    Api(35, "DescribeLogDirs",        DescribeLogDirsRequest,        (1, 4),  _BROKER),
+    Api(44, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, (0, 1), _BOTH),
     Api(52, "Vote",                   VoteRequest,                   (0, 2),  _CONTROLLER),
     Api(53, "BeginQuorumEpoch",       BeginQuorumEpochRequest,       (0, 1),  _CONTROLLER),
     Api(54, "EndQuorumEpoch",         EndQuorumEpochRequest,         (0, 1),  _CONTROLLER),
@@ -96,6 +108,7 @@ _TABLE = (
     Api(63, "BrokerHeartbeat",        BrokerHeartbeatRequest,        (0, 1),  _CONTROLLER),
     Api(67, "AllocateProducerIds",    AllocateProducerIdsRequest,    (0, 0),  _CONTROLLER),
     Api(70, "ControllerRegistration", ControllerRegistrationRequest, (0, 0),  _NOBODY_YET),
+    Api(74, "ListConfigResources",    ListConfigResourcesRequest,    (0, 1),  _BROKER),
     Api(80, "AddRaftVoter",           AddRaftVoterRequest,           (0, 1),  _NOBODY_YET),
     Api(81, "RemoveRaftVoter",        RemoveRaftVoterRequest,        (0, 0),  _NOBODY_YET),
     Api(82, "UpdateRaftVoter",        UpdateRaftVoterRequest,        (0, 0),  _NOBODY_YET),

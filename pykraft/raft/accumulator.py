@@ -2,7 +2,8 @@
 
 Every write to the metadata log is synced, and a sync costs far more than the bytes. So the leader gives records their
 offsets at once, but writes them after a short pause (``controller.quorum.append.linger.ms``), several writes in one
-batch. The records of one write stay together in one batch: they become true together.
+batch. The records of one write stay together in one batch: they become true together. All records of a batch have the
+time of its first: Kafka refuses to read others in the metadata log.
 
 Follows org.apache.kafka.raft.internals.BatchAccumulator.
 """
@@ -22,6 +23,7 @@ class BatchAccumulator:
         self._linger_ms = linger_ms
         self._max_batch_bytes = max_batch_bytes
         self._batches: list[RecordBatchBuilder] = []
+        self._timestamp = 0  # of the last of them
         self.deadline = FOREVER
         """When to write what is there."""
 
@@ -31,8 +33,9 @@ class BatchAccumulator:
         size = sum(estimated_size(None, value) for value in values)
         if not self._batches or self._batches[-1].size + size > self._max_batch_bytes:
             self._batches.append(RecordBatchBuilder(self.next_offset, leader_epoch=self._epoch))
+            self._timestamp = timestamp
         for value in values:
-            self._batches[-1].append(timestamp, None, value)
+            self._batches[-1].append(self._timestamp, None, value)
         self.next_offset += len(values)
         self.deadline = min(self.deadline, now + self._linger_ms)
         return self.next_offset - 1

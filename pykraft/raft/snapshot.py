@@ -41,6 +41,7 @@ from pykraft.storage.filesystem import FileSystem, parent
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+SNAPSHOT_SUFFIX = ".checkpoint"
 _READ_ONLY = 0o400
 
 
@@ -52,7 +53,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot_name(snapshot: OffsetAndEpoch) -> str:
-    return f"{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
+    return f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SNAPSHOT_SUFFIX}"
 
 
 def encode_snapshot(

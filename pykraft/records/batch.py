@@ -197,12 +197,20 @@ class RecordBatch:
         self.base_offset = base_offset
         self.partition_leader_epoch = leader_epoch
 
+    def set_max_timestamp(self, max_timestamp: int) -> None:
+        """Let this be the largest of the producer's timestamps; if it is not already, this changes the checksum."""
+        if self.max_timestamp != max_timestamp or self.uses_log_append_time:
+            self._set_timestamp(self.attributes & ~LOG_APPEND_TIME, max_timestamp)
+
     def stamp(self, log_append_time_ms: int) -> None:
         """Replace the producer's timestamps by the time of the append; this changes the checksum."""
-        self.attributes |= LOG_APPEND_TIME
-        self.max_timestamp = log_append_time_ms
-        _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, self.attributes)
-        _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, log_append_time_ms)
+        self._set_timestamp(self.attributes | LOG_APPEND_TIME, log_append_time_ms)
+
+    def _set_timestamp(self, attributes: int, max_timestamp: int) -> None:
+        self.attributes = attributes
+        self.max_timestamp = max_timestamp
+        _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, attributes)
+        _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)
         self.crc = self.computed_crc()
         _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
 

@@ -49,6 +49,11 @@ class Compression(IntEnum):
         return cls["NONE" if name == "uncompressed" else name.upper()]
 
 
+_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+"""No time, no name, and an unknown system, as Java writes it: the same data gives the same bytes everywhere."""
+_LZ4_DEFAULT_LEVEL = 9
+_ZSTD_DEFAULT_LEVEL = 3
+
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -58,23 +63,26 @@ _BLOCK_SIZE = struct.Struct(">i")
 _SNAPPY_MAX_EXPANSION = 22
 
 
-def compress(codec: Compression, data: bytes | bytearray) -> bytes:
-    """The stream that holds `data`."""
+def compress(codec: Compression, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """The stream that holds `data`; `level` is how hard to try, as in ``compression.gzip.level`` and so on."""
     match codec:
         case Compression.NONE:
             return bytes(data)
         case Compression.GZIP:
-            compressor = zlib.compressobj(wbits=31)
-            return compressor.compress(data) + compressor.flush()
+            compressor = zlib.compressobj(-1 if level is None else level, wbits=-zlib.MAX_WBITS)
+            trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+            return _GZIP_HEADER + compressor.compress(data) + compressor.flush() + trailer
         case Compression.SNAPPY:
             return b"".join(_xerial_parts(data))
         case Compression.LZ4:
-            return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+            # What Kafka calls level 9, its default, is lz4's fast way.
+            effort = 0 if level in (None, _LZ4_DEFAULT_LEVEL) else level
+            return bytes(lz4.frame.compress(data, compression_level=effort, block_linked=False, store_size=False))
         case Compression.ZSTD:
-            return zstandard.ZstdCompressor(level=3).compress(data)
+            return zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
 
 
-def _xerial_parts(data: bytes | bytearray) -> Iterator[bytes]:
+def _xerial_parts(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
     yield _XERIAL_HEADER
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""Taking records out of a batch: what compaction does to it.
+"""Taking records out of a batch: what compaction does to it. (And giving it another codec, which a topic may demand.)
 
 Offsets never change, so a batch keeps its first and its last offset, its producer, its sequence numbers and its leader
 epoch, whichever records go. If all of them go, the batch goes, or its header stays as the trace of a producer.
@@ -13,7 +13,7 @@ to that of the first record that stays; readers see no difference.
 Follows org.apache.kafka.common.record.MemoryRecords.filterTo (delete horizon: KIP-534).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
@@ -26,27 +26,29 @@ from pykraft.records.batch import (
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
+    TRANSACTIONAL,
     RecordBatch,
 )
-from pykraft.records.compression import compress, decompress
+from pykraft.records.compression import Compression, compress, decompress
 from pykraft.records.crc32c import crc32c
 from pykraft.records.record import NO_TIMESTAMP
 from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 
 
 class Outline(NamedTuple):
-    """Where a record stands in its batch's data, and as much of it as compaction asks for."""
+    """Where a record stands in its batch's data, and as much of it as compaction asks of every record."""
 
     start: int
-    after_timestamp: int
+    timestamp_at: int
     end: int
     offset: int
-    timestamp: int
     key: bytes | None
     is_tombstone: bool
 
 
-Keep = Callable[[Outline], bool]
+Keep = Callable[[Iterable[Outline]], list[Outline]]
+"""Which of a batch's records stay. It is asked of all of them at once: a question for each would cost more than the
+answer."""
 
 _NEGATIVE = 1
 """The sign, in the first byte of a varint: a length below 0 is that of a null key or value."""
@@ -61,27 +63,28 @@ def unpacked(batch: RecordBatch) -> bytes:
 def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
     """The records in the unpacked data of this batch; CorruptRecordError where they cannot be read.
 
-    This is the inner loop of compaction: numbers of one byte, which most are, are read in place."""
-    base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
-    size = len(data)
+    This is the inner loop of compaction: numbers of one byte, which most are, and lengths of two are read in place, and
+    timestamps are gone over."""
+    base_offset, size = batch.base_offset, len(data)
     start = 0
     try:
         for _ in range(batch.count):
-            length, body = decode_varint(data, start)
-            end = body + length
-            if length < 0 or end > size:
-                raise CorruptRecordError(f"a record claims {length} bytes, {size - body} are left")
-            octet, after_timestamp = data[body + 1], body + 2
-            if octet < 128:
-                timestamp = base_timestamp + ((octet >> 1) ^ -(octet & 1))
+            octet, body = data[start], start + 2
+            if octet > 127 and data[body - 1] < 128:
+                length = (octet & 127 | data[body - 1] << 7) >> 1
             else:
-                delta, after_timestamp = decode_varlong(data, body + 1)
-                timestamp = base_timestamp + delta
-            octet, at = data[after_timestamp], after_timestamp + 1
+                length, body = (octet >> 1, start + 1) if octet < 128 else decode_varint(data, start)
+            end = body + length
+            if octet & _NEGATIVE or end > size:
+                raise CorruptRecordError(f"a record claims {length} bytes, {size - body} are left")
+            timestamp_at = at = body + 1
+            while data[at] > 127:
+                at += 1
+            octet, at = data[at + 1], at + 2
             if octet < 128:
                 offset = base_offset + ((octet >> 1) ^ -(octet & 1))
             else:
-                delta, at = decode_varint(data, after_timestamp)
+                delta, at = decode_varint(data, at - 1)
                 offset = base_offset + delta
             octet = data[at]
             if octet & _NEGATIVE:
@@ -90,22 +93,27 @@ def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
                 key_length, at = (octet >> 1, at + 1) if octet < 128 else decode_varint(data, at)
                 key = data[at : at + key_length]
                 at += key_length
-            yield _outline(Outline, (start, after_timestamp, end, offset, timestamp, key, bool(data[at] & _NEGATIVE)))
+            yield _outline(Outline, (start, timestamp_at, end, offset, key, bool(data[at] & _NEGATIVE)))
             start = end
     except IndexError:
         raise CorruptRecordError("a record goes past the end of its batch") from None
 
 
+def timestamp_of(batch: RecordBatch, data: bytes, outline: Outline) -> int:
+    """The record's timestamp."""
+    return batch.base_timestamp + decode_varlong(data, outline.timestamp_at)[0]
+
+
 def filtered(
     batch: RecordBatch, keep: Keep, horizon_ms: int, is_spent_marker: bool = False
 ) -> bytes | bytearray | memoryview | None:
-    """The batch with those of its records that are to be kept; None if there are none.
+    """The batch with those of its records that `keep` picks; None if there are none.
 
     `horizon_ms` becomes its delete horizon if it has none and needs one: for tombstones, or because it is the marker of
     a transaction of which nothing else is left (`is_spent_marker`).
     """
     data = unpacked(batch)
-    kept = [outline for outline in outlines(batch, data) if keep(outline)]
+    kept = keep(outlines(batch, data))
     if not kept:
         return None
     has_reason = is_spent_marker or any(outline.is_tombstone for outline in kept)
@@ -114,7 +122,7 @@ def filtered(
         return batch.buffer
     base_timestamp = horizon_ms if needs_horizon else batch.base_timestamp
     if needs_horizon:
-        records = b"".join(_retimed(data, outline, base_timestamp) for outline in kept)
+        records = b"".join(_retimed(batch, data, outline, base_timestamp) for outline in kept)
     else:
         records = b"".join(data[outline.start : outline.end] for outline in kept)
     return _rebuilt(
@@ -123,7 +131,11 @@ def filtered(
         count=len(kept),
         attributes=batch.attributes | (DELETE_HORIZON if needs_horizon else 0),
         base_timestamp=base_timestamp,
-        max_timestamp=batch.max_timestamp if batch.uses_log_append_time else max(each.timestamp for each in kept),
+        max_timestamp=(
+            batch.max_timestamp
+            if batch.uses_log_append_time
+            else max(timestamp_of(batch, data, outline) for outline in kept)
+        ),
     )
 
 
@@ -133,10 +145,21 @@ def emptied(batch: RecordBatch) -> bytearray:
     return _rebuilt(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)
 
 
-def _retimed(data: bytes, outline: Outline, base_timestamp: int) -> bytes:
+def repacked(
+    batch: RecordBatch, records: memoryview, codec: Compression, level: int | None, base_timestamp: int
+) -> bytearray:
+    """The batch with these records, uncompressed until now, under another codec."""
+    attributes = (batch.attributes & TRANSACTIONAL) | codec
+    return _rebuilt(
+        batch, compress(codec, records, level), batch.count, attributes, base_timestamp, batch.max_timestamp
+    )
+
+
+def _retimed(batch: RecordBatch, data: bytes, outline: Outline, base_timestamp: int) -> bytes:
     """The record with its timestamp told from another base."""
-    head = b"\x00" + encode_varint(outline.timestamp - base_timestamp)
-    tail = data[outline.after_timestamp : outline.end]
+    delta, after_timestamp = decode_varlong(data, outline.timestamp_at)
+    head = b"\x00" + encode_varint(batch.base_timestamp + delta - base_timestamp)
+    tail = data[after_timestamp : outline.end]
     return encode_varint(len(head) + len(tail)) + head + tail
 
 

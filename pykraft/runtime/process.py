@@ -8,22 +8,29 @@ it, so that a kernel that was restarted leaves no nodes behind.
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
+
+_READY = b"  lifecycle  state=running\n"
 
 
 class NodeProcess:
     """One node, from its properties file."""
 
+    command: ClassVar[tuple[str, ...]] = ("-m", "pykraft", "server")
+
     def __init__(self, node_id: int, properties_file: Path, log_file: Path) -> None:
         self.name = f"node-{node_id}"
         self._log_file = log_file
+        self._log_start = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pykraft", "server", str(properties_file), "--stop-with-parent"],
+                [sys.executable, *self.command, str(properties_file), "--stop-with-parent"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
         self._is_wanted = True
+        self._has_been_ready = False
 
     @property
     def pid(self) -> int:
@@ -32,6 +39,15 @@ class NodeProcess:
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the broker has said that it serves. Others may still take the process before it for alive."""
+        if not self._has_been_ready:
+            with self._log_file.open("rb") as log:
+                log.seek(self._log_start)
+                self._has_been_ready = _READY in log.read()
+        return self._has_been_ready
 
     @property
     def failure(self) -> BaseException | None:

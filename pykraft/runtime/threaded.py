@@ -42,6 +42,7 @@ from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
 from pykraft.server.node import Node
 from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log_manager import LogDirectoryFailedError
 
 T = TypeVar("T")
 
@@ -164,11 +165,13 @@ class NodeThread:
             else:
                 self.node.close()
         except BaseException as error:  # kept, and reported by whoever closes the cluster
-            self.failure = error
+            is_of_file = isinstance(error, OSError) and error.filename is not None
+            self.failure = self.node.disk_failure(error) if is_of_file else error  # type: ignore[arg-type]
             self.node.abandon()
         finally:
             self._running = False
-            self._release(reset=self._kill.is_set() or self.failure is not None)
+            is_told = self.failure is None or isinstance(self.failure, LogDirectoryFailedError)
+            self._release(reset=self._kill.is_set() or not is_told)
 
     def _loop(self) -> None:
         deadline = 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 from pykraft.common.background import Background
+from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, merge
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
@@ -15,21 +16,25 @@ from pykraft.common.types import METADATA_TOPIC, Uuid
 from pykraft.controller.config import BROKER_SESSION_TIMEOUT_MS
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
+from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
 from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.data import DataApis
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.apis.logs import LogApis
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.topic_configs import TopicConfigs
 from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.log_cleaner import CleanerLimits
 from pykraft.storage.log_manager import LogManager
 
 
@@ -53,6 +58,7 @@ class Broker:
         trace: Tracer,
     ) -> None:
         self._config = config
+        self._filesystem = filesystem
         self._loader = loader
         self._trace = trace
         self.is_open = False
@@ -62,21 +68,28 @@ class Broker:
             for name in ("broker-lifecycle", "alter-partition", "forwarding")
         ]
         heartbeats, isr_changes, self.forwarding = self._channels
+        topic_configs = TopicConfigs(config.node_id, config.properties, lambda: loader.image)
         self.logs = LogManager(
             filesystem=filesystem,
             directory=config.log_dir,
-            config_for=lambda topic: config.topic_config(loader.image.config_of(TOPIC_RESOURCE, topic)),
+            config_for=topic_configs.config_of,
             clock=clock,
             background=background,
             random=random,
             producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
             not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
-            dedupe_buffer_bytes=config.values[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            cleaner_limits=_cleaner_limits(config.values),
+            after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
         )
+        self.logs.register_gauges(metrics)
+        self.logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
         self.logs.start()
+        if self.logs.unknown:
+            trace("unknown_files", directory=self.logs.directory, names=self.logs.unknown)
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
         self.replicas = ReplicaManager(
             config=config,
+            topic_configs=topic_configs,
             logs=self.logs,
             timer=timer,
             clock=clock,
@@ -106,9 +119,12 @@ class Broker:
             trace=self._trace,
         )
 
-    def add_to(self, dispatcher: Dispatcher, cluster: ClusterApis, forwarding: ForwardingApis) -> None:
+    def add_to(
+        self, dispatcher: Dispatcher, cluster: ClusterApis, configs: ConfigApis, forwarding: ForwardingApis
+    ) -> None:
         """Let the dispatcher serve the broker's APIs."""
-        dispatcher.add_broker(DataApis(self._config, self.replicas), cluster, forwarding)
+        logs = LogApis(self.replicas, self.logs, self._filesystem)
+        dispatcher.add_broker(DataApis(self._config, self.replicas), logs, cluster, configs, forwarding)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners, and begin what is done from time to time."""
@@ -143,3 +159,10 @@ class Broker:
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
         self.logs.abandon()
+
+
+def _cleaner_limits(values: Config) -> CleanerLimits:
+    return CleanerLimits(
+        buffer_bytes=int(values[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE] * values[keys.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR]),
+        io_bytes_per_second=values[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+    )

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, integer, names, string
+from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.errors import ConfigError
-from pykraft.common.topic_config import FOREVER_MS, LOG_CONFIG
+from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
+from pykraft.metadata.image import EMPTY_IMAGE
+from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.config import RAFT_KEYS
 
@@ -57,7 +59,11 @@ AUTO_CREATE_TOPICS_ENABLE = boolean(
     "auto.create.topics.enable", True, "whether a topic is made when a client asks about it"
 )
 REPLICA_LAG_TIME_MAX_MS = integer(
-    "replica.lag.time.max.ms", 30_000, "a follower that has not caught up for so long leaves the ISR", at_least=1
+    "replica.lag.time.max.ms",
+    30_000,
+    "a follower that has not caught up for so long leaves the ISR",
+    at_least=1,
+    kind="long",
 )
 REPLICA_FETCH_WAIT_MAX_MS = integer(
     "replica.fetch.wait.max.ms", 500, "a follower's fetch waits so long for news", at_least=0
@@ -76,7 +82,11 @@ REPLICA_SOCKET_TIMEOUT_MS = integer(
     "replica.socket.timeout.ms", 30_000, "a follower waits so long for an answer", at_least=1
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = integer(
-    "replica.high.watermark.checkpoint.interval.ms", 5000, "high watermarks are written down so often", at_least=1
+    "replica.high.watermark.checkpoint.interval.ms",
+    5000,
+    "high watermarks are written down so often",
+    at_least=1,
+    kind="long",
 )
 CONTROLLER_SOCKET_TIMEOUT_MS = integer(
     "controller.socket.timeout.ms", 30_000, "a broker waits so long for the controller's answer", at_least=1
@@ -98,43 +108,62 @@ SOCKET_LISTEN_BACKLOG_SIZE = integer(
     "socket.listen.backlog.size", 50, "connections that wait to be accepted", at_least=1
 )
 CONNECTIONS_MAX_IDLE_MS = integer(
-    "connections.max.idle.ms", 600_000, "a connection that is silent so long is closed", at_least=1
+    "connections.max.idle.ms", 600_000, "a connection that is silent so long is closed", at_least=1, kind="long"
 )
 QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to be handled", at_least=1)
 PRODUCER_ID_EXPIRATION_MS = integer(
     "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = integer(
-    "log.retention.check.interval.ms", 300_000, "old segments are looked for so often", at_least=1
+    "log.retention.check.interval.ms", 300_000, "old segments are looked for so often", at_least=1, kind="long"
 )
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = integer(
-    "log.flush.scheduler.interval.ms", FOREVER_MS, "logs that are to be flushed are looked for so often", at_least=0
+    "log.flush.scheduler.interval.ms",
+    FOREVER_MS,
+    "logs that are to be flushed are looked for so often",
+    at_least=0,
+    kind="long",
 )
 LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "whether logs are compacted")
-LOG_CLEANER_BACKOFF_MS = integer("log.cleaner.backoff.ms", 15_000, "the cleaner looks for work so often", at_least=0)
+LOG_CLEANER_BACKOFF_MS = integer(
+    "log.cleaner.backoff.ms", 15_000, "the cleaner looks for work so often", at_least=0, kind="long"
+)
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = integer(
-    "log.cleaner.dedupe.buffer.size", 128 << 20, "memory for the keys of a pass of the cleaner", at_least=1 << 20
+    "log.cleaner.dedupe.buffer.size",
+    128 << 20,
+    "memory for the keys of a pass of the cleaner",
+    at_least=1 << 20,
+    kind="long",
 )
 LOG_CLEANER_THREADS = integer("log.cleaner.threads", 1, "how many logs are cleaned at once", at_least=0)
 LOG_CLEANER_IO_BUFFER_SIZE = integer(
     "log.cleaner.io.buffer.size", 512 << 10, "memory for reading and writing in the cleaner", at_least=0
 )
+LARGEST_DOUBLE = 1.7976931348623157e308
+LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = decimal(
+    "log.cleaner.io.buffer.load.factor",
+    0.9,
+    "how much of log.cleaner.dedupe.buffer.size a pass of the cleaner fills with keys",
+    at_least=0,
+    at_most=1,
+)
+LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
+    "log.cleaner.io.max.bytes.per.second",
+    LARGEST_DOUBLE,
+    "the cleaner reads and writes no more than so many bytes in a second",
+    at_least=0,
+    at_most=LARGEST_DOUBLE,
+)
 OFFSETS_TOPIC_REPLICATION_FACTOR = integer(
-    "offsets.topic.replication.factor", 3, "replicas of the topic of committed offsets", at_least=1
+    "offsets.topic.replication.factor", 3, "replicas of the topic of committed offsets", at_least=1, kind="short"
 )
 TRANSACTION_LOG_REPLICATION_FACTOR = integer(
-    "transaction.state.log.replication.factor", 3, "replicas of the topic of transactions", at_least=1
+    "transaction.state.log.replication.factor", 3, "replicas of the topic of transactions", at_least=1, kind="short"
 )
 
 # What the broker's own file says of every topic: the keys of a topic under the broker's names.
 _TOPIC_DEFAULTS: list[Key[Any]] = [
-    Key(synonym.name, None, lambda text: text, "text", key.meaning, key.kind)
-    for key in LOG_CONFIG.keys.values()
-    for synonym in key.synonyms
-] + [
-    Key(key.name, None, lambda text: text, "text", key.meaning, key.kind)
-    for key in LOG_CONFIG.keys.values()
-    if not key.synonyms
+    key for name, key in BROKER_DEFAULTS.items() if name != LOG_FLUSH_SCHEDULER_INTERVAL_MS.name
 ]
 
 _NODE_KEYS: list[Key[Any]] = [
@@ -178,6 +207,8 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_THREADS,
     LOG_CLEANER_IO_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     TRANSACTION_LOG_REPLICATION_FACTOR,
     *RAFT_KEYS,
@@ -226,14 +257,14 @@ class NodeConfig:
         return "controller" in self.roles
 
     def topic_config(self, overrides: Mapping[str, str]) -> Config:
-        """The settings of a topic: its own, else those of this node's file."""
-        return LOG_CONFIG.resolve(overrides, self.properties)
+        """The settings of a topic while nothing is changed dynamically: its own, else those of this node's file."""
+        return topic_config(overrides, node_layers(EMPTY_IMAGE, self.node_id, self.properties))
 
 
 def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     """Check a node's properties; ConfigError says what is wrong in one sentence."""
     values = NODE_CONFIG.resolve(properties)
-    LOG_CONFIG.resolve({}, properties)
+    check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
     _check_waits(values)
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)

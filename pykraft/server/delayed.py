@@ -1,13 +1,15 @@
-"""The two requests that wait: a produce for its replication, a fetch for its data.
+"""The three requests that wait: a produce for its replication, a fetch for its data, a deletion of records for the
+followers.
 
-Follows kafka.server.{DelayedProduce,DelayedFetch}.
+Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pykraft.common.core import FileRegion, Promise
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import OffsetAndEpoch, TopicPartition
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
@@ -27,6 +29,7 @@ class ProduceResult:
     info: AppendInfo | None = None
     log_start_offset: int = -1
     """Of a log that refused the batch."""
+    record_errors: Sequence[RecordError] = ()
 
 
 class DelayedProduce:
@@ -57,6 +60,49 @@ class DelayedProduce:
         self.promise.keep(self._results)
 
 
+@dataclass(slots=True)
+class DeleteResult:
+    """What became of one partition's deletion. `error` is None while followers still have the records."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode | None
+    wanted: int = -1
+    low_watermark: int = -1
+
+
+class DelayedDeleteRecords:
+    """A deletion: complete when each low watermark has come to the offset that was asked for."""
+
+    def __init__(self, replicas: ReplicaManager, results: list[DeleteResult]) -> None:
+        self._replicas = replicas
+        self._results = results
+        self.promise: Promise[list[DeleteResult]] = Promise()
+
+    def try_complete(self) -> bool:
+        for result in self._results:
+            if result.error is None:
+                self._look_at(result)
+        if any(result.error is None for result in self._results):
+            return False
+        self.promise.keep(self._results)
+        return True
+
+    def _look_at(self, result: DeleteResult) -> None:
+        try:
+            partition = self._replicas.partition(result.topic_partition)
+            partition.check_leader()
+            result.low_watermark = partition.low_watermark
+            result.error = ErrorCode.NONE if partition.low_watermark >= result.wanted else None
+        except KafkaError as error:
+            result.low_watermark, result.error = -1, error.code
+
+    def expire(self) -> None:
+        for result in self._results:
+            if result.error is None:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+        self.promise.keep(self._results)
+
+
 class FetchPlace(NamedTuple):
     """What a fetch asks of one partition. `refused` is set if the request itself is wrong about it."""
 
@@ -65,6 +111,8 @@ class FetchPlace(NamedTuple):
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    log_start_offset: int = -1
+    """Where a follower's log begins."""
     refused: ErrorCode | None = None
 
 
@@ -120,7 +168,9 @@ class DelayedFetch:
         partition = self._continued(place)
         try:
             if partition is not None:
-                self.replicas.record_fetch(partition, self.replica_id, place.offset, self.replica_epoch, now)
+                self.replicas.record_fetch(
+                    partition, self.replica_id, place.offset, place.log_start_offset, self.replica_epoch, now
+                )
             return place
         except KafkaError as error:
             return place._replace(refused=error.code)  # no replica, or a process that is gone
@@ -146,6 +196,8 @@ class DelayedFetch:
                 self._read(self._led(place), result, left, at_least_one=not has_some)
             except KafkaError as error:
                 result = FetchResult(place, error.code)
+            except OSError as error:
+                result = FetchResult(place, self.replicas.on_disk_failure(error).code)
             has_some = has_some or len(result.records) > 0
             left = max(0, left - len(result.records))
             results.append(result)

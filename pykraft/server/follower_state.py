@@ -15,11 +15,20 @@ UNKNOWN = -1
 class FollowerState:
     """One follower, since this leader leads."""
 
-    __slots__ = ("broker_epoch", "broker_id", "end_offset", "last_caught_up", "last_fetch", "last_fetch_end_offset")
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "end_offset",
+        "last_caught_up",
+        "last_fetch",
+        "last_fetch_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(self, broker_id: int, last_caught_up: int) -> None:
         self.broker_id = broker_id
         self.end_offset = UNKNOWN
+        self.log_start_offset = UNKNOWN
         self.last_caught_up = last_caught_up
         self.last_fetch = 0
         self.last_fetch_end_offset = 0
@@ -27,8 +36,11 @@ class FollowerState:
         self.broker_epoch = UNKNOWN
         """Which process of that broker fetches: one that came back is not the one that was in sync."""
 
-    def record_fetch(self, fetch_offset: int, leader_end_offset: int, broker_epoch: int, now: int) -> None:
-        """A fetch came. KafkaError if it is from a process that is gone."""
+    def record_fetch(
+        self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now: int
+    ) -> None:
+        """A fetch came: the follower's log begins at `log_start_offset` and ends at `fetch_offset`. KafkaError if it is
+        from a process that is gone."""
         if UNKNOWN < broker_epoch < self.broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -41,6 +53,7 @@ class FollowerState:
         self.last_fetch = now
         self.last_fetch_end_offset = leader_end_offset
         self.end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now: int, max_lag_ms: int) -> bool:

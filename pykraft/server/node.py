@@ -39,18 +39,20 @@ from pykraft.raft.state_machine import ControlRecords
 from pykraft.raft.voters import NO_VOTERS
 from pykraft.server import config as keys
 from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.controller import ControllerApis
 from pykraft.server.apis.dispatch import Answer, Dispatcher
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.authorizer import AllowEverybody, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.levels import check_levels
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.quotas import NoQuotas, Quotas
 from pykraft.server.storage_format import check_formatted, metadata_log_directory
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.filesystem import FileSystem, Lock
 from pykraft.storage.log_loader import LogLoader
-from pykraft.storage.log_manager import lock_directory
+from pykraft.storage.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
 
 SHUTDOWN_TIMEOUT_MS = 10_000
@@ -74,7 +76,9 @@ class Node:
     ) -> None:
         """Open the directories and recover what a crash may have left.
 
-        ConfigError if they are not formatted; DirectoryInUseError if another process has them.
+        ConfigError if they are not formatted; UnsupportedFeatureError if their cluster runs a feature at a level that
+        this node does not have (then nothing in them was changed); DirectoryInUseError if somebody has them;
+        LogDirectoryFailedError if they cannot be read or written.
         """
         self.config = config
         self._filesystem = filesystem
@@ -84,24 +88,37 @@ class Node:
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
         self._timer = Timer()
-        directories = check_formatted(config, filesystem)
-        self._locks = [lock_directory(filesystem, directory) for directory in directories]
-        self.cluster_id = directories[config.log_dir].cluster_id
-        self.replica_key = ReplicaKey(config.node_id, directories[config.metadata_dir].directory_id)
+        self._locks: list[Lock] = []
+        self._dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
         self.loader = MetadataLoader()
-        self.raft = self._open_quorum()
         self.controller: QuorumController | None = None
         self.broker: Broker | None = None
-        self._dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
-        if config.is_controller:
-            self.controller = self._make_controller()
-            self.raft.register(self.controller)
-        self.raft.register(self.loader)
-        if config.is_broker:
-            self.broker = self._make_broker(directories[config.log_dir].directory_id)
+        try:
+            self._open()
+        except OSError as error:
+            self._unlock()
+            raise self.disk_failure(error) from error
+        except BaseException:
+            self._unlock()
+            raise
         self._add_apis()
         self._waiting: list[tuple[InboundRequest, Promise[Answer]]] = []
         self._shutdown_deadline: int | None = None
+
+    def _open(self) -> None:
+        directories = check_formatted(self.config, self._filesystem)
+        check_levels(self._filesystem, self.config.metadata_dir)
+        for directory in directories:
+            self._locks.append(lock_directory(self._filesystem, directory))
+        self.cluster_id = directories[self.config.log_dir].cluster_id
+        self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
+        self.raft = self._open_quorum()
+        if self.config.is_controller:
+            self.controller = self._make_controller()
+            self.raft.register(self.controller)
+        self.raft.register(self.loader)
+        if self.config.is_broker:
+            self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
 
     def _open_quorum(self) -> RaftClient:
         config = self.config
@@ -145,6 +162,7 @@ class Node:
             cluster_id=self.cluster_id,
             raft=self.raft,
             config=self.config.values,
+            properties=self.config.properties,
             random=self._random,
             trace=self._trace,
         )
@@ -186,10 +204,11 @@ class Node:
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
             create_topics=forwarding.create_missing if forwarding else lambda names, now: None,
         )
+        configs = ConfigApis(self.config, lambda: self.loader.image, forwarding)
         if self.broker is not None and forwarding is not None:
-            self.broker.add_to(self._dispatcher, cluster, forwarding)
+            self.broker.add_to(self._dispatcher, cluster, configs, forwarding)
         if self.controller is not None:
-            self._dispatcher.add_controller(ControllerApis(self.raft.service, self.controller), cluster)
+            self._dispatcher.add_controller(ControllerApis(self.raft.service, self.controller), cluster, configs)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -202,7 +221,10 @@ class Node:
     def start(self, now: int) -> None:
         """Join the quorum, and as a broker register. The listeners must be open."""
         self._trace.now = now
-        self.raft.start(now)
+        try:
+            self.raft.start(now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
         if self.broker is not None:
             self.broker.start(self.config.listeners, now)
 
@@ -213,10 +235,22 @@ class Node:
             answer: Promise[Answer] = Promise()
             self._waiting.append((inbound, answer))
             return answer
-        return self._dispatcher.handle(inbound, now)
+        try:
+            return self._dispatcher.handle(inbound, now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
 
     def poll(self, now: int) -> Poll:
-        """Do what is due; returns what to send, and when to call again."""
+        """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:
+        the node can only be abandoned then."""
+        try:
+            if self.broker is not None and self.broker.logs.failure is not None:
+                raise self.broker.logs.failure
+            return self._poll(now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
+
+    def _poll(self, now: int) -> Poll:
         self._trace.now = now
         self._timer.expire(now)
         quorum = self.raft.poll(now)
@@ -236,6 +270,17 @@ class Node:
         while self._waiting and self.broker is not None and self.broker.is_open:
             inbound, answer = self._waiting.pop(0)
             self._dispatcher.handle(inbound, now).then(answer.keep)
+
+    def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
+        """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""
+        if isinstance(error, LogDirectoryFailedError):
+            return error
+        config, path = self.config, str(error.filename or "")
+        is_metadata = path.startswith((f"{metadata_log_directory(config)}/", f"{config.metadata_dir}/bootstrap"))
+        directory = config.metadata_dir if is_metadata else config.log_dir
+        consequence = "nothing goes without the metadata log" if is_metadata else "it was the only one"
+        reason = f"{error.strerror or error}{f': {path}' if path else ''}"
+        return LogDirectoryFailedError(f"the log directory {directory} has failed ({reason}), and {consequence}")
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 

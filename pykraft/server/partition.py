@@ -15,6 +15,10 @@ controller (AlterPartition), one change at a time; what comes back, or comes lat
     EXPANDING   asked to take one in:   maximal ISR = ISR + that one
     SHRINKING   asked to leave some out: maximal ISR = ISR
 
+The **low watermark** is the smallest log start offset among the replicas whose brokers are alive: what lies before it
+is gone everywhere. A leader deletes records by moving its log start offset; a follower's fetch says where its own log
+begins, the answer where the leader's does, and the follower moves after it (KIP-107).
+
 With fewer replicas in sync than ``min.insync.replicas`` the leader refuses records with acks=all before it appends, and
 the high watermark stands still: nothing new becomes visible that one crash could take away.
 
@@ -26,10 +30,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
+from pykraft.common.topic_config import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.protocol.messages.logs import HIGH_WATERMARK
 from pykraft.records.batch import RecordBatch
 from pykraft.server.follower_state import UNKNOWN, FollowerState
 from pykraft.storage.log import AppendInfo, UnifiedLog
@@ -184,8 +189,38 @@ class Partition:
         self.log.update_high_watermark(leader_high_watermark)
         return count
 
+    def follow_log_start(self, leader_log_start: int) -> None:
+        """Delete what the leader has deleted."""
+        if leader_log_start > self.log.log_start_offset:
+            self.log.increase_log_start(leader_log_start)
+
     def _trace_append(self) -> None:
         self._trace("append", partition=str(self.key.topic_partition), end=self.log.log_end_offset)
+
+    # --- deleting records ---------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at `offset` (-1: at the high watermark), as its leader; the offset that this meant."""
+        self.check_leader()
+        if "delete" not in self.log.config[CLEANUP_POLICY]:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{self.key.topic_partition} has no cleanup.policy that deletes records"
+            )
+        wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no offset {wanted}")
+        self.log.increase_log_start(wanted)
+        return wanted
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the logs of all live replicas begin, or earlier."""
+        starts = [each.log_start_offset for each in self.followers.values() if self._is_alive(each.broker_id)]
+        return min([self.log.log_start_offset, *starts])
+
+    def _is_alive(self, broker_id: int) -> bool:
+        broker = None if self._image is None else self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
 
     def replicated_up_to(self, offset: int) -> ErrorCode | None:
         """Whether the records before `offset` are on enough replicas: NONE, an error, or None for not yet."""
@@ -197,12 +232,14 @@ class Partition:
 
     # --- replication, as the leader -----------------------------------------------------------------------------------
 
-    def record_fetch(self, replica: int, fetch_offset: int, broker_epoch: int, now: int) -> bool:
+    def record_fetch(
+        self, replica: int, fetch_offset: int, broker_epoch: int, now: int, log_start_offset: int = UNKNOWN
+    ) -> bool:
         """A follower fetches; whether the high watermark rose."""
         follower = self.followers.get(replica)
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} is no replica of {self.key}")
-        follower.record_fetch(fetch_offset, self.log.log_end_offset, broker_epoch, now)
+        follower.record_fetch(fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch, now)
         return self.advance_high_watermark(now)
 
     def advance_high_watermark(self, now: int) -> bool:

@@ -57,6 +57,7 @@ class ReplicaFetcher:
         values: Config,
         trace: Tracer,
         on_append: Callable[[Partition], None],
+        on_disk_failure: Callable[[OSError], KafkaError],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -65,6 +66,7 @@ class ReplicaFetcher:
         self._values = values
         self._trace = trace
         self._on_append = on_append
+        self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
         self._in_flight = False
         self._resting_until = 0
@@ -152,6 +154,12 @@ class ReplicaFetcher:
                     self._process(followed, answer, now + backoff_ms)
 
     def _process(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
+        try:
+            self._take(followed, answer, rest_until)
+        except OSError as error:
+            self._on_disk_failure(error)
+
+    def _take(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
         partition = followed.partition
         match ErrorCode.of(answer.error_code):
             case ErrorCode.NONE:
@@ -171,6 +179,7 @@ class ReplicaFetcher:
     def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> bool:
         try:
             count = partition.append_as_follower(memoryview(answer.records or b""), answer.high_watermark)
+            partition.follow_log_start(answer.log_start_offset)
         except (CorruptRecordError, KafkaError) as error:
             self._trace("replica_append_refused", partition=str(partition.key.topic_partition), reason=str(error))
             return False
@@ -211,9 +220,15 @@ class ReplicaFetcher:
                 return
             answer = response.topics[0].partitions[0]
             if not answer.error_code and answer.offset > partition.log.log_end_offset:
-                partition.log.truncate_fully(answer.offset)
-                self._trace("truncate_fully", partition=str(partition.key.topic_partition), end=answer.offset)
+                self._begin_anew(partition, answer.offset)
             followed.resting_until = now
 
         timeout_ms = self._values[keys.REPLICA_SOCKET_TIMEOUT_MS]
         self._outbox.append(Outbound(CHANNEL, self._node, request, on_response, timeout_ms))
+
+    def _begin_anew(self, partition: Partition, offset: int) -> None:
+        try:
+            partition.log.truncate_fully(offset)
+        except OSError as error:
+            self._on_disk_failure(error)
+        self._trace("truncate_fully", partition=str(partition.key.topic_partition), end=offset)

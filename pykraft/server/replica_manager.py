@@ -10,7 +10,8 @@ down, silent producers are forgotten, and the logs are shortened and compacted.
 Follows kafka.server.ReplicaManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from pykraft.common.core import FOREVER, Clock, Poll, merge
@@ -19,9 +20,9 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import FOREVER_MS
 from pykraft.common.trace import Tracer
-from pykraft.common.types import Node, TopicIdPartition, TopicPartition, Uuid
+from pykraft.common.types import Node, TopicIdPartition, TopicPartition
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
+from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage, TopicImage
 from pykraft.records.batch import RecordBatch
 from pykraft.server import config as keys
 from pykraft.server.alter_partition import AlterPartitionManager
@@ -30,10 +31,13 @@ from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.server.topic_configs import TopicConfigs
 from pykraft.storage.log import AppendInfo
 from pykraft.storage.log_manager import LogManager
 
 _LOOK_FOR_DELETED_MS = 1000
+_MADE_AT_ONCE = 50
+"""So many logs at most are made in one step of the node."""
 
 
 class LeaderHint(NamedTuple):
@@ -50,6 +54,7 @@ class ReplicaManager:
         self,
         *,
         config: NodeConfig,
+        topic_configs: TopicConfigs,
         logs: LogManager,
         timer: Timer,
         clock: Clock,
@@ -60,6 +65,7 @@ class ReplicaManager:
     ) -> None:
         """`isr_changes` is the way to the controller for changes of ISRs."""
         self._config = config
+        self._topic_configs = topic_configs
         self._values = config.values
         self.broker_id = config.node_id
         self._logs = logs
@@ -69,9 +75,12 @@ class ReplicaManager:
         self._broker_epoch = broker_epoch
         self._alter_partition = AlterPartitionManager(self.broker_id, broker_epoch, isr_changes, self._wake)
         self.partitions: dict[TopicPartition, Partition] = {}
+        self._to_make: dict[TopicPartition, TopicIdPartition] = {}
+        """Partitions whose logs are still to be made, in this order."""
         self.image: MetadataImage = EMPTY_IMAGE
         self.produces = Purgatory(timer)
         self.fetches = Purgatory(timer)
+        self.deletes = Purgatory(timer)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._isr_shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
@@ -90,13 +99,17 @@ class ReplicaManager:
     def _care_for_logs(self, now: int) -> None:
         """Retention, compaction, and the removal of what was deleted."""
         logs, values = self._logs, self._values
-        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], lambda _: logs.delete_old_segments(), now)
+        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], self._delete_old_segments, now)
         self._every(_LOOK_FOR_DELETED_MS, lambda _: logs.empty_trash(), now)
         flush_ms = values[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
         if flush_ms < FOREVER_MS:
             self._every(max(1, flush_ms), lambda _: logs.flush_old(), now)
         if values[keys.LOG_CLEANER_ENABLE]:
             self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.clean(), now)
+
+    def _delete_old_segments(self, now: int) -> None:
+        if self._logs.delete_old_segments():
+            self._timer.at(now + 1, self._delete_old_segments)
 
     def _every(self, interval_ms: int, task: Callable[[int], None], now: int) -> None:
         def run(then: int) -> None:
@@ -108,7 +121,9 @@ class ReplicaManager:
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """The replica here; KafkaError if there is none."""
+        """The replica here; KafkaError if there is none, or if its disk has failed."""
+        if self._logs.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} is offline")
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             return partition
@@ -134,43 +149,56 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
         """The cluster has changed."""
         self.image = image
-        for topic_id in sorted(delta.removed_topics):
-            for number in delta.removed_topics[topic_id].partitions:
-                self._stop(TopicPartition(delta.removed_topics[topic_id].name, number), delete=True)
+        removed = [topic for _, topic in sorted(delta.removed_topics.items())]
+        self._drop([TopicPartition(topic.name, number) for topic in removed for number in topic.partitions])
         for topic_id in sorted(delta.touched_topics):
-            if topic_id in image.topics:
-                self._apply_topic(topic_id, image, now)
-        for resource in sorted(delta.touched_configs):
-            if resource.kind == TOPIC_RESOURCE:
-                self._apply_config(resource.name)
+            topic = image.topics.get(topic_id)
+            if topic is not None:
+                self._apply_topic(topic, delta.touched_partitions(topic), now)
+        self._apply_configs(delta.touched_configs, now)
         if delta.touched_brokers:
             for partition in self.partitions.values():
                 partition.set_image(image)
+                self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
             for fetcher in self._fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
 
     def delete_strays(self) -> None:
         """Delete the logs of partitions that are not this broker's any more: deleted or moved while it was away."""
-        for topic_partition in sorted(set(self._logs.logs) - set(self.partitions)):
-            self._logs.delete(topic_partition)
+        self._logs.delete_all(sorted(set(self._logs.logs) - set(self.partitions)))
 
-    def _apply_topic(self, topic_id: Uuid, image: MetadataImage, now: int) -> None:
-        topic = image.topics[topic_id]
-        for number, registration in sorted(topic.partitions.items()):
-            topic_partition = TopicPartition(topic.name, number)
-            if self.broker_id not in registration.replicas:
-                self._stop(topic_partition, delete=True)
-                continue
-            partition = self.partitions.get(topic_partition)
-            if partition is not None and partition.key.topic_id != topic_id:
-                self._stop(topic_partition, delete=True)
+    def _apply_topic(self, topic: TopicImage, numbers: Sequence[int], now: int) -> None:
+        """These partitions of the topic are new, or have changed."""
+        keys = [TopicIdPartition(topic.topic_id, topic.name, number) for number in numbers]
+        known = [(key, self.broker_id in topic.partitions[key.partition].replicas) for key in keys]
+        self._drop([key.topic_partition for key, is_held in known if not is_held])
+        for key in (key for key, is_held in known if is_held):
+            partition = self.partitions.get(key.topic_partition)
+            if partition is not None and partition.key != key:
+                self._drop([key.topic_partition])
                 partition = None
-            if partition is None:
-                partition = self._make(TopicIdPartition(topic_id, topic.name, number))
-            if partition.update(registration, image, now):
-                self._on_leadership(partition, now)
+            if partition is None and key.topic_partition in self._logs.logs:
+                partition = self._make(key)
+            if partition is not None:
+                self._update(partition, now)
             else:
-                self._wake(partition)  # a smaller ISR may have let the high watermark rise
+                self._to_make[key.topic_partition] = key
+
+    def _make_some(self, now: int) -> None:
+        """Make logs that are not there yet, but not too many at once: each costs the disk some milliseconds, and
+        heartbeats must not wait for thousands of them. Until its turn comes, a partition is not led here."""
+        keys = [self._to_make.pop(topic_partition) for topic_partition in list(islice(self._to_make, _MADE_AT_ONCE))]
+        self._logs.create_all(keys)
+        for key in keys:
+            self._update(self._make(key), now)
+
+    def _update(self, partition: Partition, now: int) -> None:
+        """Let the partition be as the image says."""
+        key = partition.key
+        if partition.update(self.image.topics[key.topic_id].partitions[key.partition], self.image, now):
+            self._on_leadership(partition, now)
+        else:
+            self._wake(partition)  # a smaller ISR may have let the high watermark rise
 
     def _make(self, key: TopicIdPartition) -> Partition:
         log = self._logs.get_or_create(key.topic_partition, key.topic_id)
@@ -179,20 +207,34 @@ class ReplicaManager:
         self.partitions[key.topic_partition] = partition
         return partition
 
-    def _stop(self, topic_partition: TopicPartition, delete: bool) -> None:
-        partition = self.partitions.pop(topic_partition, None)
-        if partition is not None:
-            self._stop_fetching(partition)
-            partition.leader_id = -1
-            self._wake(partition)
-        if delete and topic_partition in self._logs.logs:
-            self._logs.delete(topic_partition)
+    def _drop(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """These are not this broker's any more."""
+        for topic_partition in topic_partitions:
+            self._to_make.pop(topic_partition, None)
+            partition = self.partitions.pop(topic_partition, None)
+            if partition is not None:
+                self._stop_fetching(partition)
+                partition.leader_id = -1
+                self._wake(partition)
+        self._logs.delete_all([each for each in topic_partitions if each in self._logs.logs])
 
-    def _apply_config(self, topic: str) -> None:
-        config = self._config.topic_config(self.image.config_of(TOPIC_RESOURCE, topic))
-        for topic_partition, log in self._logs.logs.items():
-            if topic_partition.topic == topic:
-                log.config = config
+    def _apply_configs(self, touched: Collection[ConfigResource], now: int) -> None:
+        """Settings have changed: from now on they hold for each log that they are about."""
+        of_all = any(map(self._topic_configs.is_of_all_topics, touched))
+        if of_all:
+            self._topic_configs.forget()
+        topics = sorted(resource.name for resource in touched if resource.kind == TOPIC_RESOURCE)
+        for topic_partition in list(self.partitions) if of_all else self._partitions_of(topics):
+            partition = self.partitions[topic_partition]
+            partition.log.config = self._topic_configs.config_of(topic_partition.topic)
+            if partition.is_leader and partition.advance_high_watermark(now):
+                self._wake(partition)  # fewer replicas may be demanded now
+
+    def _partitions_of(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """What is held here of these topics."""
+        found = [topic for topic in map(self.image.topic_named, topics) if topic is not None]
+        named = [TopicPartition(topic.name, number) for topic in found for number in sorted(topic.partitions)]
+        return [topic_partition for topic_partition in named if topic_partition in self.partitions]
 
     def _on_leadership(self, partition: Partition, now: int) -> None:
         """Leader or epoch changed: fetch from the new leader, or from nobody; whoever waits here learns of it."""
@@ -213,6 +255,7 @@ class ReplicaManager:
             values=self._values,
             trace=self._trace,
             on_append=self._wake,
+            on_disk_failure=self.on_disk_failure,
         )
 
     def _stop_fetching(self, partition: Partition) -> None:
@@ -232,7 +275,10 @@ class ReplicaManager:
     def append(self, topic_partition: TopicPartition, batch: RecordBatch, needs_all: bool, now: int) -> AppendInfo:
         """Append a producer's batch here, where its partition is led."""
         partition = self.partition(topic_partition)
-        info = partition.append_as_leader(batch, needs_all, now)
+        try:
+            info = partition.append_as_leader(batch, needs_all, now)
+        except OSError as error:
+            raise self.on_disk_failure(error) from error
         self._trace("append", partition=str(topic_partition), end=partition.log.log_end_offset)
         self._wake(partition)
         return info
@@ -241,15 +287,44 @@ class ReplicaManager:
         """Something happened to the partition: whoever waits for it is tried again."""
         self.produces.check(partition.key.topic_partition)
         self.fetches.check(partition.key.topic_partition)
+        self.deletes.check(partition.key.topic_partition)
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
+        """Delete what lies before `offset` (-1: the high watermark) here, where the partition is led; the offset that
+        this meant. Followers come after it."""
+        partition = self.partition(topic_partition)
+        try:
+            wanted = partition.delete_records(offset)
+        except OSError as error:
+            raise self.on_disk_failure(error) from error
+        self._trace("log_start", partition=str(topic_partition), offset=partition.log.log_start_offset)
+        return wanted
+
+    def write_log_starts(self) -> None:
+        """Write down where the logs begin; KafkaError if the disk fails."""
+        try:
+            self._logs.write_log_starts()
+        except OSError as error:
+            raise self.on_disk_failure(error) from error
+
+    def on_disk_failure(self, error: OSError) -> KafkaError:
+        """A log could not be read or written: its directory is offline from now on. What to answer."""
+        self._logs.fail(error)
+        self._trace("log_directory_failed", directory=self._logs.directory, reason=str(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} has failed")
 
     # --- replication, as the leader -----------------------------------------------------------------------------------
 
-    def record_fetch(self, partition: Partition, replica: int, offset: int, broker_epoch: int, now: int) -> None:
-        """A follower has everything before `offset`."""
-        rose = partition.record_fetch(replica, offset, broker_epoch, now)
+    def record_fetch(
+        self, partition: Partition, replica: int, offset: int, log_start_offset: int, broker_epoch: int, now: int
+    ) -> None:
+        """A follower has everything from `log_start_offset` to before `offset`."""
+        rose = partition.record_fetch(replica, offset, broker_epoch, now, log_start_offset)
         self._propose(partition.propose_expansion(replica), now)
         if rose:
             self._wake(partition)
+        else:
+            self.deletes.check(partition.key.topic_partition)
 
     def _shrink_isrs(self, now: int) -> None:
         for _, partition in sorted(self.partitions.items()):
@@ -264,10 +339,12 @@ class ReplicaManager:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> Poll:
-        """Fetch what this broker follows."""
-        if not self._fetchers:
-            return Poll(FOREVER)
-        return merge([self._fetchers[leader_id].poll(now) for leader_id in sorted(self._fetchers)])
+        """Fetch what this broker follows; make some of the logs that are still to be made."""
+        self._make_some(now)
+        polls = [Poll(now)] if self._to_make else []
+        if self._fetchers:
+            polls += [self._fetchers[leader_id].poll(now) for leader_id in sorted(self._fetchers)]
+        return merge(polls) if polls else Poll(FOREVER)
 
     def _forget_producers(self) -> None:
         now_ms = self._clock.time_ms()

@@ -34,10 +34,13 @@ import errno
 from random import Random
 
 from pykraft.common.core import FileRegion
-from pykraft.storage.filesystem import Data
+from pykraft.storage.filesystem import Data, LockedError, Space
 
 _GARBLED = 0.25
 """How often the surviving part of unsynced bytes ends in bytes that were never written."""
+
+
+_CAPACITY_BYTES = 1 << 50
 
 
 class Crash(BaseException):
@@ -113,6 +116,11 @@ class _Directory:
         self.entries = dict(self.durable)
         for _, node in sorted(self.entries.items()):
             node.lose(random)
+
+    @property
+    def size_bytes(self) -> int:
+        nodes = self.entries.values()
+        return sum(node.size_bytes if isinstance(node, _Directory) else len(node.data) for node in nodes)
 
     def sync_all(self) -> None:
         self.sync()
@@ -200,7 +208,10 @@ class MemoryFileSystem:
         self.operations = 0
         """How many operations have changed something, or synced it."""
         self._planned: tuple[int, OSError | Crash, int] | None = None
-        self._stopped = False
+        self._is_for_good = False
+        self._stopped: OSError | Crash | None = None
+        self.capacity_bytes = _CAPACITY_BYTES
+        """Whoever would write more than so many bytes finds the disk full."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -279,9 +290,23 @@ class MemoryFileSystem:
         self.step()
         directory.sync()
 
-    def lock(self, path: str) -> MemoryLock | None:
+    def sync_everything(self, path: str) -> None:
+        directory = self._directory(path)
+        self.step()
+        directory.sync_all()
+
+    def lock(self, path: str) -> MemoryLock:
         self.open(path).close()
-        return None if path in self._locks else MemoryLock(self._locks, path)
+        if path in self._locks:
+            raise LockedError("this process")
+        return MemoryLock(self._locks, path)
+
+    def space(self, path: str) -> Space:
+        self._directory(path)
+        return Space(self.capacity_bytes, max(0, self.capacity_bytes - self._root.size_bytes))
+
+    def absolute(self, path: str) -> str:
+        return path
 
     # --- crashes ------------------------------------------------------------------------------------------------------
 
@@ -289,8 +314,7 @@ class MemoryFileSystem:
         """The process ends: open files die, locks are released, every byte stays."""
         self.life += 1
         self._locks.clear()
-        self._planned = None
-        self._stopped = False
+        self.spare()
 
     def crash_power(self, random: Random) -> None:
         """The power fails: what was not synced is lost, or is not, as the dice fall."""
@@ -303,30 +327,37 @@ class MemoryFileSystem:
 
     # --- planned faults -----------------------------------------------------------------------------------------------
 
-    def fail_after(self, count: int, error: OSError) -> None:
-        """Let `count` more operations succeed; the one after them raises `error`, and nothing of it is done."""
-        self._planned = (self.operations + count, error, 0)
+    def fail_after(self, count: int, error: OSError, torn_bytes: int = 0, for_good: bool = False) -> None:
+        """Let `count` more operations succeed; the one after them raises `error`. Of what it writes `torn_bytes` are
+        written and stay, of all else nothing is done. A disk that fails `for_good` then fails at everything, until
+        `spare` or a crash."""
+        self._planned = (self.operations + count, error, torn_bytes)
+        self._is_for_good = for_good
 
     def crash_after(self, count: int, torn_bytes: int = 0) -> None:
         """Let `count` more operations succeed, then stop: the next one raises `Crash`, as does all that follows, until
         `crash_process` or `crash_power` is called. If it writes bytes, the first `torn_bytes` of them are written."""
         self._planned = (self.operations + count, Crash(), torn_bytes)
+        self._is_for_good = True
 
     def spare(self) -> None:
-        """Take back what was planned."""
-        self._planned = None
+        """Take back what was planned; a disk that failed works again."""
+        self._planned = self._stopped = None
 
     def step(self, inode: _Inode | None = None, data: Data = b"") -> None:
         """Count an operation that is about to begin, perhaps the append of `data`; raise what was planned for it."""
-        if self._stopped:
-            raise Crash
+        if self._stopped is not None:
+            raise self._stopped
         if self._planned is not None and self._planned[0] == self.operations:
             _, error, torn_bytes = self._planned
             self._planned = None
-            self._stopped = isinstance(error, Crash)
+            self._stopped = error if self._is_for_good else None
             if inode is not None:
                 inode.data += memoryview(data)[:torn_bytes]
             raise error
+        is_limited = data and self.capacity_bytes < _CAPACITY_BYTES
+        if is_limited and self._root.size_bytes + len(data) > self.capacity_bytes:
+            raise OSError(errno.ENOSPC, "no space is left on the disk")
         self.operations += 1
 
     # --- paths --------------------------------------------------------------------------------------------------------

@@ -126,8 +126,11 @@ def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | No
         raise DamagedFileError(f"{path} is damaged: {error}") from error
 
 
-def write_partition_metadata(filesystem: FileSystem, directory: str, topic_id: Uuid) -> None:
-    replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {topic_id}".encode())
+def write_partition_metadata(
+    filesystem: FileSystem, directory: str, topic_id: Uuid, sync_directory: bool = True
+) -> None:
+    content = f"version: 0\ntopic_id: {topic_id}".encode()
+    replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", content, sync_directory)
 
 
 def read_clean_shutdown(filesystem: FileSystem, directory: str) -> int | None:

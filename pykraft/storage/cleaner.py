@@ -24,7 +24,7 @@ What stays besides the last values:
 Records of aborted transactions go at once, as nobody may read them, and the aborted transaction stays in the index as
 long as there was one of its batches. Records without a key have no place in a compacted log.
 
-Memory is bounded: the map holds so many keys, as 16 bytes and an offset each, and a pass ends early where it is full.
+Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full.
 The work is done in pieces (`PIECE_BYTES` read), between which others get their turn, and each new segment is taken into
 the log before the next one is begun.
 
@@ -32,7 +32,7 @@ Follows org.apache.kafka.storage.internals.log.{Cleaner,SkimpyOffsetMap,CleanedT
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -52,13 +52,14 @@ from pykraft.storage.transaction_index import AbortedTransaction
 
 PIECE_BYTES = 8 << 20
 _WRITE_BYTES = 1 << 20
-_DIGEST_BYTES = 16
+_LONGEST_KEY = 48
 ENTRY_BYTES = 200
 """What a key costs in the map, its share of the hash table included."""
 
 
 class OffsetMap:
-    """Of each key, the offset of its last record. Keys of 16 bytes and more are held as a digest."""
+    """Of each key, the offset of its last record. A long key is held as its digest, which is longer than any key that
+    is held as it is."""
 
     def __init__(self, buffer_bytes: int) -> None:
         self._offsets: dict[bytes, int] = {}
@@ -73,16 +74,36 @@ class OffsetMap:
     def is_full(self) -> bool:
         return len(self._offsets) >= self._limit
 
-    def put(self, key: bytes, offset: int) -> None:
-        self._offsets[_short(key)] = offset
+    @property
+    def utilization(self) -> float:
+        """How much of its memory the map has used."""
+        return len(self._offsets) / self._limit
 
-    def get(self, key: bytes) -> int:
-        """-1 for a key that the map has not."""
-        return self._offsets.get(_short(key), -1)
+    def note(self, records: Iterable[Outline], first_offset: int) -> None:
+        """Take in the records from `first_offset` on."""
+        offsets = self._offsets
+        for _, _, _, offset, key, _ in records:
+            if key is not None and offset >= first_offset:
+                offsets[key if len(key) <= _LONGEST_KEY else digest(key)] = offset
+
+    def pick(self, records: Iterable[Outline], tombstones_stay: bool) -> list[Outline]:
+        """Those of the records that have no later one in the map, or come after all that it knows of."""
+        latest, find = self.latest_offset, self._offsets.get
+        picked = []
+        for record in records:
+            _, _, _, offset, key, is_tombstone = record
+            if offset <= latest:
+                if key is None or (is_tombstone and not tombstones_stay):
+                    continue
+                if offset < find(key if len(key) <= _LONGEST_KEY else digest(key), -1):
+                    continue
+            picked.append(record)
+        return picked
 
 
-def _short(key: bytes) -> bytes:
-    return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
+def digest(key: bytes) -> bytes:
+    """What stands for a long key."""
+    return blake2b(key, digest_size=_LONGEST_KEY + 1).digest()
 
 
 class CleanedTransactions:
@@ -167,6 +188,7 @@ class Cleaning:
     """The segments that are being replaced."""
     read_bytes: int = 0
     written_bytes: int = 0
+    piece_bytes: int = PIECE_BYTES
     _paused_at: int = 0
 
     def __post_init__(self) -> None:
@@ -244,7 +266,7 @@ class Cleaning:
             self.group = []
 
     def _turn(self) -> Iterator[Step]:
-        if self.read_bytes - self._paused_at >= PIECE_BYTES:
+        if self.read_bytes - self._paused_at >= self.piece_bytes:
             self._paused_at = self.read_bytes
             yield Step.PAUSE
 
@@ -277,10 +299,7 @@ class Cleaning:
         if batch.is_control:
             transactions.pass_marker(batch)
         elif not transactions.pass_batch(batch):
-            put, first = self.offsets.put, self.first_dirty_offset
-            for _, _, _, offset, _, key, _ in outlines(batch, unpacked(batch)):
-                if key is not None and offset >= first:
-                    put(key, offset)
+            self.offsets.note(outlines(batch, unpacked(batch)), self.first_dirty_offset)
 
     # --- the copy -----------------------------------------------------------------------------------------------------
 
@@ -347,18 +366,9 @@ class Cleaning:
     def _filtered(self, batch: RecordBatch, is_spent: bool) -> Data | None:
         horizon_ms = self.now_ms + self.config[DELETE_RETENTION_MS]
         if batch.is_control:
-            return filtered(batch, lambda _: True, horizon_ms, is_spent)
+            return filtered(batch, list, horizon_ms, is_spent)
         is_past_horizon = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self.now_ms
-        latest, get = self.offsets.latest_offset, self.offsets.get
-
-        def keep(record: Outline) -> bool:
-            if record.offset > latest:
-                return True
-            if record.key is None or record.offset < get(record.key):
-                return False
-            return not (record.is_tombstone and is_past_horizon)
-
-        return filtered(batch, keep, horizon_ms)
+        return filtered(batch, lambda records: self.offsets.pick(records, not is_past_horizon), horizon_ms)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
         last = self.last_records.get(batch.producer_id) if batch.has_producer_id else None

@@ -35,10 +35,11 @@ class BatchPosition(NamedTuple):
 class FileRecords:
     """The batches of one file."""
 
-    __slots__ = ("_file",)
+    __slots__ = ("_file", "_is_synced")
 
     def __init__(self, file: File) -> None:
         self._file = file
+        self._is_synced = True
 
     @property
     def size(self) -> int:
@@ -46,19 +47,33 @@ class FileRecords:
 
     @property
     def path(self) -> str:
+        """Where the file is; who gives it another name says so here."""
         return self._file.path
 
+    @path.setter
+    def path(self, path: str) -> None:
+        self._file.path = path
+
     def append(self, data: Data) -> None:
+        self._is_synced = False
         self._file.append(data)
 
     def region(self, position: int, length: int) -> FileRegion | bytes:
         return self._file.region(position, length)
 
     def truncate(self, size: int) -> None:
+        self._is_synced = False
         self._file.truncate(size)
 
+    def distrust(self) -> None:
+        """Another process has written the file, and nobody knows how much of it is on the disk."""
+        self._is_synced = False
+
     def sync(self) -> None:
-        self._file.sync()
+        """Return when what was written is on the disk."""
+        if not self._is_synced:
+            self._is_synced = True  # before, for who writes meanwhile on another thread takes it back
+            self._file.sync()
 
     def close(self) -> None:
         self._file.close()

@@ -1,7 +1,7 @@
 """The FileSystem port: all that pykraft asks of a disk, and the disk of the operating system behind it.
 
-This is the only module of the cores that may import `os`. Everything above it sees a `FileSystem`, so the simulator can
-put its own in place, one that loses what was not synced, tears the last write and forgets renames.
+This and `open_files` are the only modules of the cores that may import `os`. Everything above sees a `FileSystem`, so
+the simulator can put its own in place, one that loses what was not synced, tears the last write and forgets renames.
 
 What a crash may do, and what the port promises:
 
@@ -19,11 +19,16 @@ Follows java.nio.channels.FileChannel as Kafka uses it, and org.apache.kafka.com
 import errno
 import fcntl
 import os
-from typing import Protocol
+import stat
+import struct
+from typing import NamedTuple, Protocol
 
 from pykraft.common.core import FileRegion
+from pykraft.storage.open_files import OPEN_FILES, Descriptor
 
 Data = bytes | bytearray | memoryview
+
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 # Bytes and length of a file, but not the time of its last change; macOS has only the call for all of it.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -33,6 +38,7 @@ class File(Protocol):
     """An open file that grows at its end."""
 
     path: str
+    """Where it is; who gives it another name says so here, for it may have to be opened again."""
     size: int
 
     def append(self, data: Data) -> None:
@@ -60,6 +66,17 @@ class File(Protocol):
 
 class Lock(Protocol):
     def release(self) -> None: ...
+
+
+class LockedError(Exception):
+    """Somebody has the lock; the message says who: "process 4711", "this process" or "another process"."""
+
+
+class Space(NamedTuple):
+    """The size of a volume, and what of it may still be written."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class FileSystem(Protocol):
@@ -101,9 +118,21 @@ class FileSystem(Protocol):
         """Return when the entries of this folder are on the disk."""
         ...
 
-    def lock(self, path: str) -> Lock | None:
-        """Lock this file against every other process, until the lock is released or this process ends; None if another
-        holds it."""
+    def sync_everything(self, path: str) -> None:
+        """Return when all that anybody has written below this folder is on the disk."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Lock this file against everybody else, until the lock is released or this process ends. LockedError if it is
+        locked, also if that was by this process."""
+        ...
+
+    def space(self, path: str) -> Space:
+        """Of the volume that `path` lies on."""
+        ...
+
+    def absolute(self, path: str) -> str:
+        """The whole path."""
         ...
 
 
@@ -117,12 +146,14 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def replace_file(filesystem: FileSystem, path: str, data: Data) -> None:
-    """Replace the file's content as a whole: whatever crashes, a reader finds the old or the new."""
+def replace_file(filesystem: FileSystem, path: str, data: Data, sync_directory: bool = True) -> None:
+    """Replace the file's content as a whole: whatever crashes, a reader finds the old or the new. Without
+    `sync_directory` it may be the old one until the folder is synced."""
     temporary = path + ".tmp"
     filesystem.write(temporary, data)
     filesystem.rename(temporary, path)
-    filesystem.sync_directory(parent(path))
+    if sync_directory:
+        filesystem.sync_directory(parent(path))
 
 
 class OsFileSystem:
@@ -138,7 +169,7 @@ class OsFileSystem:
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             return file.read()
 
     def write(self, path: str, data: Data, mode: int = 0o644) -> None:
@@ -146,6 +177,8 @@ class OsFileSystem:
         try:
             _write_all(descriptor, memoryview(data))
             os.fsync(descriptor)
+        except OSError as error:
+            raise _of(path, error) from None
         finally:
             os.close(descriptor)
 
@@ -173,71 +206,146 @@ class OsFileSystem:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> "OsLock | None":
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return None
-            raise
-        return OsLock(descriptor)
+    def sync_everything(self, path: str) -> None:
+        if os.uname().sysname == "Linux":
+            os.sync()  # elsewhere it does not wait
+            return
+        for folder, _, names in os.walk(path):
+            for each in (folder, *(f"{folder}/{name}" for name in names)):
+                self.sync_directory(each)
+
+    def lock(self, path: str) -> "OsLock":
+        return OsLock(path)
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
 
 
 class OsLock:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    """A record lock over the whole file, as Java's FileChannel.tryLock takes it: each keeps the other out.
+
+    The system gives such a lock to a process, not to an open file, with two consequences. It does not keep the same
+    process from locking twice; that is what `_locked` is for. And it is lost as soon as the process closes *any* open
+    file of this name: nobody else may open a lock file, not even to see whether it is locked.
+    """
+
+    _locked: "dict[tuple[int, int, str], OsLock]" = {}  # noqa: RUF012 (of the whole process, on purpose)
+
+    def __init__(self, path: str) -> None:
+        folder = os.stat(parent(path))
+        self._key = (folder.st_dev, folder.st_ino, name_of(path))
+        if self._locked.setdefault(self._key, self) is not self:
+            raise LockedError("this process")
+        try:
+            self._descriptor = _locked_file(path)
+        except BaseException:
+            del self._locked[self._key]
+            raise
 
     def release(self) -> None:
-        os.close(self._descriptor)
+        if self._locked.get(self._key) is self:
+            os.close(self._descriptor)
+            del self._locked[self._key]
+
+
+def _locked_file(path: str) -> int:
+    """The file's descriptor, once it is locked; LockedError if another process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise LockedError(holder) from None
+        raise
+    return descriptor
+
+
+def _holder(descriptor: int) -> str:
+    """Which process has the lock, where the system says so in a way that is known here."""
+    if os.uname().sysname != "Linux":
+        return "another process"
+    layout = "hhqqi"  # struct flock: type, whence, start, length, process
+    asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, process = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return f"process {process}" if kind != fcntl.F_UNLCK and process > 0 else "another process"
 
 
 class OsFile:
-    """A file of the operating system. `size` is kept here, so asking for it costs no system call."""
+    """A file of the operating system. `size` is kept here, so asking for it costs no system call.
 
-    __slots__ = ("_descriptor", "_truncations", "path", "size")
+    Its descriptor is opened when it is needed, and may be taken back whenever nobody is using it (`open_files`).
+    """
+
+    __slots__ = ("_is_closed", "_truncations", "held", "path", "size")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._descriptor).st_size
+        self.held: Descriptor | None = None
         self._truncations = 0
+        self._is_closed = False
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            self.size = 0
+            OPEN_FILES.open(self, _FLAGS | os.O_CREAT)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
+        self.size = status.st_size
 
     def append(self, data: Data) -> None:
+        descriptor = self.descriptor
         try:
-            _write_all(self._descriptor, data)
-        except OSError:
+            _write_all(descriptor.number, data)
+        except OSError as error:
             # A full disk may have taken a part: what was not acknowledged must not stay.
-            os.ftruncate(self._descriptor, self.size)
-            raise
+            os.ftruncate(descriptor.number, self.size)
+            raise _of(self.path, error) from None
         self.size += len(data)
 
     def read(self, position: int, length: int) -> bytes:
-        return os.pread(self._descriptor, length, position)
+        descriptor = self.descriptor
+        return os.pread(descriptor.number, length, position)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        descriptor = self.descriptor
+        try:
+            os.ftruncate(descriptor.number, size)
+        except OSError as error:
+            raise _of(self.path, error) from None
         self.size = size
         self._truncations += 1
 
     def sync(self) -> None:
-        _sync_data(self.descriptor)
+        descriptor = self.descriptor
+        try:
+            _sync_data(descriptor.number)
+        except OSError as error:
+            raise _of(self.path, error) from None
 
     def region(self, position: int, length: int) -> "OsFileRegion":
         return OsFileRegion(self, position, length)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._is_closed = True
+        OPEN_FILES.close(self)
 
     @property
-    def descriptor(self) -> int:
-        """The open file's number; OSError once it is closed."""
-        if self._descriptor < 0:
+    def descriptor(self) -> Descriptor:
+        """The open file; OSError once it is closed. Who uses the number holds on to the descriptor meanwhile."""
+        descriptor = self.held
+        if descriptor is not None:
+            descriptor.was_used = True
+            return descriptor
+        if self._is_closed:
             raise OSError(errno.EBADF, "the file is closed", self.path)
-        return self._descriptor
+        return OPEN_FILES.open(self, _FLAGS)
 
     @property
     def truncations(self) -> int:
@@ -261,21 +369,28 @@ class OsFileRegion:
         return self._length
 
     def read(self, start: int, length: int) -> bytes:
-        data = os.pread(self._descriptor(), min(length, self._length - start), self._position + start)
+        descriptor = self._descriptor()
+        data = os.pread(descriptor.number, min(length, self._length - start), self._position + start)
         if not data:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
         return data
 
     def send_to(self, socket_fileno: int, start: int) -> int:
-        sent = os.sendfile(socket_fileno, self._descriptor(), self._position + start, self._length - start)
+        descriptor = self._descriptor()
+        sent = os.sendfile(socket_fileno, descriptor.number, self._position + start, self._length - start)
         if sent == 0:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
         return sent
 
-    def _descriptor(self) -> int:
+    def _descriptor(self) -> Descriptor:
         if self._truncations != self._file.truncations:
             raise EOFError(f"{self._file.path} was truncated after its bytes were promised")
         return self._file.descriptor
+
+
+def _of(path: str, error: OSError) -> OSError:
+    """The error with the file's name, which the system does not know of an open file."""
+    return OSError(error.errno, error.strerror, path)
 
 
 def _write_all(descriptor: int, data: Data) -> None:

@@ -16,8 +16,11 @@ the last entry at or before the target, in a few steps of binary search, and the
 The files carry no checksum. They can always be made anew from the log, and after an unclean stop they are: that is why
 entries are gathered in memory and written when the log is flushed, rolled or closed, not one by one.
 
-Follows org.apache.kafka.storage.internals.log.{AbstractIndex,OffsetIndex,TimeIndex}. Kafka maps the files into memory
-and allocates them in advance; once closed, the files are the same bytes.
+An index comes into memory when something is looked up in it, or added. At a start only its first and last entries are
+looked at, and of a segment that gets no more the entries are let go: a node has many segments and uses few of them.
+
+Follows org.apache.kafka.storage.internals.log.{AbstractIndex,OffsetIndex,TimeIndex,LazyIndex}. Kafka maps the files
+into memory and allocates them in advance; once closed, the files are the same bytes.
 """
 
 import struct
@@ -42,9 +45,9 @@ class TimestampOffset(NamedTuple):
 
 
 class _Index:
-    """Entries of fixed size in a growing file, mirrored in memory."""
+    """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
-    __slots__ = ("_entries", "_file", "_filesystem", "_max_bytes", "_written", "base_offset", "path")
+    __slots__ = ("_file", "_filesystem", "_is_synced", "_max_bytes", "_mirror", "_written", "base_offset", "path")
 
     entry: struct.Struct
 
@@ -54,35 +57,59 @@ class _Index:
         self.base_offset = base_offset
         self._max_bytes = max_bytes - max_bytes % self.entry.size
         self._file = filesystem.open(path)
-        self._entries = bytearray(self._file.read(0, self._file.size))
-        self._written = len(self._entries)
+        self._written = self._file.size
+        self._mirror: bytearray | None = None if self._written else bytearray()
+        self._is_synced = True
+
+    @property
+    def _entries(self) -> bytearray:
+        mirror = self._mirror
+        if mirror is None:
+            mirror = self._mirror = bytearray(self._file.read(0, self._written))
+        return mirror
 
     def __len__(self) -> int:
-        return len(self._entries) // self.entry.size
+        return self.size // self.entry.size
 
     @property
     def is_full(self) -> bool:
-        return len(self._entries) >= self._max_bytes
+        return self.size >= self._max_bytes
 
     @property
     def size(self) -> int:
         """Bytes of all entries."""
-        return len(self._entries)
+        return self._written if self._mirror is None else len(self._mirror)
+
+    @property
+    def has_unwritten_entries(self) -> bool:
+        return self._written < self.size
 
     def check(self) -> None:
         """Raise CorruptRecordError unless the file can be what its log calls for. Only a rebuild proves that it is."""
-        if len(self._entries) % self.entry.size:
-            raise CorruptRecordError(f"{self.path} has {len(self._entries)} bytes: entries have {self.entry.size}")
+        if self.size % self.entry.size:
+            raise CorruptRecordError(f"{self.path} has {self.size} bytes: entries have {self.entry.size}")
 
     def write(self) -> None:
         """Hand the entries gathered since to the operating system."""
-        if self._written < len(self._entries):
+        if self.has_unwritten_entries:
+            self._is_synced = False
             self._file.append(bytes(self._entries[self._written :]))
-            self._written = len(self._entries)
+            self._written = self.size
+
+    def rename_file(self, suffix: str) -> None:
+        """The file's name ends in `suffix` now."""
+        self.path = self._file.path = self.path + suffix
+
+    def let_go(self) -> None:
+        """Keep no entry in memory that is in the file."""
+        if self._written == self.size:
+            self._mirror = None
 
     def sync(self) -> None:
         """Return when what was written is on the disk."""
-        self._file.sync()
+        if not self._is_synced:
+            self._is_synced = True  # before, for who writes meanwhile on another thread takes it back
+            self._file.sync()
 
     def close(self) -> None:
         """Close the file. Entries that were not written are lost."""
@@ -90,31 +117,45 @@ class _Index:
 
     def reset(self) -> None:
         """Forget all entries; the file has them still, until it is rewritten."""
-        self._entries.clear()
+        self._mirror = bytearray()
 
     def rewrite(self) -> None:
-        """Put all entries into the file, which a crash leaves as it was or as it is now."""
+        """Put all entries into the file. If it begins with them, the others are added: what a crash leaves of those is
+        an index with fewer entries, or one that `check` refuses, until `sync` returns. Else the file is replaced as a
+        whole: a crash leaves it as it was or as it is now."""
+        self._written = self._file.size
+        self._is_synced = False  # the process that wrote the file may not have come to that
+        if self._file.read(0, self._written) == self._entries[: self._written]:
+            self.write()
+            return
         self._file.close()
         replace_file(self._filesystem, self.path, self._entries)
         self._file = self._filesystem.open(self.path)
-        self._written = len(self._entries)
+        self._written = self.size
 
     def _cut(self, count: int) -> None:
         del self._entries[count * self.entry.size :]
         if len(self._entries) < self._written:
+            self._is_synced = False
             self._file.truncate(len(self._entries))
             self._written = len(self._entries)
 
     def _at(self, number: int) -> tuple[int, int]:
-        first, second = self.entry.unpack_from(self._entries, number * self.entry.size)
+        """One entry. If they are not in memory, that is no reason to read all."""
+        at = number * self.entry.size
+        if self._mirror is None:
+            first, second = self.entry.unpack(self._file.read(at, self.entry.size))
+        else:
+            first, second = self.entry.unpack_from(self._mirror, at)
         return first, second
 
     def _count_up_to(self, target: int, column: int) -> int:
         """How many entries have a value of at most `target` in this column: a binary search."""
-        low, high = 0, len(self)
+        entries, unpack_from, size = self._entries, self.entry.unpack_from, self.entry.size
+        low, high = 0, len(entries) // size
         while low < high:
             middle = (low + high) // 2
-            if self._at(middle)[column] <= target:
+            if unpack_from(entries, middle * size)[column] <= target:
                 low = middle + 1
             else:
                 high = middle
@@ -134,12 +175,15 @@ class OffsetIndex(_Index):
 
     @property
     def last_offset(self) -> int:
-        return self[len(self) - 1].offset if len(self) else self.base_offset
+        count = len(self)
+        return self.base_offset + self._at(count - 1)[0] if count else self.base_offset
 
     def append(self, offset: int, position: int) -> None:
-        assert not self.is_full, f"{self.path} is full: the segment should have been rolled"
-        assert not self._entries or offset > self.last_offset, f"{self.path}: {offset} is not above {self.last_offset}"
-        self._entries += self.entry.pack(offset - self.base_offset, position)
+        entries, relative = self._entries, offset - self.base_offset
+        assert len(entries) < self._max_bytes, f"{self.path} is full: the segment should have been rolled"
+        last = self.entry.unpack_from(entries, len(entries) - self.entry.size)[0] if entries else -1
+        assert relative > last, f"{self.path}: {offset} is not above {self.last_offset}"
+        entries += self.entry.pack(relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below `offset`; (base offset, 0) if there is none."""
@@ -169,6 +213,11 @@ class TimeIndex(_Index):
 
     entry = struct.Struct(">qi")
 
+    @property
+    def is_full(self) -> bool:
+        """One place is kept for the entry that is made when the segment is closed."""
+        return self.size >= self._max_bytes - self.entry.size
+
     def __getitem__(self, number: int) -> TimestampOffset:
         timestamp, relative = self._at(number)
         return TimestampOffset(timestamp, self.base_offset + relative)
@@ -178,12 +227,13 @@ class TimeIndex(_Index):
         return self[len(self) - 1] if len(self) else TimestampOffset(-1, self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: int, closing: bool = False) -> None:
-        """Add an entry if the timestamp rose. A segment that is `closing` may go over the limit by this one entry."""
+        """Add an entry if the timestamp rose. A segment that is `closing` takes the place that was kept."""
         assert closing or not self.is_full, f"{self.path} is full: the segment should have been rolled"
-        last = self.last
-        assert not self._entries or offset >= last.offset, f"{self.path}: {offset} is below {last.offset}"
-        if timestamp > last.timestamp:
-            self._entries += self.entry.pack(timestamp, offset - self.base_offset)
+        entries, relative = self._entries, offset - self.base_offset
+        newest, last = self.entry.unpack_from(entries, len(entries) - self.entry.size) if entries else (-1, 0)
+        assert relative >= last, f"{self.path}: {offset} is below {self.last.offset}"
+        if timestamp > newest:
+            entries += self.entry.pack(timestamp, relative)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or before `timestamp`; (-1, base offset) if there is none."""

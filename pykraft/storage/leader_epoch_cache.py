@@ -8,11 +8,16 @@ KIP-101.
 
 Epochs and start offsets both rise strictly. An epoch that begins at or below a known one replaces it.
 
+A new epoch is not written to the file at once. As long as its first batch may have to be read again after a crash, that
+batch tells of it, and if there is none the epoch is forgotten anyhow. So it is early enough to write the file before
+the log's recovery point passes that batch: when the log is flushed, rolled or closed. A broker that becomes the leader
+of ten thousand partitions has that many files less to sync.
+
 Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache (KIP-101, KIP-279).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pykraft.common.types import OffsetAndEpoch
@@ -43,14 +48,14 @@ class LeaderEpochCache:
         return self.entries[-1].epoch if self.entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The batch at `start_offset` has this epoch. Only the first batch of an epoch is news."""
+        """The batch at `start_offset` has this epoch. Only the first batch of an epoch is news. It is not in the file
+        before `write`."""
         latest = self.entries[-1] if self.entries else None
         if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
             return
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
             self.entries.pop()
         self.entries.append(EpochEntry(epoch, start_offset))
-        self.write()
 
     def relearn(self, start_offset: int, found: Iterable[EpochEntry]) -> None:
         """The log was read anew from `start_offset` on, after a crash: what the file says of it may be older, and goes.
@@ -59,7 +64,7 @@ class LeaderEpochCache:
         for entry in found:
             if entry.epoch > (-1 if self.latest_epoch is None else self.latest_epoch):
                 self.entries.append(entry)
-        self.write()
+        self._write(self.entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """The end of that epoch's log: (the offset after its last record, the largest known epoch up to it).
@@ -83,7 +88,7 @@ class LeaderEpochCache:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log was cut to `end_offset`: forget the epochs that began there or later."""
         self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
-        self.write()
+        self._write(self.entries)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins at `start_offset` now: the epoch that holds it begins there, older ones are gone."""
@@ -91,18 +96,25 @@ class LeaderEpochCache:
         if following:
             first = self.entries[following - 1]
             self.entries = [EpochEntry(first.epoch, start_offset), *self.entries[following:]]
-            self.write()
+            self._write(self.entries)
 
     def clear(self) -> None:
         self.entries = []
-        self.write()
+        self._write(self.entries)
 
-    def write(self) -> None:
-        """Bring the file in step with the entries."""
-        if self.entries != self._written:
-            lines = [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
-            replace_file(self._filesystem, self._path, format_checkpoint(lines))
-            self._written = list(self.entries)
+    def write(self, log_end_offset: int) -> bool:
+        """Bring the file in step with the log, which ends there; whether it had to be written. It is on the disk when
+        the folder was synced. An epoch without a record is left out: the next start would forget it."""
+        entries = [entry for entry in self.entries if entry.start_offset < log_end_offset]
+        return self._write(entries, sync_directory=False)
+
+    def _write(self, entries: Sequence[EpochEntry], sync_directory: bool = True) -> bool:
+        if entries == self._written:
+            return False
+        lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
+        replace_file(self._filesystem, self._path, format_checkpoint(lines), sync_directory)
+        self._written = list(entries)
+        return True
 
 
 def _entry(words: list[str]) -> EpochEntry:

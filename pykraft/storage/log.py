@@ -55,7 +55,13 @@ from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
-from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
+from pykraft.storage.segment_files import (
+    DELETED_SUFFIX,
+    begin_swap,
+    finish_swap,
+    mark_deleted,
+    remove_segment_files,
+)
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
 from pykraft.storage.validator import validate
@@ -142,6 +148,7 @@ class UnifiedLog:
         self._known_position: tuple[int, LogSegment, int] | None = None
         self._synced_offset = recovery_point
         self._has_new_files = True
+        self._flushed: tuple[int, int, int, int] | None = None
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -184,7 +191,7 @@ class UnifiedLog:
         """
         now_ms = self._clock.time_ms()
         if origin is AppendOrigin.CLIENT:
-            validate(batch, self.config, now_ms)
+            batch = validate(batch, self.config, now_ms)
         if batch.size > self._max_segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {self._max_segment_bytes}"
@@ -271,16 +278,21 @@ class UnifiedLog:
             return finished
         finished.on_become_inactive()
         finished.write_indexes()
+        finished.let_go_of_indexes()
         if self.recovery_point >= self.log_end_offset:
             finished.sync()  # a start after a crash would trust its indexes, as soon as a segment follows
         self.producer_state.map_end_offset = base_offset
-        self.producer_state.take_snapshot()
+        sync_snapshot = self.producer_state.take_snapshot()
+        self.epochs.write(self.log_end_offset)
         unsynced = self.unsynced_segments
         segment = self._new_segment(base_offset)
         cuts = self.cuts
-        self._background.submit(
-            lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, cuts)
-        )
+
+        def sync() -> bool:
+            sync_snapshot()
+            return self.sync_segments(unsynced)
+
+        self._background.submit(sync, lambda done: self._on_synced(done, base_offset, cuts))
         return segment
 
     def open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
@@ -301,13 +313,14 @@ class UnifiedLog:
         return self._segments[self._floor(self.recovery_point) :]
 
     def sync_segments(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether these segments are on the disk; not if they were closed meanwhile. Runs on another thread."""
+        """Whether these segments are on the disk; not if they were closed or deleted meanwhile. Runs on another
+        thread."""
         try:
             for segment in segments:
                 segment.sync()
             self._filesystem.sync_directory(self.directory)
         except OSError:
-            if self.is_closed or any(segment.is_closed for segment in segments):
+            if self.is_closed or any(segment.is_closed or segment.is_deleted for segment in segments):
                 return False
             raise
         return True
@@ -329,13 +342,27 @@ class UnifiedLog:
 
     def flush(self) -> None:
         """Return when the whole log, indexes included, is on the disk."""
-        for segment in self._segments[self._floor(self.recovery_point) :]:
-            segment.write_indexes()
-            segment.sync()
-        self._filesystem.sync_directory(self.directory)
-        self._has_new_files = False
+        has_new_epoch = self.epochs.write(self.log_end_offset)
+        if has_new_epoch or self._flushed != self._written or self.active_segment.has_unwritten_entries:
+            for segment in self._segments[self._floor(self.recovery_point) :]:
+                segment.write_indexes()
+                segment.sync()
+            if has_new_epoch or self._has_new_files:
+                self._filesystem.sync_directory(self.directory)
+            self.note_flushed()
         self._synced_offset = self.recovery_point = self.log_end_offset
         self.flushed_ms = self._clock.time_ms()
+
+    def note_flushed(self) -> None:
+        """The whole log is on the disk as it is: the run before has closed it in order."""
+        self._has_new_files = False
+        self._flushed = self._written
+
+    @property
+    def _written(self) -> tuple[int, int, int, int]:
+        """Changes with everything that a flush has to bring to the disk, but for entries of the indexes."""
+        newest = self.producer_state.last_snapshot_offset
+        return self.log_end_offset, self.cuts, self.active_segment.base_offset, newest
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -488,15 +515,17 @@ class UnifiedLog:
         """Bring the producers' state to the end of the log: from the newest snapshot that still holds, by replay."""
         state = self.producer_state
         state.truncate_and_reload(self.log_start_offset, self.log_end_offset, self._clock.time_ms())
-        for segment in self._segments[self._floor(state.map_end_offset) :]:
-            segment.replay(state)
+        if state.map_end_offset < self.log_end_offset:
+            for segment in self._segments[self._floor(state.map_end_offset) :]:
+                segment.replay(state)
         state.map_end_offset = self.log_end_offset
 
     # --- deleting and replacing segments ------------------------------------------------------------------------------
 
     def increase_log_start(self, offset: int) -> bool:
         """Let the log begin at `offset`; whether it began earlier. KafkaError(OFFSET_OUT_OF_RANGE) above the high
-        watermark."""
+        watermark. The leader epochs before it are left for `forget_epochs`: until the new start is written down, a
+        crash may let the log begin earlier again."""
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above {self.high_watermark}, the high watermark"
@@ -504,8 +533,11 @@ class UnifiedLog:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
         return True
+
+    def forget_epochs(self) -> None:
+        """No crash brings back what lies before the start of the log: forget its leader epochs."""
+        self.epochs.truncate_from_start(self.log_start_offset)
 
     def delete_segments(self, count: int) -> None:
         """Delete the oldest `count` segments, which lie below the high watermark. If those are all, a new one begins
@@ -519,6 +551,7 @@ class UnifiedLog:
         self.producer_state.remove_strays(set(self._base_offsets))
         self._filesystem.sync_directory(self.directory)  # before the epochs forget what could come back
         self.increase_log_start(self._base_offsets[0])
+        self.epochs.truncate_from_start(self._base_offsets[0])
 
     def replace_segments(self, replaced: Sequence[LogSegment]) -> None:
         """Put the cleaned segment that was made of these into their place. Its files end in ``.cleaned``, are whole and
@@ -536,7 +569,9 @@ class UnifiedLog:
     def _retire(self, segments: Sequence[LogSegment]) -> None:
         """Take the files of these segments out of the log, oldest first. They stay open for those who read them."""
         for segment in segments:
+            segment.is_deleted = True
             paths = mark_deleted(self._filesystem, self.directory, segment.base_offset)
+            segment.rename_files(DELETED_SUFFIX)
             self._trash.add(paths, self.config[FILE_DELETE_DELAY_MS], segment.close)
 
     # --- closing ------------------------------------------------------------------------------------------------------
@@ -544,7 +579,9 @@ class UnifiedLog:
     def close(self) -> None:
         """Close in order: everything synced, the producers' state on disk. The next start reads no batch."""
         self.active_segment.on_become_inactive()
-        self.producer_state.take_snapshot()
+        before = self.producer_state.last_snapshot_offset
+        self.producer_state.take_snapshot()()
+        self._has_new_files = self._has_new_files or self.producer_state.last_snapshot_offset != before
         self.flush()
         self.abandon()
 

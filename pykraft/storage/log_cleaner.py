@@ -15,16 +15,22 @@ which swaps the files of one group of segments before the next group is begun. O
 removes segments of its log meanwhile. A pass whose log was truncated or closed is dropped; one that cannot read its log
 ends with the log set aside, as *uncleanable*, until the next start.
 
+With ``log.cleaner.io.max.bytes.per.second`` a pass rests between two pieces of work for as long as what it has read and
+written should have taken; the pieces are made small enough for that.
+
 Follows org.apache.kafka.storage.internals.log.{LogCleaner,LogCleanerManager}.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from pykraft.common.background import Background
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
+from pykraft.common.metrics import Metrics
 from pykraft.common.topic_config import (
     CLEANUP_POLICY,
     MAX_COMPACTION_LAG_MS,
@@ -33,11 +39,37 @@ from pykraft.common.topic_config import (
 )
 from pykraft.common.types import TopicPartition
 from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, read_offsets, write_offsets
-from pykraft.storage.cleaner import Cleaning, Step
+from pykraft.storage.cleaner import PIECE_BYTES, Cleaning, Step
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
 
 DEDUPE_BUFFER_BYTES = 128 << 20
+_PIECES_PER_SECOND = 3
+_MIN_PIECE_BYTES = 4096
+
+After = Callable[[int, Callable[[], None]], object]
+"""``after(delay_ms, action)``: do it later, on the node's own thread."""
+
+
+def at_once(delay_ms: int, action: Callable[[], None]) -> None:
+    """Nobody asks for a rest."""
+    action()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanerLimits:
+    """What a pass may use: memory for its keys, and the disk."""
+
+    buffer_bytes: int = DEDUPE_BUFFER_BYTES
+    io_bytes_per_second: float = inf
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much is read between two rests."""
+        return int(max(_MIN_PIECE_BYTES, min(PIECE_BYTES, self.io_bytes_per_second / _PIECES_PER_SECOND)))
+
+
+NO_LIMITS = CleanerLimits()
 
 
 class Candidate(NamedTuple):
@@ -47,6 +79,7 @@ class Candidate(NamedTuple):
     first_dirty_offset: int
     end_offset: int
     dirty_ratio: float
+    dirty_bytes: int
     is_due: bool
     """Whether it is dirty enough, or waits too long."""
 
@@ -66,15 +99,23 @@ class LogCleaner:
         logs: Mapping[TopicPartition, UnifiedLog],
         clock: Clock,
         background: Background,
-        buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        limits: CleanerLimits = NO_LIMITS,
+        after: After = at_once,
     ) -> None:
-        """`logs` are the manager's own, as they come and go; a pass may use `buffer_bytes` for the keys."""
+        """`logs` are the manager's own, as they come and go."""
         self._filesystem = filesystem
         self._checkpoint = f"{directory}/{CLEANER_CHECKPOINT}"
         self._logs = logs
         self._clock = clock
         self._background = background
-        self._buffer_bytes = buffer_bytes
+        self._limits = limits
+        self._after = after
+        self._moved_bytes = 0
+        self._step_began_ms = 0
+        self._pass_began_ms = self._pass_ended_ms = clock.time_ms()
+        self.last: Cleaning | None = None
+        """The last pass that was finished."""
+        self.on_uncleanable: Callable[[TopicPartition, str], None] = lambda key, reason: None
         self.first_dirty: dict[TopicPartition, int] = {}
         """Up to where each log is clean."""
         self.uncleanable: dict[TopicPartition, str] = {}
@@ -102,7 +143,7 @@ class LogCleaner:
         ratio = sum(dirty) / (clean + sum(dirty)) if dirty else 0.0
         is_late = bool(dirty) and self._waits_too_long(log, first_dirty, end, now_ms)
         is_due = is_late or ratio > log.config[MIN_CLEANABLE_DIRTY_RATIO]
-        return Candidate(log, first_dirty, end, ratio, is_due and end > first_dirty)
+        return Candidate(log, first_dirty, end, ratio, sum(dirty), is_due and end > first_dirty)
 
     def _first_uncleanable(self, log: UnifiedLog, first_dirty: int, now_ms: int) -> int:
         """The base offset of the first segment that must stay as it is."""
@@ -142,8 +183,15 @@ class LogCleaner:
         if chosen is not None:
             now_ms = self._clock.time_ms()
             self.current = Cleaning.of(
-                self._filesystem, chosen.log, chosen.first_dirty_offset, chosen.end_offset, now_ms, self._buffer_bytes
+                self._filesystem,
+                chosen.log,
+                chosen.first_dirty_offset,
+                chosen.end_offset,
+                now_ms,
+                self._limits.buffer_bytes,
             )
+            self.current.piece_bytes = self._limits.piece_bytes
+            self._moved_bytes, self._pass_began_ms = 0, now_ms
             self._go_on(self.current)
 
     def is_busy_with(self, log: UnifiedLog) -> bool:
@@ -157,6 +205,7 @@ class LogCleaner:
             except CorruptRecordError as error:
                 return error
 
+        self._step_began_ms = self._clock.time_ms()
         self._background.submit(job, lambda done: self._on_step(cleaning, done))
 
     def _on_step(self, cleaning: Cleaning, done: Step | CorruptRecordError) -> None:
@@ -164,18 +213,58 @@ class LogCleaner:
         log = cleaning.log
         if isinstance(done, CorruptRecordError):
             self.uncleanable[log.topic_partition] = str(done)
+            self.on_uncleanable(log.topic_partition, str(done))
         elif done is Step.OVERTAKEN or cleaning.is_overtaken:
             cleaning.take_back()
         elif done is not Step.DONE:
             if done is Step.CLEANED:
                 cleaning.take_into_log()
-            self._go_on(cleaning)
+            self._after(self._rest_ms(cleaning), lambda: self._go_on(cleaning))
             return
         else:
             self.first_dirty[log.topic_partition] = cleaning.end_offset
             self._write()
+            self.last, self._pass_ended_ms = cleaning, self._clock.time_ms()
         self.current = None
         self.clean()
+
+    def _rest_ms(self, cleaning: Cleaning) -> int:
+        """How much sooner the step was done than it may be."""
+        moved_bytes = cleaning.read_bytes + cleaning.written_bytes
+        due_ms = (moved_bytes - self._moved_bytes) * 1000 / self._limits.io_bytes_per_second
+        self._moved_bytes = moved_bytes
+        return max(0, int(due_ms) - (self._clock.time_ms() - self._step_began_ms))
+
+    # --- figures ------------------------------------------------------------------------------------------------------
+
+    def register_gauges(self, metrics: Metrics) -> None:
+        """Let these figures be read, under Kafka's names."""
+        metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", lambda: len(self.uncleanable))
+        metrics.gauge("LogCleanerManager", "uncleanable-bytes", self._uncleanable_bytes)
+        metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()))
+        metrics.gauge(
+            "LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._pass_began_ms
+        )
+        metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent))
+        metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent))
+        metrics.gauge(
+            "LogCleaner",
+            "max-clean-time-secs",
+            lambda: self._of_last(lambda _: (self._pass_ended_ms - self._pass_began_ms) / 1000),
+        )
+
+    def _uncleanable_bytes(self) -> int:
+        now_ms = self._clock.time_ms()
+        candidates = [self.candidate(self._logs[key], now_ms) for key in self.uncleanable if key in self._logs]
+        return sum(candidate.dirty_bytes for candidate in candidates)
+
+    def _max_dirty_ratio(self) -> float:
+        now_ms = self._clock.time_ms()
+        logs = [log for log in self._logs.values() if is_compacted(log)]
+        return max((self.candidate(log, now_ms).dirty_ratio for log in logs), default=0.0)
+
+    def _of_last(self, figure: Callable[[Cleaning], float]) -> float:
+        return 0 if self.last is None else figure(self.last)
 
     # --- marks --------------------------------------------------------------------------------------------------------
 
@@ -185,11 +274,22 @@ class LogCleaner:
             self.first_dirty[log.topic_partition] = log.log_end_offset
             self._write()
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """The log is deleted."""
-        self.uncleanable.pop(topic_partition, None)
-        if self.first_dirty.pop(topic_partition, None) is not None:
+    def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """These logs are deleted."""
+        before = len(self.first_dirty)
+        for topic_partition in topic_partitions:
+            self.uncleanable.pop(topic_partition, None)
+            self.first_dirty.pop(topic_partition, None)
+        if len(self.first_dirty) < before:
             self._write()
 
     def _write(self) -> None:
         write_offsets(self._filesystem, self._checkpoint, self.first_dirty)
+
+
+def _recopied_percent(cleaning: Cleaning) -> float:
+    return 100 * cleaning.written_bytes / max(1, cleaning.read_bytes)
+
+
+def _used_percent(cleaning: Cleaning) -> float:
+    return 100 * cleaning.offsets.utilization

@@ -11,25 +11,28 @@ In this order:
 4. The *leader epochs* of what was read through are those of its batches, and no epoch begins past the end of the log:
    the file is written before the first batch of an epoch.
 5. The *producers' state* comes from the newest snapshot that lies within the log, and a replay of what follows it.
-6. After a crash the log is *flushed*. The process that died may have truncated, removed or appended what the disk does
-   not know of yet; from here on its past is as certain as that of a log that was closed in order.
+6. After a crash the records are *synced*. The process that died may have truncated, removed or appended what the disk
+   does not know of yet; from here on its past is as certain as that of a log that was closed in order. The indexes are
+   not synced, and the recovery point stays where it was: after another crash the same is read again, as in Kafka. A
+   log manager with very many logs syncs their records all at once.
 
 The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
 segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
-one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails.
+one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. A gap that
+compaction has left is none of these (`_is_of_compaction`): pykraft's cleaner leaves no such gaps, Kafka's does.
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.topic_config import CLEANUP_POLICY, INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.checkpoint import read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
@@ -37,7 +40,7 @@ from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import ProducerStateManager
-from pykraft.storage.segment_files import LOG_SUFFIX, finish_leftovers, remove_segment_files
+from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, finish_leftovers, remove_segment_files
 from pykraft.storage.trash import Trash
 
 
@@ -60,26 +63,45 @@ class LogLoader:
     """Whether the log was closed in order."""
     log_start_offset: int = 0
     recovery_point: int = 0
+    is_known: bool = True
+    """Whether a recovery point was written down at all."""
     producer_id_expiration_ms: int = 86_400_000
     on_cut: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
     trash: Trash | None = None
     """Where deleted segments go; a log that stands alone has its own."""
+    syncs: bool = True
+    """Whether to sync the folder above if the log is new, and the records after a crash; else the caller has to."""
     recovered_bytes: int = 0
+    _without_index: set[int] = field(default_factory=set)
+    """Base offsets of the segments whose offset index was missing."""
 
     def load(self) -> UnifiedLog:
         """The log, ready for reading and appending; its folder is made if there is none."""
         is_new = not self.filesystem.exists(self.directory)
         if is_new:
             self.filesystem.make_directory(self.directory)
-            self.filesystem.sync_directory(parent(self.directory))
+            if self.syncs:
+                self.filesystem.sync_directory(parent(self.directory))
+            self.clean = True  # nothing can be lost of it
+        syncs = self.syncs or self.clean
         self._check_topic_id()
-        finish_leftovers(self.filesystem, self.directory)
+        names = finish_leftovers(self.filesystem, self.directory)
         epochs = LeaderEpochCache(self.filesystem, self.directory)
-        segments = self._open_segments() or [self._segment(self.log_start_offset)]
+        segments = self._open_segments(names) or [self._segment(self.log_start_offset)]
         producer_state = self._recover(segments, epochs)
+        try:
+            end = segments[-1].next_offset()
+        except CorruptRecordError:
+            # It was closed in order, and was damaged since: it is to be read through as after a crash.
+            self.clean, self.recovery_point = False, min(self.recovery_point, segments[-1].base_offset)
+            producer_state = self._recover(segments, epochs)
+            end = segments[-1].next_offset()
+        if self.log_start_offset > end:
+            self._lose(segments, 0)  # all that a crash has left was deleted before
+            segments.append(self._segment(self.log_start_offset))
         start = max(self.log_start_offset, segments[0].base_offset)
-        end = max(start, segments[-1].next_offset())
+        end = max(start, end)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(start)
         log = UnifiedLog(
@@ -101,8 +123,10 @@ class LogLoader:
         )
         log.producer_state.remove_strays({segment.base_offset for segment in segments})
         log.rebuild_producer_state()
-        if not self.clean and not is_new:
-            log.flush()
+        if not self.clean and syncs:
+            log.sync_records()
+        elif self.clean and not is_new:
+            log.note_flushed()
         return log
 
     def _producer_state(self) -> ProducerStateManager:
@@ -112,15 +136,18 @@ class LogLoader:
         """A folder belongs to one incarnation of a topic for ever."""
         known = read_partition_metadata(self.filesystem, self.directory)
         if known is None and self.topic_id is not None:
-            write_partition_metadata(self.filesystem, self.directory, self.topic_id)
+            # A folder that lost it to a crash has lost all else, too, and is given the id that the metadata log has.
+            write_partition_metadata(self.filesystem, self.directory, self.topic_id, sync_directory=False)
         elif known is not None:
             assert self.topic_id in (None, known), f"{self.directory} belongs to topic {known}, not {self.topic_id}"
             self.topic_id = known
 
-    def _open_segments(self) -> list[LogSegment]:
-        names = [name for name in self.filesystem.list(self.directory) if name.endswith(LOG_SUFFIX)]
-        stems = [name.removesuffix(LOG_SUFFIX) for name in names]
-        return [self._segment(base_offset) for base_offset in sorted(int(stem) for stem in stems if stem.isdecimal())]
+    def _open_segments(self, names: list[str]) -> list[LogSegment]:
+        stems = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
+        bases = sorted(int(stem) for stem in stems if stem.isdecimal())
+        known = set(names)
+        self._without_index = {base for base in bases if f"{base:020d}{INDEX_SUFFIX}" not in known}
+        return [self._segment(base) for base in bases]
 
     def _segment(self, base_offset: int) -> LogSegment:
         return LogSegment(
@@ -141,7 +168,8 @@ class LogLoader:
         state = self._state_before(segments, first)
         end = segments[first].base_offset
         for number, segment in enumerate(segments[first:], start=first):
-            if segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset):
+            is_gap = segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset)
+            if is_gap and not self._is_of_compaction(segments, number):
                 self._lose(segments, number)
                 break
             size, end = segment.recover(state, found)
@@ -153,6 +181,14 @@ class LogLoader:
         epochs.relearn(segments[first].base_offset, found)
         return state
 
+    def _is_of_compaction(self, segments: list[LogSegment], number: int) -> bool:
+        """Whether it was Kafka's cleaner that left the gap before this segment. The segment before it then shows that
+        records were taken out of it: it was cleaned, so it was synced, and has lost nothing. In a compacted log of
+        which nothing at all is written down every gap counts as one. (What a cleaner's mark covers counts as synced.)
+        """
+        is_unknown = not self.is_known and "compact" in self.config[CLEANUP_POLICY]
+        return self.recovery_point == 0 and (is_unknown or _was_compacted(segments[number - 1]))
+
     def _first_unsynced(self, segments: list[LogSegment]) -> int:
         """The number of the first segment that is not to be trusted; how many there are if all are. Indexes that do not
         fit their log are rebuilt on the way."""
@@ -163,9 +199,12 @@ class LogLoader:
                 return number
             try:
                 segment.check()
+                if segment.base_offset in self._without_index:
+                    raise CorruptRecordError(f"{segment.offset_index.path} was not there")
             except CorruptRecordError:
                 if segment.recover(self._state_before(segments, number), []).size < segment.size:
                     return number  # this was not a crash, but there is no reading on from here
+                segment.sync()
         return len(segments)
 
     def _state_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
@@ -185,3 +224,18 @@ class LogLoader:
             lost.close()
             remove_segment_files(self.filesystem, self.directory, lost.base_offset)
         self.filesystem.sync_directory(self.directory)
+
+
+def _was_compacted(segment: LogSegment) -> bool:
+    """Whether batches or records of it are missing, or a batch has a delete horizon."""
+    expected = segment.base_offset
+    try:
+        for at in segment.records.headers():
+            batch = at.header
+            is_whole = batch.base_offset == expected and batch.count == batch.next_offset - batch.base_offset
+            if not is_whole or batch.delete_horizon_ms is not None:
+                return True
+            expected = batch.next_offset
+    except CorruptRecordError:
+        pass
+    return False

@@ -24,25 +24,29 @@ from one that did not (KIP-966).
 From time to time old segments are deleted, logs compacted, and what was deleted for a while removed. A log that is
 being compacted keeps its segments until that is done.
 
-Folders that are no partition's, and unknown files, are left alone.
+Folders that are no partition's, and unknown files, are left alone and told (`unknown`). Kafka does not start where it
+finds such a folder.
 
 Follows org.apache.kafka.storage.internals.log.LogManager.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
+from pykraft.common.metrics import Metrics
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
 from pykraft.storage.checkpoint import (
     CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     read_clean_shutdown,
     read_offsets,
@@ -50,28 +54,52 @@ from pykraft.storage.checkpoint import (
     write_offsets,
     write_partition_metadata,
 )
-from pykraft.storage.filesystem import FileSystem, Lock
+from pykraft.storage.filesystem import FileSystem, Lock, LockedError
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_cleaner import DEDUPE_BUFFER_BYTES, LogCleaner, is_compacted
+from pykraft.storage.log_cleaner import NO_LIMITS, After, CleanerLimits, LogCleaner, at_once, is_compacted
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.retention import delete_old_segments
 from pykraft.storage.trash import Trash
 
 DELETE_SUFFIX = "-delete"
+_LOOKED_AT_ONCE, _DELETED_AT_ONCE = 500, 20
+_SYNCED_ONE_BY_ONE = 500
+"""After a crash so many logs are synced one by one. To sync the whole disk costs less for more logs, but then what
+others are writing has to be waited for, too."""
+_KNOWN_FILES = frozenset(
+    name + suffix
+    for suffix in ("", ".tmp")
+    for name in (
+        HIGH_WATERMARK_CHECKPOINT,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+        CLEANER_CHECKPOINT,
+        META_PROPERTIES,
+        CLEAN_SHUTDOWN,
+        LOCK,
+        "bootstrap.checkpoint",
+    )
+)
 _DELETED = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
 
 
 class DirectoryInUseError(Exception):
-    """Another process uses the log directory."""
+    """Another node uses the log directory."""
+
+
+class LogDirectoryFailedError(OSError):
+    """A directory cannot be read or written, and there is no other: the node stops."""
 
 
 def lock_directory(filesystem: FileSystem, directory: str) -> Lock:
-    """Take the directory for this process; DirectoryInUseError if another has it."""
+    """Take the directory for one node; DirectoryInUseError if somebody has it."""
     filesystem.make_directory(directory)
-    lock = filesystem.lock(f"{directory}/{LOCK}")
-    if lock is None:
-        raise DirectoryInUseError(f"the log directory {directory} is in use by another process: stop that one first")
-    return lock
+    try:
+        return filesystem.lock(f"{directory}/{LOCK}")
+    except LockedError as error:
+        raise DirectoryInUseError(
+            f"the log directory {directory} is in use by {error}: stop that node first, or use another directory"
+        ) from None
 
 
 def parse_directory(name: str) -> TopicPartition | None:
@@ -96,10 +124,11 @@ class LogManager:
         random: Random,
         producer_id_expiration_ms: int,
         not_mine: frozenset[str] = frozenset(),
-        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        cleaner_limits: CleanerLimits = NO_LIMITS,
+        after: After = at_once,
     ) -> None:
-        """`config_for(topic)` gives a topic's settings; `not_mine` names folders that belong to others; the cleaner may
-        use `dedupe_buffer_bytes`."""
+        """`config_for(topic)` gives a topic's settings; `not_mine` names folders that belong to others; the cleaner
+        keeps to its limits, and rests by ``after(delay_ms, action)``."""
         self._filesystem = filesystem
         self.directory = directory
         self._config_for = config_for
@@ -116,7 +145,8 @@ class LogManager:
             logs=self.logs,
             clock=clock,
             background=background,
-            buffer_bytes=dedupe_buffer_bytes,
+            limits=cleaner_limits,
+            after=after,
         )
         self.previous_broker_epoch = -1
         """The broker epoch of the last orderly stop; -1 after a crash."""
@@ -125,7 +155,23 @@ class LogManager:
         self._recovery_points: Mapping[TopicPartition, int] = {}
         self._log_starts: Mapping[TopicPartition, int] = {}
         self._clean = False
+        self._syncs_at_once = False
+        self._to_shorten: list[TopicPartition] = []
+        """The logs that retention has still to look at, the next one last."""
         self.recovered_bytes = 0
+        self.unknown: list[str] = []
+        """What was found in the directory and does not belong there."""
+        self.failure: OSError | None = None
+        """What the disk answered when it failed; from then on nothing is asked of it."""
+
+    def register_gauges(self, metrics: Metrics) -> None:
+        """Let these figures be read, under Kafka's names."""
+        metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None))
+        self.cleaner.register_gauges(metrics)
+
+    def fail(self, error: OSError) -> None:
+        """The disk has failed: the directory is offline."""
+        self.failure = self.failure or error
 
     def start(self) -> None:
         """Open every log that is there."""
@@ -135,19 +181,26 @@ class LogManager:
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._read_checkpoint(LOG_START_CHECKPOINT)
-        for name in self._filesystem.list(self.directory):
+        # What is clean was synced before it came into the log: it need not be recovered. (And Kafka's cleaner leaves
+        # gaps in it, which look as if a segment had lost its end.)
+        clean = self._read_checkpoint(CLEANER_CHECKPOINT)
+        names = self._filesystem.list(self.directory)
+        self._syncs_at_once = not self._clean and len(names) > _SYNCED_ONE_BY_ONE
+        for name in names:
             topic_partition = parse_directory(name)
             if _DELETED.fullmatch(name):
                 self.trash.add([f"{self.directory}/{name}"], delay_ms=0)
-            elif topic_partition is not None and name not in self._not_mine:
-                log = self._load(
-                    topic_partition,
-                    None,
-                    log_start_offset=self._log_starts.get(topic_partition, 0),
-                    recovery_point=self._recovery_points.get(topic_partition, 0),
-                )
-                log.update_high_watermark(self._high_watermarks.get(topic_partition, log.log_start_offset))
-        if self._claims_too_much():
+            elif topic_partition is None:
+                if name not in _KNOWN_FILES:
+                    self.unknown.append(name)
+            elif name not in self._not_mine:
+                try:
+                    self._open(topic_partition, clean.get(topic_partition, 0))
+                except NotADirectoryError:
+                    self.unknown.append(name)
+        if self._syncs_at_once:
+            self._filesystem.sync_everything(self.directory)
+        if self._claims_too_much({*self._high_watermarks, *self._recovery_points, *self._log_starts}):
             self.write_checkpoints()
         if self._clean:
             self._filesystem.remove(f"{self.directory}/{CLEAN_SHUTDOWN}")
@@ -155,6 +208,17 @@ class LogManager:
         self._filesystem.sync_directory(self.directory)
         self.cleaner.start()
         self.trash.empty()
+
+    def _open(self, topic_partition: TopicPartition, cleaned_up_to: int) -> None:
+        log = self._load(
+            topic_partition,
+            None,
+            log_start_offset=self._log_starts.get(topic_partition, 0),
+            recovery_point=max(self._recovery_points.get(topic_partition, 0), cleaned_up_to),
+            is_known=topic_partition in self._recovery_points,
+            syncs=not self._syncs_at_once,
+        )
+        log.update_high_watermark(self._high_watermarks.get(topic_partition, log.log_start_offset))
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
         """The partition's log. A log of another incarnation of the topic is deleted first."""
@@ -167,34 +231,56 @@ class LogManager:
             log = None
         return log or self._load(topic_partition, topic_id)
 
+    def create_all(self, keys: Sequence[TopicIdPartition]) -> None:
+        """Make these logs, which are not there. The folder above is synced once for all of them."""
+        for key in keys:
+            self._load(key.topic_partition, key.topic_id, syncs=False)
+        if keys:
+            self._filesystem.sync_directory(self.directory)
+
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Close the log and rename its folder, so that a crash leaves no half log behind; its bytes go later."""
-        log = self.logs.pop(topic_partition)
-        log.abandon()
-        doomed = f"{log.directory}.{self._random.randbytes(16).hex()}{DELETE_SUFFIX}"
-        self._filesystem.rename(log.directory, doomed)
+        """Delete one log."""
+        self.delete_all([topic_partition])
+
+    def delete_all(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Close these logs and rename their folders, so that a crash leaves no half log behind; their bytes go later.
+        The folder above is synced once for all of them, and so are the checkpoints that name them."""
+        if not topic_partitions:
+            return
+        for topic_partition in topic_partitions:
+            log = self.logs.pop(topic_partition)
+            log.abandon()
+            doomed = f"{log.directory}.{self._random.randbytes(16).hex()}{DELETE_SUFFIX}"
+            self._filesystem.rename(log.directory, doomed)
+            self.trash.add([doomed], log.config[FILE_DELETE_DELAY_MS])
         self._filesystem.sync_directory(self.directory)
-        if self._claims_too_much():
+        if self._claims_too_much(topic_partitions):
             self.write_checkpoints()
-        self.cleaner.forget(topic_partition)
-        self.trash.add([doomed], log.config[FILE_DELETE_DELAY_MS])
+        self.cleaner.forget(topic_partitions)
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
-    def delete_old_segments(self) -> None:
-        """Shorten the logs that are not compacted by what retention does not keep."""
-        self._shorten([log for log in self.logs.values() if not is_compacted(log)])
+    def delete_old_segments(self) -> bool:
+        """Shorten the logs that are not compacted by what retention does not keep; whether there is more to do. A disk
+        takes milliseconds for each segment, so after a few others get their turn."""
+        if not self._to_shorten:
+            self._to_shorten = [key for key, log in reversed(self.logs.items()) if not is_compacted(log)]
+        now_ms = self._clock.time_ms()
+        looked_at = deleted = 0
+        while self._to_shorten and looked_at < _LOOKED_AT_ONCE and deleted < _DELETED_AT_ONCE:
+            log = self.logs.get(self._to_shorten.pop())
+            looked_at += 1
+            if log is not None and not self.cleaner.is_busy_with(log):
+                deleted += delete_old_segments(log, now_ms)
+        return bool(self._to_shorten)
 
     def clean(self) -> None:
         """Compact what is due; of compacted logs, too, segments may have had their time."""
-        self._shorten([log for log in self.logs.values() if is_compacted(log)])
-        self.cleaner.clean()
-
-    def _shorten(self, logs: Sequence[UnifiedLog]) -> None:
         now_ms = self._clock.time_ms()
-        for log in logs:
-            if not self.cleaner.is_busy_with(log):
+        for log in self.logs.values():
+            if is_compacted(log) and not self.cleaner.is_busy_with(log):
                 delete_old_segments(log, now_ms)
+        self.cleaner.clean()
 
     def empty_trash(self) -> None:
         """Remove the files whose time since their deletion is over."""
@@ -207,26 +293,41 @@ class LogManager:
             if now_ms - log.flushed_ms >= log.config[FLUSH_MS]:
                 log.flush()
 
+    def write_log_starts(self) -> None:
+        """Write down where the logs begin, if that has changed or was never written. Kafka does so from time to time
+        only, and a crash may bring back for a while what was deleted; a file this small can be written before the
+        answer."""
+        before, self._log_starts = self._log_starts, self._current_log_starts()
+        if before == self._log_starts and self._filesystem.exists(f"{self.directory}/{LOG_START_CHECKPOINT}"):
+            return
+        self._write_checkpoint(LOG_START_CHECKPOINT, self._log_starts)
+        for key, offset in self._log_starts.items():
+            if offset != before.get(key):
+                self.logs[key].forget_epochs()
+
+    def _current_log_starts(self) -> Mapping[TopicPartition, int]:
+        """Of the logs that begin within a segment: where the others begin, their files tell."""
+        logs = self.logs.items()
+        return {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.segments[0].base_offset}
+
     def write_checkpoints(self) -> None:
         """Write down the marks of every log, as of now."""
         logs = self.logs.items()
         self._high_watermarks = {key: log.high_watermark for key, log in logs}
         self._recovery_points = {key: log.recovery_point for key, log in logs}
-        self._log_starts = {
-            key: log.log_start_offset for key, log in logs if log.log_start_offset > log.segments[0].base_offset
-        }
         self._write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self._high_watermarks)
         self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self._recovery_points)
-        self._write_checkpoint(LOG_START_CHECKPOINT, self._log_starts)
+        self.write_log_starts()
 
-    def _claims_too_much(self) -> bool:
-        """Whether a checkpoint names a log that is gone, or an offset above the log's own mark."""
-        marks = [
-            (self._high_watermarks, {key: log.high_watermark for key, log in self.logs.items()}),
-            (self._recovery_points, {key: log.recovery_point for key, log in self.logs.items()}),
-            (self._log_starts, {key: log.log_start_offset for key, log in self.logs.items()}),
-        ]
-        return any(offset > true.get(key, -1) for written, true in marks for key, offset in written.items())
+    def _claims_too_much(self, topic_partitions: Collection[TopicPartition]) -> bool:
+        """Whether a checkpoint names one of these logs though it is gone, or an offset above the log's own mark."""
+        return any(self._claims_too_much_of(topic_partition) for topic_partition in topic_partitions)
+
+    def _claims_too_much_of(self, key: TopicPartition) -> bool:
+        log = self.logs.get(key)
+        true = (-1, -1, -1) if log is None else (log.high_watermark, log.recovery_point, log.log_start_offset)
+        written = (self._high_watermarks, self._recovery_points, self._log_starts)
+        return any(offsets.get(key, -1) > mark for offsets, mark in zip(written, true, strict=True))
 
     def close(self, broker_epoch: int) -> None:
         """Close every log in order, and say so."""
@@ -244,7 +345,7 @@ class LogManager:
 
     def _on_cut(self, log: UnifiedLog) -> None:
         self.cleaner.on_cut(log)
-        if self._claims_too_much():
+        if self._claims_too_much([log.topic_partition]):
             self.write_checkpoints()
 
     def _load(
@@ -253,6 +354,8 @@ class LogManager:
         topic_id: Uuid | None,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        is_known: bool = True,
+        syncs: bool = True,
     ) -> UnifiedLog:
         loader = LogLoader(
             filesystem=self._filesystem,
@@ -265,9 +368,11 @@ class LogManager:
             clean=self._clean,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            is_known=is_known,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             on_cut=self._on_cut,
             trash=self.trash,
+            syncs=syncs,
         )
         log = loader.load()
         self.recovered_bytes += loader.recovered_bytes

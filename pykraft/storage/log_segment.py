@@ -60,6 +60,7 @@ class LogSegment:
         "_index_interval_bytes",
         "base_offset",
         "is_closed",
+        "is_deleted",
         "max_timestamp",
         "offset_index",
         "records",
@@ -91,6 +92,8 @@ class LogSegment:
         self._first_timestamp: int | None = None
         self._created_ms = now_ms
         self.is_closed = False
+        self.is_deleted = False
+        """Its files have other names, and will go: nothing of it need be synced."""
 
     def __repr__(self) -> str:
         return f"LogSegment({self.base_offset}, {self.size} bytes)"
@@ -226,6 +229,7 @@ class LogSegment:
         `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
         each change of the leader epoch.
         """
+        self.records.distrust()
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp = TimestampOffset(-1, self.base_offset)
@@ -251,12 +255,16 @@ class LogSegment:
         self.records.sync()
 
     def _undamaged_batches(self) -> Iterator[tuple[int, RecordBatch]]:
-        """The batches up to the first that a crash tore."""
+        """The batches up to the first that a crash tore, or that does not follow the one before: old bytes may look
+        like a batch."""
+        following = self.base_offset
         try:
             for position, batch in self.records.batches():
-                if not batch.is_valid or not self.has_room_for(batch.last_offset):
+                is_next = batch.base_offset >= following and self.has_room_for(batch.last_offset)
+                if not is_next or not batch.is_valid:
                     return
                 yield position, batch
+                following = batch.next_offset
         except CorruptRecordError:
             return
 
@@ -294,6 +302,23 @@ class LogSegment:
         """Hand the index entries in memory to the operating system."""
         self.offset_index.write()
         self.time_index.write()
+
+    @property
+    def has_unwritten_entries(self) -> bool:
+        """Whether index entries are in memory alone."""
+        return self.offset_index.has_unwritten_entries or self.time_index.has_unwritten_entries
+
+    def let_go_of_indexes(self) -> None:
+        """Nothing is appended any more: who looks something up reads the indexes anew."""
+        self.offset_index.let_go()
+        self.time_index.let_go()
+
+    def rename_files(self, suffix: str) -> None:
+        """The files have other names now; who still reads from them may have to open them again."""
+        self.records.path += suffix
+        self.offset_index.rename_file(suffix)
+        self.time_index.rename_file(suffix)
+        self.transaction_index.rename_file(suffix)
 
     def sync(self) -> None:
         """Return when the log, and then what was written of its indexes, are on the disk. This touches nothing but

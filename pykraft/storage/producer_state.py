@@ -21,7 +21,7 @@ KIP-360).
 """
 
 import struct
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
-from pykraft.storage.filesystem import FileSystem, replace_file
+from pykraft.storage.filesystem import FileSystem
 
 BATCHES_TO_RETAIN = 5
 MAX_SEQUENCE = 0x7FFFFFFF
@@ -200,7 +200,10 @@ class ProducerStateManager:
         self._unreplicated: list[CompletedTransaction] = []
         self.map_end_offset = 0
         """The state is that of the log up to here."""
-        self._last_snapshot_offset = 0
+        self.last_snapshot_offset = 0
+        """Up to where the newest snapshot holds that this object has read or written."""
+        self._snapshots: list[int] | None = None
+        """The snapshots in the folder, ascending, once they were looked for: nobody else makes or removes any."""
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -275,16 +278,35 @@ class ProducerStateManager:
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    def take_snapshot(self) -> None:
-        """Write the state, unless it is that of the last snapshot."""
-        if self.map_end_offset > self._last_snapshot_offset:
-            replace_file(self._filesystem, self._snapshot_path(self.map_end_offset), self._encode())
-            self._last_snapshot_offset = self.map_end_offset
+    def take_snapshot(self) -> Callable[[], None]:
+        """Write the state, unless it is that of the last snapshot. It is on the disk once the function that comes back
+        was called, on whichever thread, and the folder was synced. A loss of power before that leaves a snapshot that
+        is whole, damaged or not there; then the one before it is used."""
+        if self.map_end_offset <= self.last_snapshot_offset:
+            return _nothing
+        path = self._snapshot_path(self.map_end_offset)
+        if self._filesystem.exists(path):
+            self._filesystem.remove(path)
+        file = self._filesystem.open(path)
+        file.append(self._encode())
+        self.last_snapshot_offset = self.map_end_offset
+        self._snapshots = sorted({*self.snapshot_offsets(), self.map_end_offset})
+
+        def sync() -> None:
+            try:
+                file.sync()
+            except FileNotFoundError:
+                pass  # it went, with the end of the log
+            finally:
+                file.close()
+
+        return sync
 
     def snapshot_offsets(self) -> list[int]:
         """The offsets of the snapshots in the folder, ascending."""
-        names = [name for name in self._filesystem.list(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
-        return sorted(int(stem) for name in names if (stem := name.removesuffix(SNAPSHOT_SUFFIX)).isdecimal())
+        if self._snapshots is None:
+            self._snapshots = snapshots_among(self._filesystem.list(self._directory))
+        return list(self._snapshots)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """The log was cut to [log_start_offset, log_end_offset): go back to the newest snapshot in there. The caller
@@ -297,7 +319,7 @@ class ProducerStateManager:
     def load_newest(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Take over the newest snapshot in (log_start_offset, log_end_offset], or begin with nothing."""
         self._clear()
-        self.map_end_offset = self._last_snapshot_offset = log_start_offset
+        self.map_end_offset = self.last_snapshot_offset = log_start_offset
         for offset in reversed(self.snapshot_offsets()):
             try:
                 if log_start_offset < offset <= log_end_offset:
@@ -314,7 +336,7 @@ class ProducerStateManager:
         """The log begins anew, empty, at `offset`."""
         self._remove_snapshots(self.snapshot_offsets())
         self._clear()
-        self.map_end_offset = self._last_snapshot_offset = offset
+        self.map_end_offset = self.last_snapshot_offset = offset
 
     def _clear(self) -> None:
         self.producers = {}
@@ -326,6 +348,7 @@ class ProducerStateManager:
         for offset in offsets:
             self._filesystem.remove(self._snapshot_path(offset))
         if offsets:
+            self._snapshots = [offset for offset in self.snapshot_offsets() if offset not in offsets]
             self._filesystem.sync_directory(self._directory)
 
     def _snapshot_path(self, offset: int) -> str:
@@ -353,7 +376,17 @@ class ProducerStateManager:
         for entry in decode_snapshot(self._filesystem.read(self._snapshot_path(offset))):
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
-        self.map_end_offset = self._last_snapshot_offset = offset
+        self.map_end_offset = self.last_snapshot_offset = offset
+
+
+def _nothing() -> None:
+    """There is nothing to be synced."""
+
+
+def snapshots_among(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among the files of a folder, ascending."""
+    stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:

@@ -77,9 +77,26 @@ def base_offset_of(name: str) -> int | None:
     return int(stem) if is_segments and stem.isdecimal() and stem.isascii() else None
 
 
-def finish_leftovers(filesystem: FileSystem, directory: str) -> None:
+def finish_leftovers(filesystem: FileSystem, directory: str) -> list[str]:
     """Finish or take back what a crash interrupted: replacements of small files, deletions, cleaning, swaps; and remove
-    indexes whose log is gone."""
+    indexes whose log is gone. Returns the names of the files that are left."""
+    names = filesystem.list(directory)
+    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+        _finish_cleaning(filesystem, directory)
+        names = filesystem.list(directory)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    left = []
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        is_orphan = dot + suffix in SUFFIXES and stem not in logs
+        if name.endswith((TEMPORARY_SUFFIX, DELETED_SUFFIX)) or is_orphan:
+            filesystem.remove(f"{directory}/{name}")
+        else:
+            left.append(name)
+    return left
+
+
+def _finish_cleaning(filesystem: FileSystem, directory: str) -> None:
     _take_back_cleaning(filesystem, directory)
     names = filesystem.list(directory)
     swaps = sorted(
@@ -88,13 +105,6 @@ def finish_leftovers(filesystem: FileSystem, directory: str) -> None:
     for base_offset in swaps:
         _remove_replaced(filesystem, directory, base_offset)
         finish_swap(filesystem, directory, base_offset)
-    names = filesystem.list(directory)
-    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
-    for name in names:
-        stem, dot, suffix = name.partition(".")
-        is_orphan = dot + suffix in SUFFIXES and stem not in logs
-        if name.endswith((TEMPORARY_SUFFIX, DELETED_SUFFIX)) or is_orphan:
-            filesystem.remove(f"{directory}/{name}")
 
 
 def _take_back_cleaning(filesystem: FileSystem, directory: str) -> None:

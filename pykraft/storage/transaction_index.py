@@ -94,6 +94,12 @@ class TransactionIndex:
             self._file = self._filesystem.open(self.path)
         self._entries = entries
 
+    def rename_file(self, suffix: str) -> None:
+        """The file's name, if there is one, ends in `suffix` now."""
+        self.path += suffix
+        if self._file is not None:
+            self._file.path = self.path
+
     def sync(self) -> None:
         if self._file is not None:
             self._file.sync()

@@ -1,9 +1,22 @@
-"""What a leader checks before it appends a producer's batch.
+"""What a leader checks before it appends a producer's batch, and what it makes of the batch.
 
 The checksum tells that the bytes are those the producer sent; the checks here, that they are a batch at all. They look
 at the header, and walk over the records from length to length, through the decompressed stream if there is a codec,
 without decoding them: that the records are as many as the header says, and end where the batch ends. A stream is walked
 in pieces, so a batch of a few bytes that decompresses to a gigabyte costs time, but no memory.
+
+Most batches are appended as they came. The records themselves are looked at only where a setting of the topic asks:
+
+=============================================  ========================================================================
+``cleanup.policy`` with compact                each record must have a key
+``message.timestamp.before.max.ms`` is set     no record may be older
+``message.timestamp.after.max.ms``             if the header's largest timestamp lies beyond, the record is looked for
+``compression.type`` is not the producer's     they are packed anew
+=============================================  ========================================================================
+
+Then the answer names the records that are wrong, and what the header says of the records (largest timestamp, numbering)
+is made true. With ``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time; a mark of
+the producer's own is taken away.
 
 What comes in pieces wrong is answered as Apache Kafka answers it: a wrong checksum or length CORRUPT_MESSAGE, a header
 that contradicts itself INVALID_RECORD, compressed data that cannot be read UNKNOWN_SERVER_ERROR.
@@ -12,19 +25,36 @@ Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pykraft.common.config import Config
-from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.common.topic_config import (
+    CLEANUP_POLICY,
+    COMPRESSION_GZIP_LEVEL,
+    COMPRESSION_LZ4_LEVEL,
+    COMPRESSION_TYPE,
+    COMPRESSION_ZSTD_LEVEL,
+    FOREVER_MS,
     MAX_MESSAGE_BYTES,
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
 )
 from pykraft.records.batch import HEADER_BYTES, MAGIC_OFFSET, RecordBatch, batches
-from pykraft.records.compression import MAX_BATCH_BYTES, Compression, decompress_chunks
+from pykraft.records.compression import MAX_BATCH_BYTES, Compression, decompress, decompress_chunks
+from pykraft.records.filtering import repacked
+from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record
 
+MAX_UNPACKED_BYTES = 256 << 20
+"""A batch whose records are looked at may not decompress to more."""
+_BLAMED = 3
+"""As many records are named in the answer's sentence; the list has all."""
+_LEVELS = {
+    Compression.GZIP: COMPRESSION_GZIP_LEVEL,
+    Compression.LZ4: COMPRESSION_LZ4_LEVEL,
+    Compression.ZSTD: COMPRESSION_ZSTD_LEVEL,
+}
 _LONGEST_VARINT = 5
 
 
@@ -38,14 +68,12 @@ def only_batch(data: memoryview) -> RecordBatch:
     return found[0]
 
 
-def validate(batch: RecordBatch, config: Config, now_ms: int) -> None:
-    """Check a producer's batch; KafkaError says what is wrong. With log append time, the batch is stamped."""
+def validate(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+    """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, changed where
+    the topic's settings demand it, or another one."""
     if batch.base_offset != 0:
         raise _invalid(f"the base offset is {batch.base_offset} instead of 0")
-    if batch.size > config[MAX_MESSAGE_BYTES]:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes; {config[MAX_MESSAGE_BYTES]} are allowed"
-        )
+    _check_size(batch, config)
     if not batch.is_valid:
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
@@ -54,26 +82,100 @@ def validate(batch: RecordBatch, config: Config, now_ms: int) -> None:
         raise _invalid("clients may not write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
-    if batch.uses_log_append_time:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only a broker says when a batch was appended")
     _walk_records(batch)
+    if _asks_for_another_codec(batch, config) or _asks_for_records(batch, config, now_ms):
+        batch = _with_records_checked(batch, config, now_ms)
+        _check_size(batch, config)
     if config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
         batch.stamp(now_ms)
-    else:
-        _check_timestamp(batch.max_timestamp, config, now_ms)
+    elif batch.uses_log_append_time:
+        batch.set_max_timestamp(batch.max_timestamp)
+    return batch
+
+
+def _check_size(batch: RecordBatch, config: Config) -> None:
+    if batch.size > config[MAX_MESSAGE_BYTES]:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes; {config[MAX_MESSAGE_BYTES]} are allowed"
+        )
 
 
 def _invalid(detail: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, detail)
 
 
-def _check_timestamp(timestamp: int, config: Config, now_ms: int) -> None:
-    if timestamp < 0:  # -1 says that there is none
-        return
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def _asks_for_another_codec(batch: RecordBatch, config: Config) -> bool:
+    wanted = config[COMPRESSION_TYPE]
+    return wanted != "producer" and Compression.named(wanted) is not batch.compression
+
+
+def _asks_for_records(batch: RecordBatch, config: Config, now_ms: int) -> bool:
+    """Whether it must be known of each record what it says. A batch's own mark is no reason to trust it."""
+    if batch.uses_log_append_time or "compact" in config[CLEANUP_POLICY]:
+        return True
+    if config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
+        return False
+    is_late = batch.max_timestamp > now_ms + config[MESSAGE_TIMESTAMP_AFTER_MAX_MS]
+    return is_late or config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS] != FOREVER_MS
+
+
+def _with_records_checked(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+    """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
+    InvalidRecordsError if some of the records must not be appended."""
+    try:
+        data = decompress(batch.compression, batch.buffer[HEADER_BYTES:], MAX_UNPACKED_BYTES)
+        records = list(decode_records(data, batch.count, 0, batch.base_timestamp))
+    except CorruptRecordError as error:
+        raise _invalid(error.detail) from error
+    if batch.uses_log_append_time:
+        records = [record._replace(timestamp=batch.max_timestamp) for record in records]
+    _check_records(records, batch.uses_log_append_time, config, now_ms)
+    wanted = config[COMPRESSION_TYPE]
+    codec = batch.compression if wanted == "producer" else Compression.named(wanted)
+    is_numbered = all(record.offset == number for number, record in enumerate(records))
+    if codec is not batch.compression or (not is_numbered and codec is not Compression.NONE):
+        if not is_numbered or records[0].timestamp != batch.base_timestamp:
+            data = _encoded(records)
+        level = config[_LEVELS[codec]] if codec in _LEVELS else None
+        batch = RecordBatch(memoryview(repacked(batch, data, codec, level, records[0].timestamp)))
+    batch.set_max_timestamp(max(record.timestamp for record in records))
+    return batch
+
+
+def _encoded(records: Sequence[Record]) -> memoryview:
+    out = bytearray()
+    for number, (_, timestamp, key, value, headers) in enumerate(records):
+        encode_record(out, number, timestamp - records[0].timestamp, key, value, headers)
+    return memoryview(out)
+
+
+def _check_records(records: Sequence[Record], is_marked: bool, config: Config, now_ms: int) -> None:
+    wants_keys = "compact" in config[CLEANUP_POLICY]
+    uses_create_time = config[MESSAGE_TIMESTAMP_TYPE] == "CreateTime"
     earliest = now_ms - config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
     latest = now_ms + config[MESSAGE_TIMESTAMP_AFTER_MAX_MS]
-    if not earliest <= timestamp <= latest:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is not between {earliest} and {latest}")
+    wrong: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    for number, record in enumerate(records):
+        if wants_keys and record.key is None:
+            wrong.append(RecordError(number, "it has no key, but the topic is compacted"))
+        elif uses_create_time and record.timestamp != NO_TIMESTAMP:
+            if not earliest <= record.timestamp <= latest:
+                code = ErrorCode.INVALID_TIMESTAMP
+                sentence = f"its timestamp {record.timestamp} is not between {earliest} and {latest}"
+                wrong.append(RecordError(number, sentence))
+        elif is_marked:
+            code = ErrorCode.INVALID_TIMESTAMP
+            wrong.append(RecordError(number, "only a broker says when a record was appended"))
+    if wrong:
+        named = "; ".join(f"record {number}: {sentence}" for number, sentence in wrong[:_BLAMED])
+        raise InvalidRecordsError(code, f"{len(wrong)} of {len(records)} records are refused: {named}", wrong)
+
+
+# --- lengths ----------------------------------------------------------------------------------------------------------
 
 
 def _walk_records(batch: RecordBatch) -> None:

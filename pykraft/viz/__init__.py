@@ -1,8 +1,8 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `hexdump` draws bytes. Each
-returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot. The names
-are looked up when they are used.
+returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
+`live_board` is a board with buttons, for whoever sits in front. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
     from pykraft.viz.figure import Figure
+    from pykraft.viz.live import live_board
     from pykraft.viz.plots import lines, points
 
 _HOMES = {
@@ -23,11 +24,12 @@ _HOMES = {
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.bytes_drawn",
     "lines": "pykraft.viz.plots",
+    "live_board": "pykraft.viz.live",
     "points": "pykraft.viz.plots",
     "timeline": "pykraft.viz.charts",
 }
 
-__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "points", "timeline"]
+__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "live_board", "points", "timeline"]
 
 
 def __getattr__(name: str) -> object:

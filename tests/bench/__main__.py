@@ -19,7 +19,16 @@ from collections.abc import Callable, Sequence
 import pyspark
 
 from pykraft.course.machine import Machine
-from tests.bench import librdkafka, replication, silence, small_requests, spark_replay, start
+from tests.bench import (
+    librdkafka,
+    many_partitions,
+    replication,
+    silence,
+    small_requests,
+    spark_replay,
+    start,
+    storage,
+)
 from tests.bench.rows import Row, load_average, table
 from tests.bench.sides import APACHE, why_without_apache
 from tests.harness.tree import ROOT
@@ -61,6 +70,8 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "replication": replication.measure,
     "librdkafka": librdkafka.measure,
     "small_requests": small_requests.measure,
+    "storage": storage.measure,
+    "partitions": many_partitions.measure,
     "spark": replay,
 }
 

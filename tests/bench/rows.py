@@ -50,6 +50,7 @@ def beside(
     *,
     note: str = "",
     at_most: float | None = None,
+    at_least: float | None = None,
     ratio_at_least: float | None = None,
 ) -> Row:
     """A row of medians; empty runs were not measured. A target is met by our median alone, or by the ratio."""
@@ -57,6 +58,8 @@ def beside(
     target, is_met = "", None
     if at_most is not None and row.ours is not None:
         target, is_met = f"< {at_most:g} {unit}", row.ours < at_most
+    elif at_least is not None and row.ours is not None:
+        target, is_met = f">= {at_least:g} {unit}", row.ours >= at_least
     elif ratio_at_least is not None:
         target = f"ratio >= {ratio_at_least:g}"
         is_met = None if row.ratio is None else row.ratio >= ratio_at_least

@@ -247,6 +247,14 @@ def test_processes_are_killed_with_kill_9_and_come_back(processes: Cluster) -> N
     assert processes.failures() == {}
 
 
+def test_a_process_that_was_killed_is_ready_when_the_new_one_serves(processes: Cluster) -> None:
+    """The others take the old process for alive for a while yet."""
+    processes.kill(2)
+    processes.restart(2, wait=False)
+    assert processes.describe().ready_brokers == {1, 3}
+    processes.wait_until(lambda v: v.ready_brokers == {1, 2, 3} and len(v.isr("t", 0)) == 3)
+
+
 def test_a_process_that_is_stopped_hands_over(processes: Cluster) -> None:
     view = processes.wait_until(lambda v: len(v.isr("t", 0)) == 3)
     leader = view.leader("t", 0)

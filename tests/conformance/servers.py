@@ -72,7 +72,9 @@ class ApacheServer:
     name = "apache"
 
     def __init__(self) -> None:
-        self.kafka = ApacheKafka(nodes=len(NODES), properties=QUICK, heap="384m", java_options=QUICK_START)
+        # The records of the cases are of 2023: nobody may look for old segments while they are asked for.
+        properties = QUICK | {"log.initial.task.delay.ms": "3600000"}
+        self.kafka = ApacheKafka(nodes=len(NODES), properties=properties, heap="384m", java_options=QUICK_START)
         self.bootstrap_servers = self.kafka.bootstrap_servers
 
     def address(self, node: int) -> str:

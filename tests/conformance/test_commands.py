@@ -55,7 +55,12 @@ def test_topics_are_made_listed_described_and_deleted(run: Run) -> None:
     assert run("topics", "--list", "--topic", "cli-m.*").out == "cli-made\n"
     assert run("topics", "--list", "--topic", "cli").out == ""
     head, *partitions = run("topics", "--describe", "--topic", "cli-made").out.splitlines()
-    assert re.fullmatch("Topic: cli-made\tTopicId: [A-Za-z0-9_-]{22}\tPartitionCount: 2\tReplicationFactor: 3", head)
+    numbers = "PartitionCount: 2\tReplicationFactor: 3"
+    configs = "(min.insync.replicas=1,)?retention.ms=86400000"  # Kafka keeps the first for the cluster
+    assert re.fullmatch(f"Topic: cli-made\tTopicId: [A-Za-z0-9_-]{{22}}\t{numbers}\tConfigs: {configs}", head)
+    assert [
+        line.split("\t")[0] for line in run("topics", "--describe", "--topics-with-overrides").out.splitlines()
+    ].count("Topic: cli-made") == 1
     for number, line in enumerate(partitions):
         ids = "[123],[123],[123]"
         assert re.fullmatch(f"\tTopic: cli-made\tPartition: {number}\tLeader: [123]\tReplicas: {ids}\tIsr: {ids}", line)
@@ -151,3 +156,63 @@ def test_offsets_are_told_by_partition_and_time(run: Run) -> None:
         assert int(newest) < int(ends.pop(key))
     assert set(ends.values()) <= {"0"}
     assert run("get-offsets", "--topic", "cli-none").complaints == "pykraft: no partition fits what was asked for\n"
+
+
+def test_settings_are_shown_and_changed(run: Run) -> None:
+    topic = make(run, "cli-configs", "--partitions", "1", "--config", "segment.bytes=2000000")
+    named = ("--entity-type", "topics", "--entity-name", topic)
+    added = ("--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]")
+    changed = run("configs", "--alter", *named, *added, "--delete-config", "segment.bytes")
+    assert changed == Done(0, f"Completed updating config for topic {topic}.\n", "")
+    policies = "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete"
+    expected = [
+        f"Dynamic configs for topic {topic} are:",
+        f"  cleanup.policy=compact,delete sensitive=false synonyms={{{policies}}}",
+        "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
+    ]
+    wait_until(lambda: run("configs", "--describe", "--topic", topic).out.splitlines() == expected, "it is changed")
+    whole = run("configs", "--describe", "--topic", topic, "--all").out.splitlines()
+    assert whole[0] == f"All configs for topic {topic} are:" and set(expected[1:]) < set(whole)
+    assert "  segment.ms=604800000 sensitive=false synonyms={}" in whole
+    gone = "The topic 'cli-none' doesn't exist and doesn't have dynamic config.\n"
+    assert run("configs", "--describe", "--topic", "cli-none") == Done(0, gone, "")
+    deleted = run("configs", "--alter", *named, "--delete-config", "segment.bytes")
+    assert deleted == Done(1, "", "pykraft: --delete-config names what is not set: segment.bytes\n")
+    wrong = run("configs", "--alter", *named, "--add-config", "retention.ms=soon")
+    assert re.fullmatch("pykraft: INVALID_CONFIG: topic cli-configs: .*retention.ms.*\n", wrong.complaints)
+
+
+def test_settings_of_brokers_are_shown_and_changed(run: Run) -> None:
+    name, value = "log.cleaner.delete.retention.ms", "1000"
+    default = f"DEFAULT_CONFIG:{name}=86400000"
+    of_all, of_one = f"DYNAMIC_DEFAULT_BROKER_CONFIG:{name}={value}", f"DYNAMIC_BROKER_CONFIG:{name}=2000"
+    done = run("configs", "--alter", "--broker-defaults", "--add-config", f"{name}={value}")
+    assert done == Done(0, "Completed updating default config for brokers in the cluster.\n", "")
+    done = run("configs", "--alter", "--entity-type", "brokers", "--entity-name", "2", "--add-config", f"{name}=2000")
+    assert done == Done(0, "Completed updating config for broker 2.\n", "")
+
+    def shown(*arguments: str) -> list[str]:
+        return [line for line in run("configs", "--describe", *arguments).out.splitlines() if "min.insync" not in line]
+
+    expected = [
+        "Dynamic configs for broker 1 are:",
+        "Dynamic configs for broker 2 are:",
+        f"  {name}=2000 sensitive=false synonyms={{{of_one}, {of_all}, {default}}}",
+        "Dynamic configs for broker 3 are:",
+        "Default configs for brokers in the cluster are:",
+        f"  {name}={value} sensitive=false synonyms={{{of_all}}}",
+    ]
+    wait_until(lambda: shown("--entity-type", "brokers") == expected, "all brokers know")
+    whole = run("configs", "--describe", "--broker", "3", "--all").out.splitlines()
+    assert whole[0] == "All configs for broker 3 are:"
+    assert f"  {name}={value} sensitive=false synonyms={{{of_all}, {default}}}" in whole
+    assert "  node.id=3 sensitive=false synonyms={STATIC_BROKER_CONFIG:node.id=3}" in whole
+    assert "  log.roll.ms=null sensitive=false synonyms={}" in whole
+    refused = run("configs", "--alter", "--broker", "3", "--add-config", "log.dirs=elsewhere")
+    assert re.fullmatch("pykraft: INVALID_REQUEST: broker 3: .*log.dirs.*\n", refused.complaints)
+    for action in (("--describe", "--all"), ("--alter", "--add-config", f"{name}=1")):
+        nobody = run("configs", *action, "--broker", "9")
+        assert nobody == Done(1, "", "pykraft: there is no broker 9 that lives: only it could say\n")
+    for whose in (("--broker-defaults",), ("--broker", "2")):
+        assert run("configs", "--alter", *whose, "--delete-config", name).code == 0
+    wait_until(lambda: name not in "".join(shown("--entity-type", "brokers")), "all is as it was")

@@ -13,13 +13,16 @@ from typing import Any
 
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.protocol.messages.admin import CreateTopicsResponse
 from pykraft.protocol.schema import Response, Struct
 from pykraft.records.batch import RecordBatch, batches
 
 LEFT_OUT = frozenset({"error_message", "batch_index_error_message"})
-IN_ORDER = frozenset({"aborted_transactions", "record_errors"})
+IN_ORDER = frozenset({"aborted_transactions", "record_errors", "synonyms"})
 IDENTITIES = (
     "name",
+    "resource_type",
+    "resource_name",
     "topic",
     "topic_name",
     "topic_id",
@@ -33,7 +36,7 @@ IDENTITIES = (
     "partition_index",
 )
 TOPIC_CONFIG = 1
-"""The source of a topic's own settings. There are some thirty more, the same in each answer."""
+"""The source of a topic's own settings. An answer to CreateTopics has some thirty more, always the same."""
 A_WHILE_MS = 15 * 60_000
 
 
@@ -79,7 +82,7 @@ def _structure(value: Struct, path: str, version: int, names: Names) -> Iterator
             yield from _structure(part, where, version, names)
         else:
             in_order = part if name in IN_ORDER else sorted(part, key=lambda each: _identity(each, names))
-            if name == "configs":
+            if name == "configs" and isinstance(value, CreateTopicsResponse.Topic):
                 in_order = [each for each in in_order if each.config_source == TOPIC_CONFIG]
             for number, each in enumerate(in_order):
                 yield from _structure(each, f"{where}[{number}]", version, names)
@@ -114,6 +117,12 @@ def _plain(value: Any, name: str, names: Names) -> str:
             return "the cluster's" if value else repr(value)
         case "controller_id" if value >= 0:
             return "a node"
+        case "log_dir":
+            return "a folder"
+        case "total_bytes" | "usable_bytes" if value > 0:
+            return "some"
+        case "documentation" if value:
+            return "a text"
         case "session_id" if value:
             return "a session"
         case "finalized_features_epoch" if value >= 0:

@@ -49,7 +49,7 @@ class Broker:
         self.manager = LogManager(
             filesystem=self.filesystem,
             directory=LOGS,
-            config_for=lambda _: tiny(),
+            config_for=lambda _: tiny(retention_ms=-1),
             clock=ManualClock(),
             background=self.background,
             random=self.random,
@@ -100,6 +100,18 @@ class Broker:
         self.high_watermarks[partition] = max(self.high_watermarks[partition], offset)
         self.log(partition).update_high_watermark(offset)
 
+    def delete_records(self, partition: TopicPartition, offset: int) -> None:
+        """As a broker does before it answers."""
+        journal = self.journals[partition]
+        journal.begin_deletion(offset)
+        self.log(partition).increase_log_start(offset)
+        self.now.write_log_starts()
+        journal.end_deletion()
+
+    def shorten(self) -> None:
+        self.now.delete_old_segments()
+        self.now.empty_trash()
+
     def work(self) -> None:
         self.background.run()
 
@@ -149,6 +161,7 @@ class Broker:
             journal.judge([bytes(each.buffer) for each in found], power is not None)
             if log:
                 check(log)
+                assert journal.start_offset <= log.log_start_offset <= journal.coming_start
                 assert log.high_watermark <= self.high_watermarks[partition]
 
 
@@ -174,6 +187,24 @@ STORIES: dict[str, list[Step]] = {
         ("create", (FLIGHTS,)),
         ("append", (FLIGHTS, 8)),
         ("work", ()),
+        ("append", (FLIGHTS, 2)),
+    ],
+    "records are deleted, and segments after them": [
+        ("create", (FLIGHTS,)),
+        ("append", (FLIGHTS, 9)),
+        ("work", ()),
+        ("replicate", (FLIGHTS, 2)),
+        ("delete_records", (FLIGHTS, 5)),
+        ("write_checkpoints", ()),
+        ("delete_records", (FLIGHTS, 12)),
+        ("shorten", ()),
+        ("append", (FLIGHTS, 5)),
+        ("replicate", (FLIGHTS, 0)),
+        ("truncate", (FLIGHTS, 3)),
+        ("delete_records", (FLIGHTS, 20)),
+        ("stop", ()),
+        ("start", ()),
+        ("shorten", ()),
         ("append", (FLIGHTS, 2)),
     ],
     "stopped in order and started again": [
@@ -221,6 +252,7 @@ def go_on(broker: Broker, random: Random) -> None:
     for partition, journal in broker.journals.items():
         journal.batches = [bytes(each.buffer) for each in all_batches(broker.log(partition))]
         journal.at_least = len(journal.batches)
+        journal.start_offset = journal.coming_start = broker.log(partition).log_start_offset
     broker.high_watermarks = {partition: log.high_watermark for partition, log in broker.now.logs.items()}
     broker.epoch += 1
     broker.filesystem.crash_after(random.randint(1, 60))

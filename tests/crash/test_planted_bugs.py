@@ -7,6 +7,7 @@ stories and laws. Without a bug every check passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 from pykraft.common.errors import CorruptRecordError, KafkaError
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage import checkpoint, leader_epoch_cache, producer_state
+from pykraft.storage import checkpoint, leader_epoch_cache
 from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
@@ -27,6 +29,7 @@ from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
 from tests.crash import test_crash_log as log_crashes
 from tests.crash import test_crash_manager as manager_crashes
+from tests.crash import test_failing_disk as failing
 from tests.golden import test_golden_storage as golden
 from tests.harness.log_laws import check, every_timestamp_is_found
 from tests.harness.storage import batch, end_transaction, fill, open_log, produced, read_batches, tiny
@@ -124,6 +127,24 @@ def rebuilt_indexes_are_interrupted() -> None:
         log_crashes.test_an_index_that_is_rebuilt_is_the_old_file_or_the_new_one(suffix)
 
 
+def stale_indexes_are_found() -> None:
+    loading.test_indexes_that_do_not_fit_are_rebuilt(clean=True, suffix="index", content=b"\xff" * 24)
+
+
+def a_sync_fails() -> None:
+    failing.test_a_finished_segment_that_cannot_be_synced_stops_its_log()
+
+
+def writes_fail() -> None:
+    for name in ("segments are rolled and synced behind", "a follower takes many batches at once"):
+        failing.test_a_log_keeps_what_was_acknowledged(name, "an I/O error")
+
+
+def records_are_deleted() -> None:
+    name = "records are deleted, and segments after them"
+    manager_crashes.test_a_directory_survives_the_end_of_its_process_at_any_moment(name)
+
+
 # Those that are more than a call of another test, which runs without a bug anyway.
 CHECKS = [
     logs_are_cut,
@@ -208,12 +229,12 @@ def all_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStateManager, "plan", plan)
 
 
-def in_place(filesystem: FileSystem, path: str, data: Data) -> None:
+def in_place(filesystem: FileSystem, path: str, data: Data, sync_directory: bool = True) -> None:
     filesystem.write(path, data)
 
 
 def replaced_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checkpoint, leader_epoch_cache, producer_state):
+    for module in (checkpoint, leader_epoch_cache):
         monkeypatch.setattr(module, "replace_file", in_place)
 
 
@@ -254,7 +275,7 @@ def all_epochs_kept(epochs: LeaderEpochCache, start_offset: int, found: Any) -> 
     """What the file says is believed after a crash."""
     latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
     epochs.entries += [entry for entry in found if entry.epoch > latest]
-    epochs.write()
+    epochs.write(1 << 60)
 
 
 def without_timestamps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +285,58 @@ def without_timestamps(monkeypatch: pytest.MonkeyPatch) -> None:
         "after_batch",
         lambda entry, some, origin: replace(original(entry, some, origin), last_timestamp=0),
     )
+
+
+def marker_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays where it is when the node has started."""
+    original = MemoryFileSystem.remove
+    monkeypatch.setattr(
+        MemoryFileSystem,
+        "remove",
+        lambda disk, path: None if path.endswith(checkpoint.CLEAN_SHUTDOWN) else original(disk, path),
+    )
+
+
+def renamed_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace_file(filesystem: FileSystem, path: str, data: Data, sync_directory: bool = True) -> None:
+        temporary = path + ".tmp"
+        if filesystem.exists(temporary):
+            filesystem.remove(temporary)
+        file = filesystem.open(temporary)
+        file.append(data)
+        filesystem.rename(temporary, path)
+        filesystem.sync_directory(path.rpartition("/")[0])
+        file.sync()
+        file.close()
+
+    for module in (checkpoint, leader_epoch_cache):
+        monkeypatch.setattr(module, "replace_file", replace_file)
+
+
+def syncs_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LogSegment.sync
+
+    def sync(segment: LogSegment) -> None:
+        with suppress(OSError):
+            original(segment)
+
+    monkeypatch.setattr(LogSegment, "sync", sync)
+
+
+def writes_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = FileRecords.append
+
+    def append(file: FileRecords, data: Data) -> None:
+        with suppress(OSError):
+            original(file, data)
+
+    monkeypatch.setattr(FileRecords, "append", append)
+
+
+def epochs_go_at_once(log: UnifiedLog, offset: int) -> bool:
+    log.log_start_offset = max(log.log_start_offset, offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    return True
 
 
 BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
@@ -300,7 +373,10 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
         instead(ProducerStateManager, "load_newest", newest_of_all),
         the_power_fails_in_random_stories,
     ),
-    "a roll takes no snapshot": (forget(ProducerStateManager, "take_snapshot"), rolls_leave_snapshots),
+    "a roll takes no snapshot": (
+        instead(ProducerStateManager, "take_snapshot", lambda state: nothing),
+        rolls_leave_snapshots,
+    ),
     "a repeated batch is known by its first sequence alone": (
         instead(ProducerEntry, "duplicate_of", by_first_sequence),
         producers_repeat_themselves,
@@ -314,10 +390,20 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     ),
     "small files are replaced in place": (replaced_in_place, the_power_fails),
     "checkpoints go on claiming too much": (
-        instead(LogManager, "_claims_too_much", lambda manager: False),
+        instead(LogManager, "_claims_too_much", lambda *_: False),
         a_directory_loses_its_power,
     ),
     "the clean-shutdown marker comes back": (marker_stays, a_directory_crashes_twice),
+    "the marker is honoured after an unclean stop": (marker_is_kept, a_directory_crashes_twice),
+    "a missing directory sync": (forget(MemoryFileSystem, "sync_directory"), a_directory_loses_its_power),
+    "a rename before the fsync": (renamed_before_the_sync, the_power_fails),
+    "a stale index is trusted": (forget(LogSegment, "check"), stale_indexes_are_found),
+    "a failed sync counts as one": (syncs_fail_silently, a_sync_fails),
+    "a failed write counts as one": (writes_fail_silently, writes_fail),
+    "the start of a log is forgotten before a crash can forget it": (
+        instead(UnifiedLog, "increase_log_start", epochs_go_at_once),
+        records_are_deleted,
+    ),
 }
 
 

@@ -174,7 +174,11 @@ class ApacheKafka:
     """A cluster of combined nodes 1..`nodes`, serving when the constructor returns.
 
     `properties` go into every node's server.properties, over the ones below. `heap` is each node's, as Java writes it;
-    `java_options` are more for its JVM, such as `QUICK_START`.
+    `java_options` are more for its JVM, such as `QUICK_START`. `format_options` are more for the formatting; with
+    "--standalone" the voters stand in the log (kraft.version 1).
+
+    One node can be started on the `log_directory` of another: that is left as it is at the end. It must have the ports
+    that its quorum knows it by: `ports` are the brokers', then the controllers'.
     Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
     """
 
@@ -186,21 +190,27 @@ class ApacheKafka:
         heap: str = "512m",
         java_options: Sequence[str] = (),
         version: str = VERSION,
+        format_options: Sequence[str] = (),
+        ports: Sequence[int] = (),
+        log_directory: pathlib.Path | None = None,
     ) -> None:
         self.version = version
+        self._format_options = format_options
+        self._log_directory = log_directory
         self._heap = heap
         self._java_options = java_options
         fetched(version)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.nodes = range(1, nodes + 1)
-        ports = free_ports(2 * nodes)
+        ports = ports or free_ports(2 * nodes)
         self._ports, self._controller_ports = ports[:nodes], ports[nodes:]
         self.bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         try:
             for node in self.nodes:
                 self._write_properties(node, properties or {})
-            self._format()
+            if log_directory is None:
+                self._format()
             for node in self.nodes:
                 self._launch(node)
             self._wait_until_serving(self.nodes)
@@ -277,10 +287,8 @@ class ApacheKafka:
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.voters": ",".join(
-                f"{other}@127.0.0.1:{port}" for other, port in zip(self.nodes, self._controller_ports, strict=True)
-            ),
-            "log.dirs": str(self.folder(node) / "data"),
+            **self._quorum(),
+            "log.dirs": str(self._log_directory or self.folder(node) / "data"),
             "offsets.topic.replication.factor": str(min(3, count)),
             "transaction.state.log.replication.factor": str(min(3, count)),
             "transaction.state.log.min.isr": str(min(2, count)),
@@ -292,6 +300,13 @@ class ApacheKafka:
         self.folder(node).mkdir()
         (self.folder(node) / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in values.items()))
 
+    def _quorum(self) -> dict[str, str]:
+        """How the nodes find the quorum."""
+        addresses = {node: f"127.0.0.1:{port}" for node, port in zip(self.nodes, self._controller_ports, strict=True)}
+        if self._log_directory is not None or "--standalone" in self._format_options:
+            return {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+        return {"controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in addresses.items())}
+
     def _format(self) -> None:
         """Format all log directories, at once: each takes a JVM's start."""
         formatting = [
@@ -300,6 +315,7 @@ class ApacheKafka:
                     self.version,
                     "kafka.tools.StorageTool",
                     *("format", "-t", CLUSTER_ID, "-c", str(self.folder(node) / "server.properties")),
+                    *self._format_options,
                 ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

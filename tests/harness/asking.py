@@ -7,6 +7,13 @@ from typing import Any
 
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    Operation,
+    ResourceType,
+)
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.schema import Request
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER, RecordBatch
@@ -171,4 +178,63 @@ def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest
         topics=[topic_type(name=name, topic_id=topic_id) for name, topic_id in parts],
         topic_names=[name for name, _ in parts if name is not None],
         timeout_ms=30_000,
+    )
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+Change = tuple[str, int, str | None]
+"""The name of a setting, an operation, a value."""
+
+
+def describe(*resources: tuple[int, str], only: Sequence[str] | None = None, **fields: bool) -> DescribeConfigsRequest:
+    """The settings of these resources; `only` some of them."""
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name, configuration_keys=only)
+            for kind, name in resources
+        ],
+        **fields,
+    )
+
+
+def change(
+    *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
+    """Change settings of these resources."""
+    resource_type = IncrementalAlterConfigsRequest.Resource
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource_type(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    resource_type.Config(name=key, config_operation=operation, value=value)
+                    for key, operation, value in changes
+                ],
+            )
+            for kind, name, changes in resources
+        ],
+        validate_only=validate_only,
+    )
+
+
+def replace_all(
+    *resources: tuple[int, str, Sequence[tuple[str, str | None]]], validate_only: bool = False
+) -> AlterConfigsRequest:
+    """Let these be all the settings of these resources."""
+    resource_type = AlterConfigsRequest.Resource
+    return AlterConfigsRequest(
+        resources=[
+            resource_type(
+                resource_type=kind,
+                resource_name=name,
+                configs=[resource_type.Config(name=key, value=value) for key, value in settings],
+            )
+            for kind, name, settings in resources
+        ],
+        validate_only=validate_only,
     )

@@ -8,6 +8,7 @@ those of a quiet machine. Memory is the sum of the proportional shares (PSS), so
 from __future__ import annotations
 
 import os
+import pathlib
 import threading
 import time
 from collections.abc import Generator
@@ -17,9 +18,11 @@ from typing import Any
 import psutil
 import pytest
 
+from pykraft.course.syllabus import SYLLABUS
+
 DEFAULT = (120.0, 1300.0)
 BUDGETS = {"00_sixty_seconds.ipynb": (60.0, 1300.0)}
-"""Seconds and megabytes, by the notebook's name."""
+"""Seconds and megabytes, by the notebook's name; of others the syllabus tells."""
 LOOK_EVERY_S = 0.2
 
 
@@ -69,6 +72,12 @@ def _busy_cpu_seconds() -> float:
     return float(times.user + times.system + times.nice)
 
 
+def budget_of(path: pathlib.Path) -> tuple[float, float]:
+    """The seconds and the megabytes that a notebook may take."""
+    known = SYLLABUS.get(path.name[:2])
+    return BUDGETS.get(path.name, DEFAULT if known is None else (known.limit_s, known.limit_megabytes))
+
+
 class BudgetItem(pytest.Item):
     """The last test of a notebook."""
 
@@ -77,7 +86,7 @@ class BudgetItem(pytest.Item):
         if watch is None:
             pytest.skip("not a cell of this notebook was run")
         taken = (watch.stop(), watch.megabytes)
-        allowed = BUDGETS.get(self.path.name, DEFAULT)
+        allowed = budget_of(self.path)
         words = "%.1f s and %.0f MB taken, {:.0f} s and {:.0f} MB allowed".format(*allowed) % taken
         self.add_report_section("call", "taken", words)
         if any(figure > limit for figure, limit in zip(taken, allowed, strict=True)):

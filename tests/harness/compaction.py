@@ -20,7 +20,7 @@ from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.storage.log import Isolation, UnifiedLog
-from pykraft.storage.log_cleaner import LogCleaner
+from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.retention import delete_old_segments
 from pykraft.storage.trash import Trash
@@ -200,29 +200,42 @@ class Compactor:
         self.appended: list[bytes] = []
         self.coming: list[bytes] = []
         self.checkpoint = 0
+        self.log_start_offset = 0
+        """What is written down of where the log begins."""
         self.synced_offset = 0
         self.written = 0
         self.sequences: dict[int, int] = {}
         self.open_transactions: set[int] = set()
         self.started = False
 
-    def start(self) -> None:
+    def start(self, clean: bool = False) -> None:
         self.trash = Trash(self.filesystem, self.clock, self.background)
         self.log = loader(
             self.filesystem,
             self.config,
             clock=self.clock,
             background=self.background,
+            clean=clean,
+            log_start_offset=self.log_start_offset,
             recovery_point=self.checkpoint,
+            on_cut=self._on_cut,
             producer_id_expiration_ms=NEVER_MS,
             trash=self.trash,
         ).load()
         self.log.update_high_watermark(self.log.log_end_offset)
         self.cleaner = cleaner_of(
-            self.log, self.filesystem, self.clock, self.background, buffer_bytes=self.buffer_bytes
+            self.log,
+            self.filesystem,
+            self.clock,
+            self.background,
+            limits=CleanerLimits(buffer_bytes=self.buffer_bytes),
         )
         self.cleaner.start()
         self.started = True
+
+    def _on_cut(self, log: UnifiedLog) -> None:
+        self.cleaner.on_cut(log)
+        self.checkpoint = min(self.checkpoint, log.recovery_point)
 
     @property
     def model(self) -> list[RecordBatch]:

@@ -63,8 +63,12 @@ class LoneNode:
             trace_sink=self.journal,
         )
         self.node.bind(PORTS)
-        self.node.start(self.now)
-        self.run(200)
+        try:
+            self.node.start(self.now)
+            self.run(200)
+        except OSError:
+            self.node.abandon()
+            raise
 
     @property
     def broker(self) -> Any:
@@ -143,14 +147,25 @@ class LoneNode:
         return self.handle(request)
 
     def fetch(
-        self, topic_id: Uuid, offset: int, *, follower: int = -1, last_epoch: int = -1, **fields: Any
+        self,
+        topic_id: Uuid,
+        offset: int,
+        *,
+        follower: int = -1,
+        last_epoch: int = -1,
+        log_start: int = -1,
+        **fields: Any,
     ) -> Promise[Answer]:
         """A consumer's fetch; with `follower` that of a replica."""
         topic = FetchRequest.Topic
         image = self.node.loader.image
         epoch = image.brokers[follower].epoch if follower >= 0 else -1
         part = topic.Partition(
-            partition=0, fetch_offset=offset, last_fetched_epoch=last_epoch, partition_max_bytes=1 << 20
+            partition=0,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=log_start,
+            partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
             replica_state=FetchRequest.ReplicaState(replica_id=follower, replica_epoch=epoch),

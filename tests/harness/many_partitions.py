@@ -7,17 +7,22 @@ hundred. The node may open as few files as a shell gives by default.
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
 from pykraft import Cluster
+from pykraft.common.errors import ErrorCode
 from pykraft.protocol.messages.cluster import MetadataRequest
-from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
+from pykraft.protocol.messages.data import LATEST_TIMESTAMP, FetchRequest, ListOffsetsRequest, ProduceRequest
+from pykraft.runtime.process import NodeProcess
+from pykraft.storage.checkpoint import CLEAN_SHUTDOWN
 from tests.harness.asking import T0, batch, create, new_topic
 from tests.harness.connection import Closed, Connection
 
@@ -27,11 +32,12 @@ MEGABYTE = 1_000_000
 OPEN_FILES = 1024
 NODE = 1
 SEGMENT_MS = 60_000
+SESSION_MS = 5000
 SETTINGS = (("segment.ms", str(SEGMENT_MS)), ("retention.ms", "-1"))
 SMALL_TOPIC = 100
-AT_ONCE = 500
+AT_ONCE = 100
 PATIENCE_S = 120.0
-_CREATE_VERSION, _METADATA_VERSION, _PRODUCE_VERSION, _FETCH_VERSION = 7, 9, 9, 11
+_CREATE_VERSION, _METADATA_VERSION, _LIST_OFFSETS_VERSION, _PRODUCE_VERSION, _FETCH_VERSION = 7, 9, 6, 9, 11
 
 Place = tuple[str, int]
 """A topic's name and a partition."""
@@ -44,33 +50,57 @@ class ManyPartitions:
         self._cluster = cluster
         self.places: list[Place] = []
         self.batches = 0
+        self._day = 0
 
     # --- the node -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> float:
+        """Stop the node in order; the seconds that it took."""
+        began = time.monotonic()
+        self._node.stop(PATIENCE_S)
+        assert (self._directory / CLEAN_SHUTDOWN).exists(), "it was ended before it was done"
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        self._node.kill()
 
     def restart(self) -> float:
         """Start the node, which does not run; the seconds until it leads all partitions."""
         began = time.monotonic()
         with open_files(OPEN_FILES):
             self._cluster.restart(NODE, wait=False)
-        self.wait_for_leaders()
+        self.wait_until_served()
         return time.monotonic() - began
 
     def megabytes(self) -> float:
         """What the node's process has for itself."""
-        memory = psutil.Process(self._pid).memory_full_info()
+        memory = psutil.Process(self._node.pid).memory_full_info()
         return float(getattr(memory, "pss", memory.rss)) / MEGABYTE
 
     def cpu_s(self) -> float:
         """The CPU seconds that it has used."""
-        times = psutil.Process(self._pid).cpu_times()
+        times = psutil.Process(self._node.pid).cpu_times()
         return float(times.user + times.system)
 
     def open_files(self) -> int:
-        return psutil.Process(self._pid).num_fds()
+        return psutil.Process(self._node.pid).num_fds()
+
+    def segments(self) -> set[int]:
+        """How many segments the partitions have."""
+        return {
+            sum(name.endswith(".log") for name in os.listdir(self._directory / f"{topic}-{number}"))
+            for topic, number in self.places
+        }
 
     @property
-    def _pid(self) -> int:
-        return self._cluster._nodes[NODE].pid  # type: ignore[union-attr]
+    def _node(self) -> NodeProcess:
+        node = self._cluster._nodes[NODE]
+        assert isinstance(node, NodeProcess)
+        return node
+
+    @property
+    def _directory(self) -> Path:
+        return self._cluster.node_directory(NODE)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
@@ -92,26 +122,40 @@ class ManyPartitions:
             for request in (create(topics[0]), create(*topics[1:])):
                 response = connection.ask(request, _CREATE_VERSION)
                 assert not any(topic.error_code for topic in response.topics), response
-        self.wait_for_leaders()
+        self.wait_until_served()
         return time.monotonic() - began
 
-    def wait_for_leaders(self) -> None:
+    def wait_until_served(self) -> None:
         """Wait until the node answers, and leads all partitions."""
         deadline = time.monotonic() + PATIENCE_S
-        while not self._leads_all():
-            assert time.monotonic() < deadline, f"not all of {len(self.places)} partitions have a leader"
-            time.sleep(0.02)
+        asked = time.monotonic()
+        while not self._are_served():
+            assert time.monotonic() < deadline, f"not all of {len(self.places)} partitions are served"
+            # The question itself is work for the node.
+            time.sleep(min(0.5, 0.02 + 2 * (time.monotonic() - asked)))
+            asked = time.monotonic()
 
-    def _leads_all(self) -> bool:
+    def _are_served(self) -> bool:
+        topic_type = ListOffsetsRequest.Topic
+        topics = [
+            topic_type(
+                name=topic,
+                partitions=[topic_type.Partition(partition_index=n, timestamp=LATEST_TIMESTAMP) for n in numbers],
+            )
+            for topic, numbers in _by_topic(self.places)
+        ]
         with suppress(ConnectionError, Closed), self._connected() as connection:
             answer = connection.ask(MetadataRequest(topics=None), _METADATA_VERSION)
             led = [p for topic in answer.topics for p in topic.partitions if p.leader_id == NODE]
-            return len(answer.brokers) == 1 and len(led) == len(self.places)
+            if len(answer.brokers) == 1 and len(led) == len(self.places):
+                offsets = connection.ask(ListOffsetsRequest(topics=topics), _LIST_OFFSETS_VERSION)
+                return not any(p.error_code for topic in offsets.topics for p in topic.partitions)
         return False
 
-    def produce(self) -> float:
-        """One more batch for each partition, in the next segment; the seconds that it took."""
-        data = batch(1, timestamp=T0 + self.batches * 2 * SEGMENT_MS)
+    def produce(self, new_segment: bool) -> float:
+        """One more batch for each partition; the seconds that it took."""
+        self._day += new_segment
+        data = batch(1, timestamp=T0 + self._day * 2 * SEGMENT_MS)
         began = time.monotonic()
         with self._connected() as connection:
             for some in _pieces(self.places, AT_ONCE):
@@ -125,8 +169,16 @@ class ManyPartitions:
             topic_type(name=topic, partition_data=[topic_type.Partition(index=n, records=data) for n in numbers])
             for topic, numbers in _by_topic(places)
         ]
-        response = connection.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), _PRODUCE_VERSION)
-        offsets = [(p.error_code, p.base_offset) for topic in response.responses for p in topic.partition_responses]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+        response: Any = connection.ask(request, _PRODUCE_VERSION)
+        answers = [p for topic in response.responses for p in topic.partition_responses]
+        if any(answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for answer in answers):
+            # On a machine that is busy the node may have been too late with a heartbeat, and will lead again.
+            assert all(answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for answer in answers), answers
+            self.wait_until_served()
+            self._produce(connection, places, data)
+            return
+        offsets = [(answer.error_code, answer.base_offset) for answer in answers]
         assert offsets == [(0, self.batches)] * len(places), set(offsets)
 
     def fetch(self) -> float:
@@ -181,12 +233,13 @@ def open_files(limit: int) -> Iterator[None]:
 
 
 @contextmanager
-def one_node(**properties: str) -> Iterator[ManyPartitions]:
-    """A node in a process, with nothing on it."""
+def one_node(**properties: object) -> Iterator[ManyPartitions]:
+    """A node in a process, with nothing on it. After a crash it is let in again when the session of the process before
+    is over, so sessions are shorter than usual."""
+    sessions = {"broker.session.timeout.ms": SESSION_MS, "broker.heartbeat.interval.ms": SESSION_MS // 5}
     with open_files(OPEN_FILES):
-        cluster = Cluster(nodes=1, mode="processes", timeouts="kafka", properties=properties)
+        cluster = Cluster(nodes=1, mode="processes", timeouts="kafka", properties=sessions | properties)
     with cluster:
         many = ManyPartitions(cluster)
-        many.stop = lambda: cluster.stop(NODE)  # type: ignore[attr-defined]
-        many.kill = lambda: cluster.kill(NODE)  # type: ignore[attr-defined]
         yield many
+        many.kill()  # nobody waits for its files to be synced

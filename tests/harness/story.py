@@ -46,6 +46,16 @@ class Journal:
         self.at_least = 0
         """How many batches stay whatever a step under way does, if the power does not fail."""
         self.synced_offset = 0
+        self.start_offset = 0
+        """Where the log begins: what lies before it may be gone, if its segment is."""
+        self.coming_start = 0
+        """Where a step under way lets it begin."""
+
+    def begin_deletion(self, offset: int) -> None:
+        self.coming_start = max(self.start_offset, offset)
+
+    def end_deletion(self) -> None:
+        self.start_offset = self.coming_start
 
     def begin_append(self, some: Sequence[RecordBatch]) -> None:
         self.coming = [bytes(each.buffer) for each in some]
@@ -60,15 +70,23 @@ class Journal:
 
     def end_truncation(self) -> None:
         del self.batches[self.at_least :]
-        self.synced_offset = min(self.synced_offset, next_offset(self.batches[-1]) if self.batches else 0)
+        end = next_offset(self.batches[-1]) if self.batches else 0
+        self.synced_offset = min(self.synced_offset, end)
+        self.start_offset = self.coming_start = min(self.start_offset, end)
 
     def judge(self, found: Sequence[bytes], power_failed: bool) -> None:
         """AssertionError unless a crash may leave these batches."""
-        allowed = [*self.batches, *self.coming]
+        first = RecordBatch(memoryview(found[0])).base_offset if found else 0
+        gone = sum(next_offset(each) <= first for each in self.batches)
+        assert not gone or first <= self.coming_start, (
+            f"the log begins at {first}, but {self.coming_start} was asked for"
+        )
+        allowed = [*self.batches[gone:], *self.coming]
         assert list(found) == allowed[: len(found)], "what is left is no prefix of what was appended"
         synced = sum(next_offset(each) <= self.synced_offset for each in self.batches[: self.at_least])
-        needed = synced if power_failed else self.at_least
-        assert len(found) >= needed, f"{len(found)} batches are left of {needed} that must be"
+        needed = (synced if power_failed else self.at_least) - gone
+        kept = [each for each in self.batches[gone : gone + max(0, needed)] if next_offset(each) > self.coming_start]
+        assert len(found) >= needed or not kept, f"{len(found)} batches are left of {needed} that must be"
 
 
 def next_offset(some: bytes) -> int:

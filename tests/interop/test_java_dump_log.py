@@ -31,9 +31,13 @@ from pykraft.protocol.messages.records import METADATA_RECORDS, encode_metadata_
 from pykraft.protocol.schema import Message
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log import UnifiedLog
+from pykraft.storage.retention import delete_old_segments
 from tests.golden.dumps import DATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import java_command
+from tests.harness.storage import NOW_MS, PARTITION, end_transaction, fill, open_log, produced, tiny
 from tests.protocol.values import example, versions
 
 TOOL = "kafka.tools.DumpLogSegments"
@@ -128,6 +132,49 @@ def test_the_topics_of_a_node_of_ours(written: pathlib.Path, capsys: pytest.Capt
     files = files_of(written, "made-0/*") + files_of(written, "stamped-0/*")
     assert len([file for file in files if file.endswith(".log")]) > 2
     assert_same(written, capsys, files, "--print-data-log")
+
+
+# --- what time does to a log ------------------------------------------------------------------------------------------
+
+
+def lived_through(folder: pathlib.Path) -> UnifiedLog:
+    """A log with transactions, that began anew at a later offset, lost its oldest segments and its newest batches, was
+    written on in another epoch, was abandoned and recovered, and was closed."""
+    fields = {"directory": f"{folder}/{PARTITION}", "config": tiny(700, retention_bytes=2500)}
+    log = open_log(OsFileSystem(), **fields)
+    for number in range(40):
+        producer = 7 + number % 2
+        log.append_as_leader(
+            produced(producer, number // 2 * 2, 2, transactional=number % 8 > 3, timestamp=NOW_MS + 10 * number), 0
+        )
+        if number % 8 == 7:
+            for each in (7, 8):
+                end_transaction(log, each, committed=each == number % 16, timestamp=NOW_MS + 10 * number + 5)
+    log.update_high_watermark(log.log_end_offset)
+    log.increase_log_start(12)
+    assert delete_old_segments(log, NOW_MS + 1000)
+    log.truncate_to(log.log_end_offset - 3)
+    fill(log, 5, leader_epoch=3)
+    log.abandon()
+    again = open_log(OsFileSystem(), **fields)
+    fill(again, 5, leader_epoch=4)
+    again.flush()
+    again.close()
+    return again
+
+
+def test_a_log_that_has_lived_through_much(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = lived_through(tmp_path)
+    assert log.log_start_offset > 12 and len(log.epochs.entries) == 3
+    files = files_of(tmp_path, f"{PARTITION}/*")
+    assert {pathlib.PurePath(file).suffix for file in files} >= {".log", ".index", ".timeindex", ".snapshot"}
+    assert any(file.endswith(".txnindex") and (tmp_path / file).stat().st_size for file in files)
+    assert_same(tmp_path, capsys, files, "--print-data-log")
+    assert ours(tmp_path, capsys, "--files", ",".join(files), "--deep-iteration")[1] == [], "neither complains"
+    indexes = [file for file in files if file.endswith((".index", ".timeindex"))]
+    assert_same(tmp_path, capsys, indexes, "--index-sanity-check")
+    lines, _ = ours(tmp_path, capsys, "--files", ",".join(indexes), "--index-sanity-check")
+    assert all(line.startswith("Dumping ") or line.endswith((" is empty.", "passed sanity check.")) for line in lines)
 
 
 # --- every kind of record ---------------------------------------------------------------------------------------------

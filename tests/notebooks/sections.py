@@ -1,4 +1,4 @@
-"""Notebook 00 in pieces, so that a test can run some of them with something planted in between."""
+"""Notebooks in pieces, so that a test can run some of them with something planted in between."""
 
 from __future__ import annotations
 
@@ -25,11 +25,18 @@ def cells_up_to(notebook: Any, heading: str) -> list[Any]:
     raise AssertionError(f"there is no heading {heading!r}")
 
 
-def run(heading: str, *, before: str = "", after: str = "", changed: tuple[str, str] = ("", "")) -> None:
+def run(
+    heading: str,
+    *,
+    path: Path = NOTEBOOK,
+    before: str = "",
+    after: str = "",
+    changed: tuple[str, str] = ("", ""),
+) -> None:
     """Run the cells that stand before a heading, and then the last cell; `before` is run first of all, `after` right
     before the last cell. `changed` is a text that stands in one of the cells, and what is to stand there instead.
     NotebookFailed at the first cell that fails."""
-    notebook = read(NOTEBOOK)
+    notebook = read(path)
     last = notebook.cells[-1]
     assert last.source == "nb.finish()"
     start, *rest = cells_up_to(notebook, heading)
@@ -39,4 +46,4 @@ def run(heading: str, *, before: str = "", after: str = "", changed: tuple[str, 
     assert any(changed[0] in cell.source for cell in rest)
     for cell in rest:
         cell.source = cell.source.replace(*changed) if changed[0] else cell.source
-    execute(notebook, Path(NOTEBOOK).parent)
+    execute(notebook, path.parent)

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft import cli
 from pykraft.course import demo
-from pykraft.course.build import build, main
+from pykraft.course.build import build
 from pykraft.course.execute import NotebookFailed, read
 
 GOOD = (
@@ -83,6 +83,27 @@ def test_a_built_notebook_keeps_what_can_be_read_without_running_it(tmp_path: Pa
     assert path.read_bytes() == first
 
 
+def test_pieces_of_a_stream_are_put_together(tmp_path: Path) -> None:
+    path = write(tmp_path, "import sys\nfor n in range(3):\n    print(n)\n    sys.stdout.flush()\n")
+    build(path)
+    (output,) = read(path).cells[1].outputs
+    assert output.text == "0\n1\n2\n"
+
+
+def test_a_kernel_knows_that_nobody_sits_in_front_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "import os\nprint(os.environ['PYKRAFT_HEADLESS'])")
+    build(path)
+    assert read(path).cells[1].outputs[0].text == "1\n"
+
+
+def test_what_a_built_notebook_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "print(1)")
+    assert cli.main(["course", "build", str(path)]) == 0
+    assert "07_a_lesson.ipynb: the last cell is not nb.finish()" in capsys.readouterr().err
+    assert cli.main(["course", "build", "97"]) == 1
+    assert "there is no notebook 97" in capsys.readouterr().err
+
+
 def test_folders_of_this_machine_do_not_get_into_a_built_notebook(tmp_path: Path) -> None:
     path = write(tmp_path, "import pathlib, sys\nprint(pathlib.Path.home() / 'x', sys.prefix + '/y')")
     build(path)
@@ -92,7 +113,7 @@ def test_folders_of_this_machine_do_not_get_into_a_built_notebook(tmp_path: Path
 def test_a_notebook_that_fails_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, "1 / 0")
     before = path.read_bytes()
-    assert main([str(path)]) == 1
+    assert cli.main(["course", "build", str(path)]) == 1
     assert "cell 2 failed: ZeroDivisionError" in capsys.readouterr().err
     assert path.read_bytes() == before
     with pytest.raises(NotebookFailed):

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from pykraft.course import Lesson, LessonError, lesson, notebook
+from pykraft.course.kernel import Obstacle
+from pykraft.course.progress import read_progress
+from pykraft.course.surroundings import HEADLESS, HOME, PROFILE
 
 
 class Thing:
@@ -44,6 +47,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lesson, "_PATIENCE_S", 0.3)
 
 
+@pytest.fixture(autouse=True)
+def a_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Somebody sits in front, whose home is empty."""
+    monkeypatch.delenv(HEADLESS, raising=False)
+    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+
+
 @pytest.fixture
 def nb() -> Iterator[Lesson]:
     """A lesson that has claimed something already."""
@@ -63,6 +73,114 @@ def test_a_verdict_is_a_line_that_never_changes_and_numbers_stand_elsewhere(
         "HOLDS  One is less than two.",
         "DOES NOT HOLD  Two is less than one.",
     ]
+
+
+def test_a_claim_is_one_output_of_its_cell_and_not_two(nb: Lesson) -> None:
+    returned: object = nb.claim("One is less than two.", True)  # type: ignore[func-returns-value]
+    assert returned is None
+
+
+def test_a_statistical_claim_is_the_best_of_three_and_must_reach_its_margin(
+    nb: Lesson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ratios = iter([1.2, 1.6])
+    nb.claim("Lz4 is faster than gzip.", lambda: next(ratios), "MB/s", kind="statistical")
+    nb.claim("A is faster than b.", lambda: 1.49, kind="statistical")
+    nb.claim("A is not slower than b.", lambda: 0.9, kind="statistical", margin=0.8)
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "HOLDS  Lz4 is faster than gzip.",
+        "DOES NOT HOLD  A is faster than b.",
+        "HOLDS  A is not slower than b.",
+    ]
+    with pytest.raises(LessonError, match=r"this does not hold: A is faster than b\.$"):
+        nb.finish()
+
+
+OBSTACLE = Obstacle("nothing was read from a device", {"read_bytes": 0})
+
+
+def test_a_claim_about_hardware_may_fail_or_be_not_measurable_with_the_kernels_reason(
+    nb: Lesson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nb.claim("Sendfile is faster.", False, "1.4 and 1.6 GB/s", kind="hardware")
+    nb.claim("A cold read is slower.", lambda: 1 // 0 > 0, kind="hardware", unless=OBSTACLE)
+    nb.finish()
+    assert (
+        "NOT MEASURABLE HERE  A cold read is slower. (nothing was read from a device (read_bytes 0))"
+        in capsys.readouterr().out
+    )
+    assert [claim.verdict for claim in nb.claims] == ["HOLDS", "DOES NOT HOLD", "NOT MEASURABLE HERE"]
+
+
+def test_nobody_can_excuse_a_claim_without_the_kernels_counters(nb: Lesson) -> None:
+    with pytest.raises(ValueError, match="only a claim about hardware may be not measurable"):
+        nb.claim("One is less than two.", True, unless=OBSTACLE)
+    with pytest.raises(TypeError, match="unless= takes an Obstacle"):
+        nb.claim("A disk is slow.", True, kind="hardware", unless="no disk")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="an obstacle needs a reason, and the kernel's counters"):
+        Obstacle("it is a container", {})
+    with pytest.raises(ValueError, match="a claim is invariant, statistical or about hardware"):
+        nb.claim("x", True, kind="opinion")
+    with pytest.raises(TypeError, match="needs a function that measures a ratio"):
+        nb.claim("x", True, kind="statistical")
+
+
+def test_a_source_is_the_code_that_runs(nb: Lesson, capsys: pytest.CaptureFixture[str]) -> None:
+    from pykraft.client import partitioner
+    from pykraft.storage.log_segment import LogSegment
+
+    nb.source(partitioner.partition_of_key)
+    nb.source(LogSegment.find, docstring=False)
+    nb.source(LogSegment.size)
+    shown = capsys.readouterr().out
+    assert "# pykraft/client/partitioner.py: partition_of_key\ndef partition_of_key(key: bytes" in shown
+    assert "return (murmur2(key) & 0x7FFFFFFF) % partitions\n" in shown
+    assert "# pykraft/storage/log_segment.py: LogSegment.find\ndef find(self, offset: int)" in shown
+    assert "The batch that holds `offset`" not in shown
+    assert "# pykraft/storage/log_segment.py: LogSegment.size\n@property" in shown
+    with pytest.raises(ValueError, match=r"LogSegment has \d+ lines: show one of its functions"):
+        nb.source(LogSegment)
+    with pytest.raises(TypeError, match="a int has no code to show"):
+        nb.source(3)
+
+
+def test_what_was_predicted_and_that_it_was_finished_is_noted_for_the_reader(nb: Lesson) -> None:
+    for name, choice in (("one", "a"), ("two", "b"), ("three", "skip")):
+        nb.predict(name, choice, a="yes", b="no")
+        nb.answer(name, "a")
+    nb.finish()
+    noted = read_progress()["notebooks"]["00"]
+    assert noted["predictions"] == {"one": "right", "two": "wrong"}
+    assert noted["finished"].startswith("2")
+
+
+def test_where_nobody_reads_everything_is_skipped_and_nothing_noted(
+    nb: Lesson, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HEADLESS, "1")
+    nb.predict("one", "b", a="yes", b="no")
+    nb.answer("one", "a")
+    nb.finish()
+    assert "You skip this one." in capsys.readouterr().out
+    assert read_progress() == {"labs": {}, "notebooks": {}}
+
+
+def test_chance_is_the_same_in_every_run_and_other_for_every_name(nb: Lesson) -> None:
+    assert nb.random("keys").random() == Lesson("00").random("keys").random()
+    assert nb.random("keys").random() != nb.random("values").random()
+    assert nb.random("keys").random() != Lesson("01").random("keys").random()
+
+
+def test_the_profile_says_how_large_a_lesson_may_be(nb: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROFILE, raising=False)
+    assert (nb.profile, nb.pick(small=1, full=2)) == ("full", 2)
+    monkeypatch.setenv(HEADLESS, "1")
+    assert (nb.profile, nb.pick(small=1, full=2)) == ("small", 1)
+    monkeypatch.setenv(PROFILE, "full")
+    assert nb.pick(small=1, full=2) == 2
+    monkeypatch.setenv(PROFILE, "huge")
+    with pytest.raises(ValueError, match="PYKRAFT_PROFILE=huge: it must be small or full"):
+        nb.pick(small=1, full=2)
 
 
 def test_a_claim_that_does_not_hold_fails_the_last_cell(nb: Lesson) -> None:
@@ -179,7 +297,7 @@ def test_mistakes_of_the_reader_are_one_clear_sentence(nb: Lesson) -> None:
         nb.predict("silence")
     with pytest.raises(ValueError, match="nothing was predicted under that name"):
         nb.answer("other", "a")
-    with pytest.raises(ValueError, match="there is no notebook '99'"):
+    with pytest.raises(ValueError, match="there is no notebook '99': there are 00 to 26"):
         notebook("99")
 
 

@@ -20,6 +20,7 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.records import FeatureLevelRecord, NoOpRecord
+from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.quorum_state import RoleName
 from pykraft.raft.state_machine import CommitReader
 from tests.harness.controllers import CONFIG, SESSION_MS, ControllerScript, make, new_topic, registration
@@ -89,6 +90,19 @@ def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
     delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=28))
     with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 28; supported is 29 to 29"):
         check_supported(delta.apply(OffsetAndEpoch(0, 1)))
+
+
+def test_levels_that_the_cluster_has_left_behind_do_not_matter() -> None:
+    """A log tells of all levels that its cluster ever ran, and is read from its beginning."""
+    script = ControllerScript()
+    epoch, end = script.raft.leader_and_epoch.epoch, script.image.provenance.offset
+    raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (1, 0))
+    script.controller.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised]))
+    script.controller.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered]))
+    script.controller.poll(script.now)
+    script.controller.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised]))
+    with pytest.raises(UnsupportedFeatureError, match=r"share.version at level 1; supported is 0 to 0"):
+        script.controller.poll(script.now)
 
 
 def test_an_idle_log_is_kept_alive() -> None:

@@ -162,6 +162,12 @@ def test_a_setting_that_is_null_is_taken_away() -> None:
     assert image_of(*BASE, setting("8")).configs[ConfigResource(TOPIC_RESOURCE, "t")] == {"retention.ms": "8"}
 
 
+def test_a_feature_at_level_0_is_none() -> None:
+    raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (1, 0))
+    assert image_of(raised).features == {"share.version": 1}
+    assert image_of(raised, lowered).features == image_of(lowered).features == {}
+
+
 def test_a_delta_of_everything_touches_everything() -> None:
     delta = MetadataDelta.of_everything(image_of(*BASE))
     assert (delta.touched_brokers, delta.touched_topics) == ({1, 2}, {T})

@@ -153,6 +153,18 @@ def test_a_new_voter_set_keeps_what_is_known() -> None:
 # --- the accumulator ----------------------------------------------------------------------------------------------
 
 
+def test_the_records_of_a_batch_are_of_one_time() -> None:
+    """Apache Kafka reads no other batches of the metadata log."""
+    accumulator = BatchAccumulator(4, 10, linger_ms=25, max_batch_bytes=1000)
+    accumulator.append([b"a"], timestamp=1000, now=100)
+    accumulator.append([b"b"], timestamp=1014, now=114)
+    (data,) = accumulator.drain()
+    assert [record.timestamp for record in RecordBatch(memoryview(data)).records()] == [1000, 1000]
+    accumulator.append([b"c"], timestamp=1030, now=130)
+    (data,) = accumulator.drain()
+    assert [record.timestamp for record in RecordBatch(memoryview(data)).records()] == [1030]
+
+
 def drained(accumulator: BatchAccumulator) -> list[tuple[int, list[bytes | None]]]:
     batches = [RecordBatch(memoryview(data)) for data in accumulator.drain()]
     return [(batch.base_offset, [bytes(r.value or b"") for r in batch.records()]) for batch in batches]

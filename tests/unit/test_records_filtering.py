@@ -12,7 +12,7 @@ from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
-from pykraft.records.filtering import emptied, filtered, outlines, unpacked
+from pykraft.records.filtering import emptied, filtered, outlines, timestamp_of, unpacked
 
 BYTES = st.none() | st.binary(max_size=200)
 RECORDS = st.lists(st.tuples(st.integers(0, 1 << 45), BYTES, BYTES), min_size=1, max_size=8)
@@ -28,7 +28,10 @@ def built(records: list[tuple[int, bytes | None, bytes | None]], codec: Compress
 @given(RECORDS)
 def test_an_outline_says_what_the_record_says(records: list[tuple[int, bytes | None, bytes | None]]) -> None:
     batch = built(records)
-    found = [(each.offset, each.timestamp, each.key, each.is_tombstone) for each in outlines(batch, unpacked(batch))]
+    data = unpacked(batch)
+    found = [
+        (each.offset, timestamp_of(batch, data, each), each.key, each.is_tombstone) for each in outlines(batch, data)
+    ]
     assert found == [(each.offset, each.timestamp, each.key, each.value is None) for each in batch.records()]
 
 
@@ -38,7 +41,7 @@ def test_what_is_kept_is_kept_as_it_was(
 ) -> None:
     batch = built(records, codec)
     expected = [record for record in batch.records() if record.offset in kept]
-    data = filtered(batch, lambda record: record.offset in kept, horizon_ms)
+    data = filtered(batch, lambda records: [each for each in records if each.offset in kept], horizon_ms)
     if not expected:
         assert data is None
         return
@@ -54,11 +57,11 @@ def test_what_is_kept_is_kept_as_it_was(
 
 
 def test_a_horizon_is_set_once() -> None:
-    first = filtered(built([(5, b"a", None), (6, b"b", b"1")]), lambda _: True, 1000)
+    first = filtered(built([(5, b"a", None), (6, b"b", b"1")]), list, 1000)
     assert first is not None
     batch = RecordBatch(memoryview(first))
-    assert filtered(batch, lambda _: True, 9999) is batch.buffer, "nothing changes: the very same bytes"
-    second = filtered(batch, lambda record: record.key == b"a", 9999)
+    assert filtered(batch, list, 9999) is batch.buffer, "nothing changes: the very same bytes"
+    second = filtered(batch, lambda records: [each for each in records if each.key == b"a"], 9999)
     assert second is not None
     again = RecordBatch(memoryview(second))
     assert again.delete_horizon_ms == 1000 and [record.timestamp for record in again.records()] == [5]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.core import Failure
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Node, TopicIdPartition
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
@@ -33,7 +33,13 @@ REQUIRED = {
 }
 
 
-def following(filled: int = 0, epoch: int = 5) -> tuple[Partition, ReplicaFetcher, Script]:
+def storage_error(_: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def following(
+    filled: int = 0, epoch: int = 5, on_disk_failure: Callable[[OSError], KafkaError] = storage_error
+) -> tuple[Partition, ReplicaFetcher, Script]:
     """Broker 1 follows broker 2; its log holds so many batches of epoch 4."""
     log = open_log()
     fill(log, filled, leader_epoch=4, count=1)
@@ -47,6 +53,7 @@ def following(filled: int = 0, epoch: int = 5) -> tuple[Partition, ReplicaFetche
         values=NODE_CONFIG.resolve(REQUIRED),
         trace=Tracer(1, Silence()),
         on_append=lambda _: None,
+        on_disk_failure=on_disk_failure,
     )
     fetcher.add(follower)
     return follower, fetcher, Script(fetcher)
@@ -78,6 +85,30 @@ def test_what_comes_is_appended_and_committed_as_far_as_the_leader_says() -> Non
     assert (follower.log.log_end_offset, follower.log.high_watermark, follower.log.latest_epoch) == (5, 4, 5)
     script.poll()
     assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 5
+
+
+def test_what_the_leader_has_deleted_is_deleted_here_and_said_with_the_next_fetch() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(high_watermark=3, log_start_offset=2))
+    assert follower.log.log_start_offset == 2
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].log_start_offset == 2
+
+
+def test_a_disk_that_fails_is_reported_and_nothing_is_taken_for_appended() -> None:
+    failures: list[OSError] = []
+
+    def on_disk_failure(error: OSError) -> KafkaError:
+        failures.append(error)
+        return storage_error(error)
+
+    follower, _, script = following(filled=3, on_disk_failure=on_disk_failure)
+    disk: Any = follower.log._filesystem
+    script.poll()
+    disk.fail_after(0, OSError(5, "it fails"))
+    script.answer(FetchRequest, fetch_answer(records=at(3, batch(2), 5).buffer, high_watermark=5))
+    assert len(failures) == 1 and follower.log.log_end_offset == 3
 
 
 @pytest.mark.parametrize(

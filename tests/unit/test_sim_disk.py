@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.sim.disk import Crash, MemoryFileSystem
-from pykraft.storage.filesystem import replace_file
+from pykraft.storage.filesystem import LockedError, replace_file
 
 SEEDS = range(200)
 
@@ -56,9 +56,40 @@ def test_files_of_a_dead_process_are_dead_and_its_locks_are_free() -> None:
             use()
         assert dead.value.errno == errno.EBADF
     again = filesystem.lock("/d/.lock")
-    assert lock is not None and again is not None
     lock.release()  # by the dead process: the lock is another's now
-    assert filesystem.lock("/d/.lock") is None
+    with pytest.raises(LockedError):
+        filesystem.lock("/d/.lock")
+    again.release()
+    filesystem.lock("/d/.lock").release()
+
+
+def test_a_disk_is_full_when_it_is_full() -> None:
+    filesystem = fresh()
+    filesystem.capacity_bytes = 10
+    file = filesystem.open("/d/a")
+    file.append(b"123456")
+    assert filesystem.space("/d") == (10, 4)
+    with pytest.raises(OSError) as full:
+        file.append(b"12345")
+    assert full.value.errno == errno.ENOSPC
+    file.append(b"1234")
+    assert file.read(0, 99) == b"1234561234" and filesystem.space("/d").usable_bytes == 0
+
+
+def test_a_disk_may_fail_once_or_for_good() -> None:
+    for for_good in (False, True):
+        filesystem = fresh()
+        file = filesystem.open("/d/a")
+        filesystem.fail_after(1, OSError(errno.EIO, "it fails"), torn_bytes=2, for_good=for_good)
+        file.append(b"one")
+        with pytest.raises(OSError):
+            file.append(b"two")
+        if for_good:
+            with pytest.raises(OSError):
+                file.sync()
+            filesystem.spare()
+        file.sync()
+        assert filesystem.read("/d/a") == b"onetw"
 
 
 # --- a loss of power --------------------------------------------------------------------------------------------------

@@ -7,13 +7,23 @@ import os
 import pathlib
 import socket
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.filesystem import FileSystem, OsFileRegion, OsFileSystem, name_of, parent, replace_file
+from pykraft.storage.filesystem import (
+    FileSystem,
+    LockedError,
+    OsFileRegion,
+    OsFileSystem,
+    name_of,
+    parent,
+    replace_file,
+)
 from tests.harness.storage import bytes_of
 
 
@@ -158,12 +168,19 @@ def test_a_folder_is_no_file(disk: Disk) -> None:
 def test_a_lock_is_held_by_one(disk: Disk) -> None:
     filesystem, home = disk
     lock = filesystem.lock(f"{home}/.lock")
-    assert lock is not None and filesystem.lock(f"{home}/.lock") is None
-    assert filesystem.read(f"{home}/.lock") == b""
+    with pytest.raises(LockedError, match="this process"):
+        filesystem.lock(f"{home}/.lock")
+    other = filesystem.lock(f"{home}/.other")
     lock.release()
-    again = filesystem.lock(f"{home}/.lock")
-    assert again is not None
-    again.release()
+    lock.release()
+    filesystem.lock(f"{home}/.lock").release()
+    other.release()
+
+
+def test_the_space_on_a_disk_is_told(disk: Disk) -> None:
+    filesystem, home = disk
+    space = filesystem.space(home)
+    assert space.total_bytes >= space.usable_bytes > 0
 
 
 @pytest.mark.parametrize(("path", "above", "name"), [("/a/b", "/a", "b"), ("/a", "/", "a"), ("/a/b.c", "/a", "b.c")])
@@ -240,6 +257,43 @@ def test_a_region_of_a_file_that_was_cut_since_is_not_sent(tmp_path: pathlib.Pat
             with pytest.raises(EOFError, match="was truncated after its bytes were promised"):
                 use()
     region._file.close()
+
+
+_HOLDER = """
+import sys
+from pykraft.storage.filesystem import OsFileSystem
+lock = OsFileSystem().lock(sys.argv[1])
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_keeps_other_processes_out_and_ends_with_its_own(tmp_path: pathlib.Path) -> None:
+    filesystem, path = OsFileSystem(), f"{tmp_path}/.lock"
+    command = [sys.executable, "-c", _HOLDER, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+        for _ in range(2):
+            with pytest.raises(LockedError) as refused:
+                filesystem.lock(path)
+            holder_named = f"process {holder.pid}" if sys.platform == "linux" else "another process"
+            assert str(refused.value) == holder_named
+        holder.kill()
+        holder.wait()
+    lock = filesystem.lock(path)
+    other = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert other.returncode == 1 and "LockedError: " in other.stderr
+    lock.release()
+
+
+def test_a_folder_under_two_names_is_one_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    filesystem = OsFileSystem()
+    lock = filesystem.lock(f"{tmp_path}/a/.lock")
+    with pytest.raises(LockedError):
+        filesystem.lock(f"{tmp_path}/b/.lock")
+    lock.release()
 
 
 # --- the same things done to both -------------------------------------------------------------------------------------

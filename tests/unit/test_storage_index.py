@@ -150,8 +150,8 @@ def test_a_limit_is_rounded_down_to_whole_entries() -> None:
         index.append(1003, 3)
 
 
-def test_the_closing_entry_of_a_time_index_may_go_over_the_limit() -> None:
-    index = times(max_bytes=12)
+def test_the_closing_entry_of_a_time_index_has_a_place_of_its_own() -> None:
+    index = times(max_bytes=24)
     index.maybe_append(1, 1001)
     with pytest.raises(AssertionError, match="should have been rolled"):
         index.maybe_append(2, 1002)

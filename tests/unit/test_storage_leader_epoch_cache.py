@@ -78,6 +78,8 @@ def test_an_empty_cache_knows_nothing() -> None:
 def test_the_file_is_these_bytes_and_is_written_only_for_news() -> None:
     filesystem = MemoryFileSystem()
     epochs = cache((0, 0), (3, 47), filesystem=filesystem)
+    assert not filesystem.exists(PATH), "as long as the batches tell, nothing needs to be written"
+    epochs.write(48)
     assert filesystem.read(PATH) == b"0\n2\n0 0\n3 47\n"
     before = filesystem.operations
     epochs.assign(3, 50)
@@ -179,6 +181,7 @@ def test_the_cache_answers_as_a_list_of_all_epochs_would(steps: list[tuple[str, 
                 model.start, model.epochs = model.start + amount, model.epochs[amount:]
                 epochs.truncate_from_start(model.start)
         else:
+            epochs.write(model.end)
             epochs = LeaderEpochCache(filesystem, "/d")
         assert epochs.entries == model.entries()
         for epoch in range(-1, latest + 2):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pykraft.common.errors import CorruptRecordError
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage import cleaner
 from pykraft.storage.checkpoint import read_partition_metadata
 from pykraft.storage.log import UnifiedLog
+from tests.harness.compaction import cleaner_of, compacting, records
 from tests.harness.log_laws import all_batches, check, recovered_indexes_are_rebuilt_ones
 from tests.harness.storage import (
     DIRECTORY,
@@ -81,7 +84,8 @@ def test_a_log_that_its_process_left_has_every_append() -> None:
     log = opened.load()
     assert opened.recovered_bytes == 0
     assert log.log_end_offset == before.log_end_offset and 7 in log.producer_state.producers
-    assert log.recovery_point == log.log_end_offset, "it was flushed"
+    assert log.recovery_point == 0, "the indexes are not on the disk yet: another crash, and all is read again"
+    assert all(inode.synced == len(inode.data) for name, inode in files_of_the_log(filesystem) if name.endswith(".log"))
     check(log, recovered_indexes_are_rebuilt_ones)
 
 
@@ -106,6 +110,19 @@ def test_segments_behind_a_damaged_one_go_with_it() -> None:
     log = open_log(filesystem, tiny())
     assert [segment.base_offset for segment in log.segments] == [0, 7]
     assert [name for name in filesystem.list(DIRECTORY) if name > "00000000000000000008" and name[0].isdigit()] == []
+    check(log, recovered_indexes_are_rebuilt_ones)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_an_offset_index_that_is_missing_is_made_anew_also_below_the_recovery_point(in_order: bool) -> None:
+    filesystem, before = stopped()
+    lost = path(before, 0, "index")
+    index = filesystem.read(lost)
+    assert index
+    filesystem.remove(lost)
+    log = open_log(filesystem, tiny(), clean=in_order, recovery_point=before.log_end_offset)
+    assert filesystem.read(lost) == index
+    assert log.log_end_offset == before.log_end_offset
     check(log, recovered_indexes_are_rebuilt_ones)
 
 
@@ -164,8 +181,15 @@ def test_indexes_that_do_not_fit_are_rebuilt(clean: bool, suffix: str, content: 
     log = open_log(filesystem, tiny(), clean=clean, recovery_point=point)
     assert log.log_end_offset == before.log_end_offset
     check(log)
-    folder = filesystem._root.entries["logs"].entries["flights-0"]  # type: ignore[union-attr]
-    assert all(inode.synced == len(inode.data) for inode in folder.entries.values())  # type: ignore[union-attr]
+    for name, inode in files_of_the_log(filesystem):
+        is_read_again = not clean and name.startswith(f"{point:020d}.")
+        assert inode.synced == len(inode.data) or (is_read_again and not name.endswith(".log")), name
+
+
+def files_of_the_log(filesystem: MemoryFileSystem) -> list[tuple[str, Any]]:
+    """The names of its files, and what the disk has of each."""
+    folder: Any = filesystem._root.entries["logs"]
+    return list(folder.entries["flights-0"].entries.items())
 
 
 def test_half_written_files_and_indexes_without_a_log_go() -> None:
@@ -264,9 +288,48 @@ def test_damage_in_a_log_that_was_closed_in_order_is_cut_off_if_its_indexes_show
     check(log)
 
 
-def test_damage_at_the_end_of_a_log_that_was_closed_in_order_is_an_error() -> None:
+@pytest.mark.parametrize("tail", [b"garbage!" * 5, bytes(40), b"x"])
+def test_what_stands_behind_the_end_of_a_log_that_was_closed_in_order_is_cut_off(tail: bytes) -> None:
+    """Kafka leaves it there and appends behind it, where nobody can read; with zeros it does not start."""
+    filesystem, before = stopped()
+    last = path(before, -1, "log")
+    whole = filesystem.read(last)
+    filesystem.write(last, whole + tail)
+    log = open_log(filesystem, tiny(), clean=True)
+    assert log.log_end_offset == before.log_end_offset and filesystem.read(last) == whole
+    check(log)
+
+
+def test_a_torn_tail_of_a_log_that_was_closed_in_order_goes() -> None:
     filesystem, before = stopped()
     last = path(before, -1, "log")
     filesystem.write(last, filesystem.read(last)[:-5])
-    with pytest.raises(CorruptRecordError, match=r"\.log"):
-        open_log(filesystem, tiny(), clean=True)
+    log = open_log(filesystem, tiny(), clean=True)
+    assert log.log_end_offset < before.log_end_offset and len(log.segments) == len(before.segments)
+    check(log)
+    log.append_as_leader(batch(1), 9)
+    check(log)
+
+
+def compacted_as_kafka_does(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryFileSystem, UnifiedLog]:
+    """A log whose cleaned segments do not end where the next ones begin; then the process died."""
+    monkeypatch.setattr(cleaner, "emptied", lambda batch: None)
+    filesystem, clock = disk(), ManualClock()
+    log = open_log(filesystem, compacting(segment_bytes=300))
+    for number in range(40):
+        log.append_as_leader(records((f"only {number}", "x" * 40)), 0)
+        log.append_as_leader(records(("again", "y")), 0)
+    log.update_high_watermark(log.log_end_offset)
+    cleaner_of(log, filesystem, clock).clean()
+    bases = [segment.base_offset for segment in log.segments]
+    assert any(one.next_offset() != base for one, base in zip(log.segments, bases[1:], strict=False)), "no gap"
+    log.abandon()
+    filesystem.crash_process()
+    return filesystem, log
+
+
+def test_the_gaps_of_a_compacted_log_without_a_recovery_point_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem, before = compacted_as_kafka_does(monkeypatch)
+    log = open_log(filesystem, compacting(segment_bytes=300), is_known=False)
+    assert log.log_end_offset == before.log_end_offset
+    assert [segment.base_offset for segment in log.segments] == [segment.base_offset for segment in before.segments]

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from pykraft.common.config import Config
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage import log_manager
 from pykraft.storage.checkpoint import DamagedFileError, read_offsets, read_partition_metadata
 from pykraft.storage.log_manager import DirectoryInUseError, LogManager, lock_directory, parse_directory
 from tests.harness.log_laws import check
-from tests.harness.storage import LOGS, NEVER_MS, ByHand, Inline, ManualClock, batch, disk, fill, settings, tiny
+from tests.harness.storage import LOGS, NEVER_MS, ByHand, Inline, ManualClock, at, batch, disk, fill, settings, tiny
 
 FLIGHTS, PLANES = TopicPartition("flights", 0), TopicPartition("planes", 3)
 FIRST, SECOND = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
@@ -76,7 +77,7 @@ def test_a_folders_name_tells_its_partition(name: str, partition: TopicPartition
 def test_a_log_directory_is_used_by_one_process() -> None:
     filesystem = MemoryFileSystem()
     lock = lock_directory(filesystem, "/new/logs")
-    with pytest.raises(DirectoryInUseError, match="/new/logs is in use by another process: stop that one first"):
+    with pytest.raises(DirectoryInUseError, match="/new/logs is in use by this process: stop that node first"):
         lock_directory(filesystem, "/new/logs")
     lock.release()
     lock_directory(filesystem, "/new/logs").release()
@@ -95,6 +96,18 @@ def test_an_orderly_stop_and_start() -> None:
     assert (log.log_end_offset, log.high_watermark, log.recovery_point, log.topic_id) == (39, 30, 39, FIRST)
     check(log)
     assert restarted(filesystem).previous_broker_epoch == -1
+
+
+def test_what_does_not_belong_there_is_left_alone_and_told() -> None:
+    filesystem = disk()
+    filled(filesystem).close(broker_epoch=15)
+    filesystem.write(f"{LOGS}/notes.txt", b"mine")
+    filesystem.write(f"{LOGS}/file-0", b"no folder")
+    filesystem.make_directory(f"{LOGS}/lost+found")
+    again = restarted(filesystem)
+    assert again.unknown == ["file-0", "lost+found", "notes.txt"]
+    assert filesystem.read(f"{LOGS}/notes.txt") == b"mine" and filesystem.exists(f"{LOGS}/lost+found")
+    assert restarted(disk()).unknown == []
 
 
 def test_checkpoints_say_what_is_so() -> None:
@@ -232,6 +245,20 @@ def test_bytes_that_a_crash_tore_off_are_counted() -> None:
     assert restarted(filesystem).recovered_bytes == 4
 
 
+def test_the_gap_that_kafkas_cleaner_left_between_two_segments_is_no_loss() -> None:
+    """What was compacted was synced first, and a mark says up to where it was. Ours leaves no such gap."""
+    filesystem = disk()
+    filesystem.make_directory(f"{LOGS}/{FLIGHTS}")
+    for offset in (0, 10, 20):
+        content = bytes(at(offset, batch(3)).buffer)
+        filesystem.write(f"{LOGS}/{FLIGHTS}/{offset:020d}.log", content)
+    compacted = tiny(cleanup_policy=["compact"])
+    filesystem.write(f"{LOGS}/cleaner-offset-checkpoint", b"0\n1\nflights 0 20\n")
+    log = restarted(filesystem, config_for=lambda topic: compacted).logs[FLIGHTS]
+    assert [segment.base_offset for segment in log.segments] == [0, 10, 20]
+    assert log.log_end_offset == 23
+
+
 def test_an_abandoned_manager_writes_nothing() -> None:
     filesystem = disk()
     found = filled(filesystem)
@@ -240,3 +267,30 @@ def test_an_abandoned_manager_writes_nothing() -> None:
     assert filesystem.operations == before
     with pytest.raises(OSError):
         found.logs[FLIGHTS].append_as_leader(batch(1), 0)
+
+
+@pytest.mark.parametrize("one_by_one", [500, 0])
+def test_what_a_crash_left_is_on_the_disk_once_the_logs_are_open(
+    one_by_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_manager, "_SYNCED_ONE_BY_ONE", one_by_one)
+    filesystem = disk()
+    end = filled(filesystem).logs[FLIGHTS].log_end_offset
+    restarted(filesystem)
+    for seed in range(5):
+        filesystem.crash_power(Random(seed))
+        log = manager(filesystem).logs[FLIGHTS]
+        assert log.log_end_offset == end
+        check(log)
+
+
+def test_logs_that_are_made_together_are_there_after_a_loss_of_power() -> None:
+    filesystem = disk()
+    found = manager(filesystem)
+    found.create_all([TopicIdPartition(FIRST, "flights", number) for number in range(5)])
+    fill(found.logs[FLIGHTS], 5)
+    found.logs[FLIGHTS].flush()
+    filesystem.crash_power(Random(1))
+    again = manager(filesystem)
+    assert len(again.logs) == 5 and again.logs[FLIGHTS].topic_id == FIRST
+    assert again.logs[FLIGHTS].log_end_offset > 5

@@ -42,7 +42,7 @@ def filled(batch_count: int = 20, replicated: int | None = None, **config: Any) 
     """A log of small segments, one millisecond of log time for each offset, replicated up to an offset."""
     log = open_log(config=tiny(**{**KEEP, **config}))
     for _ in range(batch_count):
-        log.append_as_leader(batch(1, timestamp=NOW_MS + log.log_end_offset, size=30), 0)
+        log.append_as_leader(batch(1, timestamp=NOW_MS + log.log_end_offset, size=30, key=b""), 0)
     log.update_high_watermark(log.log_end_offset if replicated is None else replicated)
     return log
 
@@ -229,7 +229,7 @@ def test_a_compacted_log_is_shortened_by_the_cleaner() -> None:
     clock = ManualClock(NOW_MS + 5000)
     found = manager(disk(), clock, retention_ms=1000, cleanup_policy=["compact", "delete"])
     log = found.get_or_create(PARTITION, FIRST)
-    fill(log, 20)
+    fill(log, 20, key=b"key")
     log.update_high_watermark(log.log_end_offset)
     found.delete_old_segments()
     assert log.log_start_offset == 0
@@ -263,9 +263,9 @@ def test_a_log_is_flushed_after_so_long() -> None:
 def rolled_after_ms(base_offset: int, **config: Any) -> int:
     """How much time the segment that begins there spans at most."""
     log = open_log(config=tiny(segment_bytes=100_000, segment_ms=1000, **config), log_start_offset=base_offset)
-    log.append_as_leader(batch(1, timestamp=NOW_MS), 0)
+    log.append_as_leader(batch(1, timestamp=NOW_MS, key=b""), 0)
     for waited_ms in range(1, 1100):
-        log.append_as_leader(batch(1, timestamp=NOW_MS + waited_ms), 0)
+        log.append_as_leader(batch(1, timestamp=NOW_MS + waited_ms, key=b""), 0)
         if len(log.segments) > 1:
             return waited_ms - 1
     raise AssertionError("it was not rolled")

@@ -79,7 +79,7 @@ def test_batches_that_come_as_one_piece_are_indexed_one_by_one() -> None:
 
 def test_a_full_index_gets_no_more_entries_and_the_segment_is_still_searched() -> None:
     found = filled(interval=0, max_index_bytes=24)
-    assert len(found.offset_index) == len(found.time_index) == 2 and found.is_index_full
+    assert len(found.offset_index) == len(found.time_index) == 1 and found.is_index_full
     for offset in range(BASE, BASE + 20):
         at_offset = found.find(offset)
         assert at_offset is not None and at_offset.header.base_offset == offset - offset % 2
@@ -299,6 +299,17 @@ def test_recovery_stops_at_the_first_damaged_batch(damage: str) -> None:
         found.cut(size)
         found.check()
         assert found.size == 7 * SIZE and found.next_offset() == BASE + 14
+
+
+@pytest.mark.parametrize("number", [0, 5, 9])
+def test_a_sound_batch_that_does_not_follow_ends_a_recovery(number: int) -> None:
+    """What lies behind the end of a file may be anything, also a piece of the same log."""
+    filesystem = MemoryFileSystem()
+    filled(filesystem)
+    path = "/d/00000000000000000100.log"
+    data = filesystem.read(path)
+    filesystem.write(path, data + data[number * SIZE :])
+    assert segment(filesystem).recover(state(), []) == (10 * SIZE, BASE + 20)
 
 
 def test_an_offset_that_the_indexes_cannot_express_ends_a_recovery() -> None:

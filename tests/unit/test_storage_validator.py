@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression, compress
@@ -49,9 +49,7 @@ def with_records(records: bytes, count: int = 2, codec: Compression = Compressio
 
 def check(data: bytearray, **config: Any) -> RecordBatch:
     """What a leader does with a partition's records."""
-    some = only_batch(memoryview(data))
-    validate(some, settings(**config), NOW_MS)
-    return some
+    return validate(only_batch(memoryview(data)), settings(**config), NOW_MS)
 
 
 def refusal(data: bytearray, **config: Any) -> ErrorCode:
@@ -107,7 +105,7 @@ ONE = TWO[: len(TWO) // 2]
         *[(with_records(compress(codec, TWO + ONE), 2, codec), INVALID) for codec in Compression if codec],
         # timestamps
         (bytearray(batch(1, timestamp=NOW_MS + HOUR_MS + 1).buffer), ErrorCode.INVALID_TIMESTAMP),
-        (changed(batch(2), 21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
+        (changed(batch(1, timestamp=-1), 21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
     ],
 )
 def test_a_hostile_batch_is_answered_as_apache_kafka_answers_it(data: bytearray, code: ErrorCode) -> None:
@@ -128,6 +126,7 @@ def test_a_hostile_batch_is_answered_as_apache_kafka_answers_it(data: bytearray,
         bytearray(batch(1, timestamp=NOW_MS + HOUR_MS).buffer),
         bytearray(produced(0, 0, epoch=-5).buffer),
         changed(batch(2), 21, ">h", 0x40),
+        changed(batch(2), 21, ">h", 0x08),
         *[bytearray(batch(30, compression=codec).buffer) for codec in Compression],
     ],
 )
@@ -158,6 +157,139 @@ def test_with_log_append_time_the_broker_stamps_and_no_timestamp_is_wrong() -> N
     some = check(bytearray(batch(3, timestamp=NOW_MS + 9 * HOUR_MS).buffer), message_timestamp_type="LogAppendTime")
     assert some.is_valid and some.uses_log_append_time
     assert [record.timestamp for record in some.records()] == [NOW_MS] * 3
+
+
+# --- what the topic's settings ask for --------------------------------------------------------------------------------
+
+
+def blamed(data: bytearray, **config: Any) -> tuple[ErrorCode, list[int]]:
+    """The code of a refusal, and the records that are named in it."""
+    with pytest.raises(InvalidRecordsError) as refused:
+        check(data, **config)
+    assert all(error.message for error in refused.value.records)
+    return refused.value.code, [error.batch_index for error in refused.value.records]
+
+
+def mixed(*records: tuple[int, bytes | None], codec: Compression = Compression.NONE) -> bytearray:
+    """A batch of records with these timestamps and keys."""
+    builder = RecordBatchBuilder(compression=codec)
+    for timestamp, key in records:
+        builder.append(timestamp, key, b"value", [("header", None)])
+    return builder.build()
+
+
+def seen(some: RecordBatch) -> list[tuple[int, int, bytes | None, bytes | None, list[Any]]]:
+    return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in some.records()]
+
+
+COMPACTED = {"cleanup_policy": ("compact", "delete")}
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_records_without_a_key_are_named_where_the_topic_is_compacted(codec: Compression) -> None:
+    data = mixed((NOW_MS, b"a"), (NOW_MS, None), (NOW_MS, b""), (NOW_MS, None), codec=codec)
+    assert blamed(bytearray(data), **COMPACTED) == (INVALID, [1, 3])
+    check(data)
+
+
+def test_single_records_may_be_too_old_or_too_young() -> None:
+    limits = {"message_timestamp_before_max_ms": 10, "message_timestamp_after_max_ms": 20}
+    data = mixed((NOW_MS, b"a"), (NOW_MS - 11, b"b"), (-1, b"c"), (NOW_MS + 21, None))
+    assert blamed(bytearray(data), **limits) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
+    # Of a record that is wrong in two ways the key is told, but the timestamps of others decide the code.
+    assert blamed(bytearray(data), **limits, **COMPACTED) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
+
+
+def test_the_sentence_names_three_records_at_most() -> None:
+    with pytest.raises(
+        InvalidRecordsError, match=r"5 of 5 records are refused: record 0: .*; record 1: .*; record 2: "
+    ) as e:
+        check(mixed(*[(NOW_MS, None)] * 5), **COMPACTED)
+    assert "record 3" not in e.value.detail and len(e.value.records) == 5
+
+
+def test_where_records_are_looked_at_the_largest_timestamp_is_counted_again() -> None:
+    for claimed in (NOW_MS - 5, NOW_MS + 2 * HOUR_MS):
+        data = changed(RecordBatch(memoryview(mixed((NOW_MS, b"a"), (NOW_MS + 7, b"b")))), 35, ">q", claimed)
+        some = check(bytearray(data), **COMPACTED)
+        assert (some.max_timestamp, some.is_valid) == (NOW_MS + 7, True)
+    # Too young by its header alone: that is looked into on any topic. A header that is modest is believed.
+    assert check(bytearray(data)).max_timestamp == NOW_MS + 7
+    assert check(changed(RecordBatch(memoryview(data)), 35, ">q", NOW_MS - 5)).max_timestamp == NOW_MS - 5
+
+
+def test_a_producer_does_not_say_when_its_records_were_appended() -> None:
+    marked = changed(batch(2), 21, ">h", 0x08)
+    some = check(bytearray(marked))
+    assert (some.uses_log_append_time, some.is_valid, some.max_timestamp) == (False, True, NOW_MS + 1)
+    assert blamed(bytearray(marked), message_timestamp_type="LogAppendTime") == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("wanted", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_may_have_its_own_codec(codec: Compression, wanted: str) -> None:
+    builder = RecordBatchBuilder(compression=codec, producer_id=7, producer_epoch=2, base_sequence=5)
+    for number in range(30):
+        builder.append(NOW_MS + number % 7, b"key", b"value" * number, [("header", b"h")])
+    data = builder.build()
+    before = RecordBatch(memoryview(bytes(data)))
+    after = check(data, compression_type=wanted)
+    assert after.is_valid and after.compression is (codec if wanted == "producer" else Compression.named(wanted))
+    assert seen(after) == seen(before)
+    same = ("producer_id", "producer_epoch", "base_sequence", "count", "last_offset_delta", "max_timestamp")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    if after.compression is codec:
+        assert after.buffer == before.buffer
+
+
+def test_a_batch_that_is_packed_anew_is_what_its_producer_would_have_sent() -> None:
+    for codec in Compression:
+        packed = check(bytearray(batch(9).buffer), compression_type="uncompressed" if not codec else codec.name.lower())
+        assert packed.buffer == batch(9, compression=codec).buffer
+
+
+def test_records_that_are_numbered_wrongly_are_numbered_anew_when_they_are_packed() -> None:
+    data = with_records(compress(Compression.LZ4, ONE + ONE), 2, Compression.LZ4)
+    assert [record.offset for record in check(bytearray(data)).records()] == [0, 0]
+    for config in ({"compression_type": "zstd"}, {"message_timestamp_before_max_ms": 9 * HOUR_MS}):
+        assert [record.offset for record in check(bytearray(data), **config).records()] == [0, 1]
+
+
+def test_the_size_counts_as_it_comes_and_as_it_is_packed() -> None:
+    loose, dense = batch(20, size=50), batch(20, size=50, compression=Compression.GZIP)
+    limit = {"max_message_bytes": dense.size}
+    assert check(bytearray(dense.buffer), **limit, compression_type="gzip").size == dense.size
+    assert refusal(bytearray(loose.buffer), **limit, compression_type="gzip") is ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal(bytearray(dense.buffer), **limit, compression_type="uncompressed") is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_the_level_of_a_codec_may_be_chosen() -> None:
+    data = bytearray(batch(200, size=50).buffer)
+    sizes = [check(bytearray(data), compression_type="gzip", compression_gzip_level=level).size for level in (1, 9)]
+    assert sizes[0] > sizes[1]
+    for level in (1, 9, 17):
+        assert seen(check(bytearray(data), compression_type="lz4", compression_lz4_level=level))
+    for level in (-5, 3, 22):
+        assert seen(check(bytearray(data), compression_type="zstd", compression_zstd_level=level))
+
+
+def test_a_mark_of_the_broker_is_made_after_the_records_are_packed() -> None:
+    some = check(bytearray(batch(3).buffer), compression_type="lz4", message_timestamp_type="LogAppendTime")
+    assert some.is_valid and [record.timestamp for record in some.records()] == [NOW_MS] * 3
+
+
+def test_where_records_are_looked_at_their_fields_must_be_in_order() -> None:
+    torn = bytearray(TWO)
+    torn[torn.index(b"\x14")] = 0x7E  # the first value claims 63 bytes
+    assert refusal(with_records(bytes(torn)), compression_type="gzip") is INVALID
+    check(with_records(bytes(torn)))  # nobody looks
+
+
+def test_a_batch_is_not_unpacked_into_more_memory_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validator, "MAX_UNPACKED_BYTES", 1 << 20)
+    data = bytearray(batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD).buffer)
+    check(bytearray(data))
+    assert refusal(data, **COMPACTED) is INVALID
 
 
 # --- walking over the records -----------------------------------------------------------------------------------------
@@ -215,7 +347,8 @@ def test_a_bomb_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert refusal(with_records(compress(Compression.GZIP, one), 1, Compression.GZIP)) is INVALID
 
 
-def test_whatever_a_bit_flip_does_the_answer_is_an_error_code() -> None:
+@pytest.mark.parametrize("config", [{}, {"cleanup_policy": ("compact",)}, {"compression_type": "gzip"}])
+def test_whatever_a_bit_flip_does_the_answer_is_an_error_code(config: dict[str, Any]) -> None:
     """With a right checksum over wrong bytes: nothing but KafkaError comes out."""
     for codec in Compression:
         original = bytearray(batch(3, compression=codec).buffer)
@@ -223,7 +356,7 @@ def test_whatever_a_bit_flip_does_the_answer_is_an_error_code() -> None:
             data = bytearray(original)
             data[position] ^= 0x41
             try:
-                check(sealed(data) if position >= 21 else data)
+                check(sealed(data) if position >= 21 else data, **config)
             except KafkaError:
                 continue
 

@@ -2,8 +2,8 @@
 
 Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), DescribeQuorum 0
 to 2, BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0, Envelope 0,
-CreateTopics 2 to 7, DeleteTopics 1 to 6. Only the active controller does what is asked; the others answer
-NOT_CONTROLLER.
+CreateTopics 2 to 7, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2, DescribeConfigs 1 to 4.
+Only the active controller does what is asked; the others answer NOT_CONTROLLER.
 
 An Envelope carries a client's whole request, with its header, and who the client is; the answer comes back in another
 envelope (KIP-590). Only requests that the controller serves for clients may be in one.
@@ -29,6 +29,7 @@ from pykraft.protocol.messages.brokers import (
     EnvelopeRequest,
     EnvelopeResponse,
 )
+from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
@@ -41,7 +42,13 @@ from pykraft.raft.service import RaftService
 from pykraft.server.apis.errors import error_response
 from pykraft.transport.server_channel import RequestContext
 
-FORWARDABLE = (CreateTopicsRequest, DeleteTopicsRequest, DescribeQuorumRequest)
+FORWARDABLE = (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IncrementalAlterConfigsRequest,
+    AlterConfigsRequest,
+    DescribeQuorumRequest,
+)
 """The requests that a broker passes on for its clients."""
 
 _PRINCIPAL_VERSION_BYTES = 2
@@ -68,6 +75,8 @@ class ControllerApis:
             AllocateProducerIdsRequest: self._asking(controller.allocate_producer_ids),
             CreateTopicsRequest: self._asking(controller.create_topics),
             DeleteTopicsRequest: self._asking(controller.delete_topics),
+            IncrementalAlterConfigsRequest: self._asking(controller.incremental_alter_configs),
+            AlterConfigsRequest: self._asking(controller.alter_configs),
             EnvelopeRequest: self._envelope,
         }
 

@@ -15,10 +15,11 @@ OffsetForLeaderEpoch 2 to 4. Behaviour to know:
 Follows kafka.server.KafkaApis.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from pykraft.common.core import Promise
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -71,6 +72,7 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _BEFORE_THE_LOG = (
     *_NOT_LEADER,
     *_UNKNOWN,
+    ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
@@ -135,6 +137,8 @@ class DataApis:
             info = self._replicas.append(topic_partition, batch, needs_all, now)
         except KafkaError as error:
             result = ProduceResult(topic_partition, error.code, error.detail)
+            if isinstance(error, InvalidRecordsError):
+                result.record_errors = error.records
             if error.code not in _BEFORE_THE_LOG:
                 result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
             return result
@@ -179,6 +183,10 @@ class DataApis:
             answer.log_start_offset = result.info.log_start_offset
         elif result.error is not ErrorCode.NONE:
             answer.error_message = result.detail or None
+            answer.record_errors = [
+                ProduceResponse.Topic.Partition.RecordError(batch_index=index, batch_index_error_message=message)
+                for index, message in result.record_errors
+            ]
             answer.log_start_offset = result.log_start_offset
             answer.current_leader = self._leader(result.error, result.topic_partition, context, leaders)
         return answer
@@ -238,6 +246,7 @@ class DataApis:
             max(0, partition.partition_max_bytes),
             max(NO_EPOCH, partition.current_leader_epoch),
             partition.last_fetched_epoch,
+            partition.log_start_offset,
             refused,
         )
 
@@ -289,7 +298,7 @@ class DataApis:
         self, request: ListOffsetsRequest, context: RequestContext, now: int
     ) -> Promise[ListOffsetsResponse | None]:
         named = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
-        twice = {topic_partition for topic_partition in named if named.count(topic_partition) > 1}
+        twice = {topic_partition for topic_partition, times in Counter(named).items() if times > 1}
         asked = {
             TopicPartition(topic.name, partition.partition_index): partition
             for topic in request.topics
@@ -307,6 +316,8 @@ class DataApis:
                 answer.timestamp, answer.offset, answer.leader_epoch = found
             except KafkaError as error:
                 answer.error_code = error.code
+            except OSError as error:
+                answer.error_code = self._replicas.on_disk_failure(error).code
         return Promise.of(
             ListOffsetsResponse(
                 topics=[ListOffsetsResponse.Topic(name=name, partitions=answers) for name, answers in topics.items()]

@@ -19,20 +19,29 @@ from pykraft.protocol.messages.cluster import (
     FindCoordinatorRequest,
     MetadataRequest,
 )
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
 from pykraft.protocol.messages.data import (
     FetchRequest,
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.controller import ControllerApis, Handler
 from pykraft.server.apis.data import CloseConnection, DataApis
 from pykraft.server.apis.errors import error_response
 from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.apis.logs import LogApis
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.quotas import Quotas
 from pykraft.transport.server_channel import InboundRequest
@@ -55,13 +64,17 @@ class Dispatcher:
         self._quotas = quotas
         self._handlers: dict[tuple[ListenerKind, type[Request]], Handler] = {}
 
-    def add_broker(self, data: DataApis, cluster: ClusterApis, forwarding: ForwardingApis) -> None:
+    def add_broker(
+        self, data: DataApis, logs: LogApis, cluster: ClusterApis, configs: ConfigApis, forwarding: ForwardingApis
+    ) -> None:
         """Serve clients and followers."""
         handlers: dict[type[Request], Handler] = {
             ProduceRequest: data.produce,
             FetchRequest: data.fetch,
             ListOffsetsRequest: data.list_offsets,
             OffsetForLeaderEpochRequest: data.offset_for_leader_epoch,
+            DeleteRecordsRequest: logs.delete_records,
+            DescribeLogDirsRequest: logs.describe_log_dirs,
             ApiVersionsRequest: cluster.api_versions,
             MetadataRequest: cluster.metadata,
             DescribeClusterRequest: cluster.describe_cluster,
@@ -69,15 +82,20 @@ class Dispatcher:
             CreateTopicsRequest: forwarding.forward,
             DeleteTopicsRequest: forwarding.forward,
             DescribeQuorumRequest: forwarding.forward,
+            DescribeConfigsRequest: configs.describe_configs,
+            IncrementalAlterConfigsRequest: configs.alter,
+            AlterConfigsRequest: configs.alter,
+            ListConfigResourcesRequest: configs.list_config_resources,
             InitProducerIdRequest: forwarding.init_producer_id,
         }
         self._handlers |= {(ListenerKind.BROKER, request): handler for request, handler in handlers.items()}
 
-    def add_controller(self, controller: ControllerApis, cluster: ClusterApis) -> None:
+    def add_controller(self, controller: ControllerApis, cluster: ClusterApis, configs: ConfigApis) -> None:
         """Serve the quorum, and the brokers that ask the controller."""
         handlers = controller.handlers | {
             ApiVersionsRequest: cluster.api_versions,
             DescribeClusterRequest: cluster.describe_cluster,
+            DescribeConfigsRequest: configs.describe_configs,
         }
         self._handlers |= {(ListenerKind.CONTROLLER, request): handler for request, handler in handlers.items()}
 

@@ -29,6 +29,16 @@ from pykraft.protocol.messages.brokers import (
     EnvelopeRequest,
     EnvelopeResponse,
 )
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from pykraft.protocol.schema import Request, Response
@@ -60,6 +70,44 @@ def _delete_topics(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
     )
 
 
+def _describe_configs(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResponse.Result(
+                error_code=error.code,
+                error_message=error.detail or None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, error: KafkaError
+) -> IncrementalAlterConfigsResponse:
+    result = IncrementalAlterConfigsResponse.Result
+    return IncrementalAlterConfigsResponse(
+        responses=[result(**_refusal(resource, error)) for resource in request.resources]
+    )
+
+
+def _alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    result = AlterConfigsResponse.Result
+    return AlterConfigsResponse(responses=[result(**_refusal(resource, error)) for resource in request.resources])
+
+
+def _refusal(resource: Any, error: KafkaError) -> dict[str, Any]:
+    return {
+        "error_code": error.code,
+        "error_message": error.detail or None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
 def _describe_quorum(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(error_code=error.code, error_message=error.detail or None)
 
@@ -68,6 +116,12 @@ _BUILDERS: dict[type[Request], Callable[[Any, KafkaError], Response]] = {
     CreateTopicsRequest: _create_topics,
     DeleteTopicsRequest: _delete_topics,
     DescribeQuorumRequest: _describe_quorum,
+    DescribeConfigsRequest: _describe_configs,
+    IncrementalAlterConfigsRequest: _incremental_alter_configs,
+    AlterConfigsRequest: _alter_configs,
+    ListConfigResourcesRequest: lambda _, error: ListConfigResourcesResponse(
+        error_code=error.code, config_resources=[]
+    ),
     InitProducerIdRequest: lambda _, error: InitProducerIdResponse(error_code=error.code),
     BrokerRegistrationRequest: lambda _, error: BrokerRegistrationResponse(error_code=error.code),
     BrokerHeartbeatRequest: lambda _, error: BrokerHeartbeatResponse(error_code=error.code),

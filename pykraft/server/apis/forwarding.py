@@ -1,8 +1,9 @@
 """What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
 
-CreateTopics 2 to 7, DeleteTopics 1 to 6 and DescribeQuorum 0 to 2 are forwarded in an Envelope (KIP-590), so clients
-need not know who the controller is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots;
-for a transactional id it needs a transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
+CreateTopics 2 to 7, DeleteTopics 1 to 6, DescribeQuorum 0 to 2, and what is left of IncrementalAlterConfigs 0 to 1 and
+AlterConfigs 0 to 2 (see `configs`) are forwarded in an Envelope (KIP-590), so clients need not know who the controller
+is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots; for a transactional id it needs a
+transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """

@@ -1,0 +1,197 @@
+"""Asking for settings and changing them, in Python's words.
+
+The settings of topics and the defaults of all brokers any broker knows. Those of one broker only that broker itself
+tells and changes, so such a question goes there.
+
+Follows org.apache.kafka.clients.admin.{Config,ConfigEntry,AlterConfigOp}.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pykraft.client.calls import Calls, gathered
+from pykraft.common.config import as_text
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.messages.configs import (
+    ConfigSource,
+    ConfigType,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    Operation,
+)
+from pykraft.protocol.messages.configs import ResourceType as ConfigResourceType
+
+__all__ = [
+    "AlterConfigOp",
+    "ConfigCalls",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "Operation",
+]
+
+
+class ConfigResource(NamedTuple):
+    """Whose settings: ``ConfigResource(ConfigResourceType.TOPIC, "flights")``; BROKER with an id as its name, or with
+    none for the defaults of all brokers."""
+
+    resource_type: ConfigResourceType
+    name: str
+
+
+class ConfigSynonym(NamedTuple):
+    """A place that says something of a setting."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting. `synonyms`, the strongest place first, and `documentation` are empty unless they were asked for."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+class AlterConfigOp(NamedTuple):
+    """A change of one setting. APPEND and SUBTRACT are for lists."""
+
+    name: str
+    value: object = None
+    operation: Operation = Operation.SET
+
+
+ConfigChanges = Mapping[str, object] | Sequence[AlterConfigOp]
+"""New values by name, None to go back to the default; or the operations one by one."""
+
+
+class ConfigCalls:
+    """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], include_synonyms: bool, include_documentation: bool, deadline: int
+    ) -> "Promise[dict[ConfigResource, dict[str, ConfigEntry]] | KafkaError]":
+        """The settings of each resource, by name."""
+
+        def read(response: DescribeConfigsResponse) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+            return {_checked(result): {c.name: _entry(c) for c in result.configs} for result in response.results}
+
+        promises = []
+        for node_id, some in sorted(_by_node(resources).items()):
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name, configuration_keys=None)
+                    for kind, name in some
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            promises.append(self._calls.ask("to describe settings", request, read, deadline, node_id))
+        return gathered(
+            promises, lambda found: {resource: entries for part in found for resource, entries in part.items()}
+        )
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, ConfigChanges], validate_only: bool, deadline: int
+    ) -> "Promise[KafkaError | None]":
+        """Change these settings of these resources, and leave their others."""
+        resource_type = IncrementalAlterConfigsRequest.Resource
+
+        def read(response: IncrementalAlterConfigsResponse) -> None:
+            for result in response.responses:
+                _checked(result)
+
+        promises = []
+        for node_id, some in sorted(_by_node(changes).items()):
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    resource_type(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.name,
+                        configs=[
+                            resource_type.Config(
+                                name=change.name,
+                                config_operation=change.operation,
+                                value=None if change.value is None else _text(change.value),
+                            )
+                            for change in operations(changes[resource])
+                        ],
+                    )
+                    for resource in some
+                ],
+                validate_only=validate_only,
+            )
+            promises.append(self._calls.ask("to change settings", request, read, deadline, node_id))
+        return gathered(promises, lambda _: None)
+
+
+def operations(changes: ConfigChanges) -> list[AlterConfigOp]:
+    """The changes one by one."""
+    if not isinstance(changes, Mapping):
+        return list(changes)
+    return [
+        AlterConfigOp(name, value, Operation.DELETE if value is None else Operation.SET)
+        for name, value in changes.items()
+    ]
+
+
+def _text(value: object) -> str:
+    return as_text(tuple(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
+    """The resources by the broker that must be asked, -1 for any."""
+    found: dict[int, list[ConfigResource]] = {}
+    for resource in dict.fromkeys(ConfigResource(ConfigResourceType(kind), name) for kind, name in resources):
+        is_of_one = resource.resource_type is ConfigResourceType.BROKER and resource.name.isdecimal()
+        found.setdefault(int(resource.name) if is_of_one else -1, []).append(resource)
+    return found
+
+
+def _checked(result: DescribeConfigsResponse.Result | IncrementalAlterConfigsResponse.Result) -> ConfigResource:
+    """The resource that is answered; KafkaError if it is refused."""
+    resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+    if result.error_code:
+        error = ErrorCode.of(result.error_code)
+        named = f"{resource.resource_type.name.lower()} {resource.name}".strip()
+        raise _RefusedError(error, f"{named}: {result.error_message or error.text}")
+    return resource
+
+
+class _RefusedError(KafkaError):
+    """That a topic is not known is an answer, not a reason to ask again."""
+
+    @property
+    def retriable(self) -> bool:
+        return super().retriable and self.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _entry(config: DescribeConfigsResponse.Result.Config) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        config.value,
+        ConfigSource(config.config_source),
+        config.read_only,
+        config.is_sensitive,
+        ConfigType(config.config_type),
+        tuple(ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in config.synonyms),
+        config.documentation,
+    )

@@ -1,0 +1,102 @@
+"""What an administrator asks of the logs themselves: to delete their first records, and what lies on the disks.
+
+Follows org.apache.kafka.clients.admin.{DeleteRecordsResult,LogDirDescription,ReplicaInfo}.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pykraft.client.calls import Calls, gathered
+from pykraft.client.leader_calls import Answers, LeaderAnswer, LeaderCalls, Question
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.logs import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica's log on a disk: its bytes, how far its end is behind the high watermark (-1 if not known), and whether
+    it is still being made there."""
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    """A broker's log directory, or what is wrong with it; bytes of its volume are -1 if not known."""
+
+    error: ErrorCode
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int
+    usable_bytes: int
+
+
+class LogCalls:
+    """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
+
+    def __init__(self, calls: Calls, leader_calls: LeaderCalls) -> None:
+        self._calls = calls
+        self._leader_calls = leader_calls
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, deadline: int
+    ) -> "Promise[Answers[int] | KafkaError]":
+        """The low watermark of each partition, or why its records are not deleted."""
+
+        def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
+            topics: dict[str, list[DeleteRecordsRequest.Topic.Partition]] = {}
+            for key in asked:
+                partition = DeleteRecordsRequest.Topic.Partition(partition_index=key.partition, offset=offsets[key])
+                topics.setdefault(key.topic, []).append(partition)
+            return DeleteRecordsRequest(
+                topics=[DeleteRecordsRequest.Topic(name=name, partitions=parts) for name, parts in topics.items()],
+                timeout_ms=timeout_ms,
+            )
+
+        question = Question(
+            api="DeleteRecords",
+            too_late="the records of {} were not deleted everywhere",
+            request=request,
+            read=_low_watermarks,
+            is_whole=False,
+        )
+        return self._leader_calls.ask(question, offsets, deadline)
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int], deadline: int
+    ) -> "Promise[dict[int, dict[str, LogDirDescription]] | KafkaError]":
+        """The log directories of these brokers, by path."""
+        asked = sorted(set(brokers))
+
+        def read(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
+            if response.error_code:
+                raise KafkaError(ErrorCode.of(response.error_code))
+            return {result.log_dir: _described(result) for result in response.results}
+
+        what = "to describe log directories"
+        promises = [self._calls.ask(what, DescribeLogDirsRequest(), read, deadline, broker) for broker in asked]
+        return gathered(promises, lambda found: dict(zip(asked, found, strict=True)))
+
+
+def _low_watermarks(response: DeleteRecordsResponse) -> Iterator[LeaderAnswer[int]]:
+    for topic in response.topics:
+        for answer in topic.partitions:
+            key = TopicPartition(topic.name, answer.partition_index)
+            yield LeaderAnswer(key, ErrorCode.of(answer.error_code), answer.low_watermark)
+
+
+def _described(result: DescribeLogDirsResponse.Result) -> LogDirDescription:
+    replicas = {
+        TopicPartition(topic.name, partition.partition_index): ReplicaInfo(
+            partition.partition_size, partition.offset_lag, partition.is_future_key
+        )
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    return LogDirDescription(ErrorCode.of(result.error_code), replicas, result.total_bytes, result.usable_bytes)

@@ -1,0 +1,126 @@
+"""``course``: build its notebooks, look at one's progress, grade labs.
+
+    course build 00 08 lab08      run notebooks and keep their outputs; for a lab also the list of its checks
+    course status                 what has been done so far, from the learner's own ~/.pykraft/progress.json
+    course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
+    course grade 08 --file f.py   check some other file
+
+A grade is a run of the same checks that the learner has; another seed asks other questions. Exit code 0 says that all
+points were won.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from random import Random
+
+from pykraft.commands.common import CommandError, say, tell
+from pykraft.course.places import LABS, NoSuchLab, lab_folder, lab_folders
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, dest="action", metavar="ACTION")
+    build = actions.add_parser("build", help="run notebooks and keep their outputs")
+    build.add_argument("names", nargs="+", metavar="NAME", help="a number such as 08, a lab such as lab08, or a path")
+    actions.add_parser("status", help="show what has been done so far")
+    grading = actions.add_parser("grade", help="check labs, and print points")
+    grading.add_argument("labs", nargs="*", metavar="LAB", help="numbers such as 08 (default: all that were begun)")
+    grading.add_argument("--seed", type=int, help="what chance begins with (default: one that is drawn)")
+    grading.add_argument("--file", type=Path, help="the file to be checked, instead of work.py; for one lab")
+    grading.add_argument("--json", action="store_true", help="print everything that was found, as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        return {"build": _build, "status": _status, "grade": _grade}[options.action](options)
+    except NoSuchLab as error:
+        raise CommandError(str(error)) from None
+
+
+# --- build ------------------------------------------------------------------------------------------------------------
+
+
+def _build(options: argparse.Namespace) -> int:
+    from pykraft.course import build
+    from pykraft.course.execute import NotebookFailed
+
+    for name in options.names:
+        try:
+            path = build.find(name)
+            if path.name == build.LAB_NOTEBOOK:
+                _write_checks(path.parent)
+            say(f"{path}: built in {build.build(path):.1f} s")
+        except NotebookFailed as error:
+            raise CommandError(f"{name}: {error}") from None
+        for problem in build.what_is_missing(path):
+            tell(f"{path}: {problem}")
+    return 0
+
+
+def _write_checks(folder: Path) -> None:
+    """Make the section of a lab's README anew that lists its checks."""
+    from pykraft.course.grading import grade
+    from pykraft.course.lab import with_checks
+
+    readme = folder / "README.md"
+    report = grade(folder, folder / "solution.py")
+    if not report.has_passed:
+        raise CommandError(f"{folder.name}: the solution does not pass: {report.problem or sorted(report.failed)}")
+    readme.write_text(with_checks(readme.read_text(encoding="utf-8"), report), encoding="utf-8")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def _status(_: argparse.Namespace) -> int:
+    from pykraft.course.progress import progress_file, read_progress
+
+    progress = read_progress()
+    if not progress["notebooks"] and not progress["labs"]:
+        say(f"Nothing is noted yet in {progress_file()}: it begins with the first notebook or lab that you run.")
+        return 0
+    for number, seen in sorted(progress["notebooks"].items()):
+        guesses = list(seen.get("predictions", {}).values())
+        told = f", {guesses.count('right')} of {len(guesses)} predictions right" if guesses else ""
+        finished = seen.get("finished")
+        say(f"notebook {number}   {f'finished {finished}' if finished else 'begun'}{told}")
+    for number, seen in sorted(progress["labs"].items()):
+        tasks = seen.get("tasks", {})
+        won, total = (sum(task[name] for task in tasks.values()) for name in ("points", "of"))
+        hints = sum(seen.get("hints", {}).values())
+        notes = [f"{won} of {total} points in {len(tasks)} tasks"] if tasks else ["begun"]
+        notes += [f"{hints} hints taken"] if hints else []
+        notes += ["solution revealed"] if seen.get("revealed") else []
+        say(f"lab {number}        {', '.join(notes)}")
+    return 0
+
+
+# --- grade ------------------------------------------------------------------------------------------------------------
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from pykraft.course.grading import grade
+
+    folders = [lab_folder(number) for number in options.labs]
+    if options.file is not None:
+        if len(folders) != 1:
+            raise CommandError("--file needs the number of one lab, as in: course grade 08 --file FILE")
+        if not options.file.is_file():
+            raise CommandError(f"{options.file} cannot be read: there is no such file")
+    else:
+        folders = [folder for folder in folders or lab_folders(LABS) if (folder / "work.py").exists() or options.labs]
+        missing = [folder.name for folder in folders if not (folder / "work.py").exists()]
+        if missing or not folders:
+            raise CommandError(f"{missing[0] if missing else 'No lab'} was begun: there is no work.py to be graded")
+    seed = Random().randrange(1 << 31) if options.seed is None else options.seed
+    reports = [grade(folder, (options.file or folder / "work.py").resolve(), seed) for folder in folders]
+    if options.json:
+        say(json.dumps({"seed": seed, "labs": [report.as_json() for report in reports]}, indent=1))
+        return 0 if all(report.has_passed for report in reports) else 1
+    for report in reports:
+        say(f"{report.lab}: {report.points} of {report.total} points{f' ({report.problem})' if report.problem else ''}")
+        for check in report.checks:
+            if check.message:
+                say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:200]}")
+    say(f"seed {seed}")
+    return 0 if all(report.has_passed for report in reports) else 1

@@ -1,0 +1,184 @@
+"""Changing settings: the plans for it, with every refusal that a client may meet.
+
+A request may name many resources. Each is judged alone: all that is asked for it is done, or nothing. What is written
+is one ConfigRecord for each setting that changes; for a broker also for one that keeps its value, so that brokers take
+notice. What a resource comes to as a whole is checked, not only what is new: two settings may contradict each other.
+
+An incremental change may also add to a list or take from it; where the setting has no value yet, the list is its
+default. The older request replaces everything, so what it does not name is taken away.
+
+Follows org.apache.kafka.controller.ConfigurationControlManager and kafka.server.ControllerConfigurationValidator.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pykraft.common.config import as_text
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.topic_config import (
+    DYNAMIC_BROKER_CONFIGS,
+    LOG_CONFIG,
+    broker_names,
+    check_topic_settings,
+)
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.topics import check_topic_name
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.settings import node_layers
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    Operation,
+    ResourceType,
+)
+from pykraft.protocol.messages.records import ConfigRecord
+
+MAX_RECORDS_PER_REQUEST = 10_000
+LONGEST_VALUE = (1 << 15) - 1
+_SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
+
+Changes = dict[str, str | None]
+"""New values by name; None takes a setting away."""
+
+
+class ConfigControl:
+    """Plans changes of settings."""
+
+    def __init__(self, node_id: int, properties: Mapping[str, str]) -> None:
+        """`properties` is the file of this node, whose defaults its topics are checked against."""
+        self._node_id = node_id
+        self._properties = properties
+
+    # --- the two requests ---------------------------------------------------------------------------------------------
+
+    def incremental_alter_configs(
+        self, image: MetadataImage, request: IncrementalAlterConfigsRequest
+    ) -> Result[IncrementalAlterConfigsResponse]:
+        def changes(resource: Any) -> Changes:
+            present = image.config_of(resource.resource_type, resource.resource_name)
+            return {config.name: _changed(resource.resource_type, config, present) for config in resource.configs}
+
+        records, results = self._plan_all(image, request.resources, changes, IncrementalAlterConfigsResponse.Result)
+        return Result([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=results))
+
+    def alter_configs(self, image: MetadataImage, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
+        def changes(resource: Any) -> Changes:
+            present = image.config_of(resource.resource_type, resource.resource_name)
+            wanted = {config.name: config.value for config in resource.configs}
+            return wanted | {name: None for name in sorted(present) if name not in wanted}
+
+        records, results = self._plan_all(image, request.resources, changes, AlterConfigsResponse.Result)
+        return Result([] if request.validate_only else records, AlterConfigsResponse(responses=results))
+
+    def _plan_all(
+        self,
+        image: MetadataImage,
+        resources: Sequence[Any],
+        changes: Callable[[Any], Changes],
+        result_type: Callable[..., Any],
+    ) -> tuple[list[VersionedRecord], list[Any]]:
+        records: list[VersionedRecord] = []
+        results: dict[tuple[int, str], Any] = {}
+        times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        for resource in resources:
+            key = kind, name = resource.resource_type, resource.resource_name
+            result = results[key] = result_type(resource_type=kind, resource_name=name)
+            try:
+                if kind not in _SERVED:
+                    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resources of type {kind} have no settings here")
+                if times_named[key] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {_called(kind, name)} twice")
+                records += self._plan(image, kind, name, changes(resource))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.detail
+        if len(records) > MAX_RECORDS_PER_REQUEST:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{len(records)} settings at once; {MAX_RECORDS_PER_REQUEST} are allowed"
+            )
+        return records, list(results.values())
+
+    # --- one resource -------------------------------------------------------------------------------------------------
+
+    def _plan(self, image: MetadataImage, kind: int, name: str, changes: Changes) -> list[VersionedRecord]:
+        present = image.config_of(kind, name)
+        for key, value in changes.items():
+            if value is not None and len(value) > LONGEST_VALUE:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG, f"the value of {key} is longer than the {LONGEST_VALUE} that are allowed"
+                )
+        merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
+        if kind == ResourceType.TOPIC:
+            self._check_topic(image, name, merged)
+        else:
+            self._check_broker(image, name, merged)
+        return [
+            (ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value), 0)
+            for key, value in changes.items()
+            if value != present.get(key) or kind == ResourceType.BROKER
+        ]
+
+    def _check_topic(self, image: MetadataImage, name: str, settings: Mapping[str, str]) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: a topic must be named")
+        check_topic_name(name)
+        try:
+            check_topic_settings(settings, *node_layers(image, self._node_id, self._properties))
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if name not in image.topic_ids:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+    def _check_broker(self, image: MetadataImage, name: str, settings: Mapping[str, str]) -> None:
+        if name and not name.isdecimal():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a broker")
+        unknown = sorted(set(settings) - DYNAMIC_BROKER_CONFIGS)
+        if unknown:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(unknown)} cannot be changed while the brokers run")
+        static = node_layers(image, self._node_id, self._properties).static
+        try:
+            check_topic_settings({}, settings, static)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if (
+            name
+            and int(name) not in image.brokers
+            and int(name) not in image.controllers
+            and int(name) != self._node_id
+        ):
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {name}")
+
+
+def _called(kind: int, name: str) -> str:
+    return f"{ResourceType(kind).name.lower()} {name or '(all)'}"
+
+
+def _changed(kind: int, config: Any, present: Mapping[str, str]) -> str | None:
+    """The value of a setting after the change."""
+    value: str | None = config.value
+    match config.config_operation:
+        case Operation.SET:
+            return value
+        case Operation.DELETE:
+            return None
+        case Operation.APPEND | Operation.SUBTRACT:
+            default = _default_list(kind, config.name)
+            parts = [part for part in present.get(config.name, default).split(",") if part]
+            named = (value or "").split(",")
+            if config.config_operation == Operation.APPEND:
+                return ",".join([*parts, *(part for part in dict.fromkeys(named) if part not in parts)])
+            return ",".join(part for part in parts if part not in named)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.config_operation} is no operation on {config.name}")
+
+
+def _default_list(kind: int, name: str) -> str:
+    """What a list is as long as nobody has said anything; KafkaError if the setting is none."""
+    if kind == ResourceType.TOPIC:
+        key = LOG_CONFIG.keys.get(name)
+    else:
+        key = next((key for key in LOG_CONFIG.keys.values() if name in {n.name for n in broker_names(key)}), None)
+    if key is None or key.kind != "list":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list, so nothing can be added to it or taken from it")
+    return as_text(key.default)

@@ -1,0 +1,174 @@
+"""The pytest side of a lab: which implementation the checks look at, with which seed, and what came out.
+
+A lab's checks are plain tests in ``labs/labNN_.../test_lab.py``. Each belongs to a task::
+
+    @pytest.mark.task("8.1", points=2)
+    def test_known_keys_have_kafkas_hash(impl): ...
+
+and takes `impl`, the module under test, which may import the standard library alone, and what ALLOWED_IMPORTS in
+test_lab.py names. Its docstring says what it sends and asserts; its assertions say in words what
+went wrong. A check that draws lots takes `chance`, whose numbers depend on the seed and on the name of the check. So
+nothing has to be hidden: a grader with another seed asks other questions.
+
+``labs/conftest.py`` imports the names below. The environment says the rest, so that it works from any folder:
+
+    PYKRAFT_LAB_IMPL      the file to be checked; without it work.py beside the checks, or starter.py if there is none
+    PYKRAFT_LAB_SEED      a whole number; without it 1
+    PYKRAFT_LAB_REPORT    where the results are written, as JSON
+    PYKRAFT_LAB_LIMIT_S   how long one check may compute; without it 5 seconds
+
+What is printed on the way is the learner's own business. The report is written at the end of the run: a file that
+ends the interpreter leaves none, and has passed nothing.
+"""
+
+import ast
+import json
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from types import FrameType, ModuleType
+from typing import Any
+
+import pytest
+
+from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, LIMIT_S, NOT_YET, PASSED, REPORT, SEED
+from pykraft.course.loading import load
+
+
+class TooLong(BaseException):
+    """A check did not end. Not an Exception: the code under test may not catch it and go on."""
+
+
+class _Results:
+    """What this run has found."""
+
+    checks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 (there is one run in a process)
+
+
+@pytest.fixture(scope="module")
+def impl(request: pytest.FixtureRequest) -> ModuleType:
+    """The module under test."""
+    folder = Path(request.path).parent
+    work = folder / "work.py"
+    path = Path(os.environ.get(IMPL) or (work if work.exists() else folder / "starter.py"))
+    allowed: frozenset[str] = getattr(request.module, "ALLOWED_IMPORTS", frozenset())
+    try:
+        foreign = sorted(_imported(path) - sys.stdlib_module_names - allowed)
+        if not foreign:
+            return load(path)
+    except (Exception, SystemExit) as error:
+        return pytest.fail(f"{path.name} cannot be loaded: {type(error).__name__}: {error}", pytrace=False)
+    return pytest.fail(f"{path.name} imports {foreign[0]}: this lab is to be solved without it", pytrace=False)
+
+
+def _imported(path: Path) -> set[str]:
+    """The packages that a file imports; where it is no Python, SyntaxError."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." if node.level else (node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.fixture
+def seed() -> int:
+    """What all chance in this run begins with."""
+    return int(os.environ.get(SEED, DEFAULT_SEED))
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest, seed: int) -> Random:
+    """A generator of chance: another one for each check and each seed."""
+    return Random(f"{seed}/{request.node.name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "task(name, points): the task that a check belongs to, and what it is worth")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Ends a check that takes too long."""
+    if item.get_closest_marker("task") is None:
+        return (yield)
+    with _limited(float(os.environ.get(LIMIT, LIMIT_S))):
+        return (yield)
+
+
+@contextmanager
+def _limited(limit_s: float) -> Iterator[None]:
+    """Raises TooLong in the block when it has computed for so long, or waited for four times as long. The processor's
+    time decides, so that a busy machine fails nobody."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        where = f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}" if frame else "nowhere"
+        raise TooLong(f"it did not end within {limit_s:g} s: it was in {where}")
+
+    timers = ((signal.SIGPROF, signal.ITIMER_PROF, limit_s), (signal.SIGALRM, signal.ITIMER_REAL, 4 * limit_s))
+    before = {number: signal.signal(number, ring) for number, _, _ in timers}
+    for _, timer, seconds in timers:
+        signal.setitimer(timer, seconds)
+    try:
+        yield
+    finally:
+        for number, timer, _ in timers:
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Notes the outcome of a check; one with several cases has passed when all of them have."""
+    report = yield
+    marker = item.get_closest_marker("task")
+    if marker is not None and (report.when == "call" or report.failed):
+        function = getattr(item, "originalname", item.name)
+        check = _Results.checks.setdefault(function, _new_check(item, function, marker))
+        outcome, kind, message = _outcome(call)
+        check["cases"] += 1
+        if outcome != PASSED and check["outcome"] == PASSED:
+            check |= {"outcome": outcome, "kind": kind, "message": message}
+    return report
+
+
+def _new_check(item: pytest.Item, function: str, marker: pytest.Mark) -> dict[str, Any]:
+    text = getattr(getattr(item, "function", None), "__doc__", None) or ""
+    points = marker.kwargs.get("points", 1)
+    check = {"name": function, "task": marker.args[0], "points": points, "about": " ".join(text.split())}
+    return {**check, "outcome": PASSED, "kind": "", "message": "", "cases": 0}
+
+
+def _outcome(call: pytest.CallInfo[None]) -> tuple[str, str, str]:
+    """Outcome, class of the exception, and the words of the assertion without pytest's own."""
+    if call.excinfo is None:
+        return PASSED, "", ""
+    error = call.excinfo.value
+    kind = type(error).__name__
+    words = str(error).split("\nassert ")[0].strip()
+    if isinstance(error, NotImplementedError):
+        return NOT_YET, kind, words
+    if isinstance(error, AssertionError | TooLong | pytest.fail.Exception):
+        return FAILED, kind, words or "an assertion without words"
+    last = call.excinfo.traceback[-1]
+    return FAILED, kind, f"{kind}: {words} ({Path(str(last.path)).name}, line {last.lineno + 1})"
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Writes the report, if one is wanted."""
+    write_report(int(exitstatus))
+
+
+def write_report(exit_status: int) -> None:
+    """What was found, as JSON, into the file that the environment names."""
+    path = os.environ.get(REPORT)
+    if path:
+        found = {"checks": list(_Results.checks.values()), "exit_status": exit_status}
+        Path(path).write_text(json.dumps(found), encoding="utf-8")

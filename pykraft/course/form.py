@@ -1,0 +1,195 @@
+"""The form of a committed notebook: short, run from top to bottom, small, and readable by all.
+
+Good notebooks are alike in their measure: small cells, one idea in each, a word before every picture. The limits here
+are the hard ones, beyond which a test fails; a good notebook stays well within them. What is checked:
+
+* what the author wrote: lengths of cells, sentences and paragraphs, the parts that each notebook has, predictions with
+  their answers, claims whose verdicts are compared between runs;
+* what the committed run left: every cell run once and in order, no error, no live widget, no figure without its text,
+  no folder of somebody's machine, and nothing large.
+
+A notebook of the course and the notebook of a lab have different parts, and the same measure.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+CODE_CELLS = 30
+CELL_LINES = 25
+LONG_CELL_LINES = 20
+"""Two cells as long as this may not follow each other without a word between them."""
+WORDS = 2400
+SENTENCE_WORDS = 40
+PARAGRAPH_WORDS = 120
+BYTES = 300_000
+OUTPUT_BYTES = 100_000
+PREDICTIONS = 2
+CLAIMS = 2
+EXERCISES = 3
+CHECKED = "nbval-check-output"
+LAST_CELL = "nb.finish()"
+
+PARTS = ("# ", "## Where this differs from Apache Kafka", "## Summary", "## Exercises", "## References")
+LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
+
+SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
+_PLACES = re.compile(r"(?<![\w.\-:/])/(?:root|home|Users|tmp|work|mnt|private|var)/\w")
+_WORD = re.compile(r"\w[\w'.-]*")
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def prose(notebook: Any) -> str:
+    """All that is written in words."""
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def outputs(notebook: Any) -> Iterator[Any]:
+    for cell in code_cells(notebook):
+        yield from cell.outputs
+
+
+def problems(notebook: Any, is_lab: bool = False) -> Iterator[str]:
+    """All that is wrong with a notebook, in words."""
+    yield from length_problems(notebook)
+    yield from (lab_problems(notebook) if is_lab else part_problems(notebook))
+    yield from output_problems(notebook)
+
+
+def file_problems(path: Path) -> Iterator[str]:
+    """What is wrong with its file."""
+    if path.stat().st_size > BYTES:
+        yield f"{path.stat().st_size:,} bytes, more than {BYTES:,}"
+
+
+# --- what the author wrote --------------------------------------------------------------------------------------------
+
+
+def length_problems(notebook: Any) -> Iterator[str]:
+    """What is too long to be read with pleasure."""
+    cells = code_cells(notebook)
+    if len(cells) > CODE_CELLS:
+        yield f"{len(cells)} code cells, more than {CODE_CELLS}"
+    for index, cell in enumerate(cells, 1):
+        if _lines(cell) > CELL_LINES:
+            yield f"code cell {index} has {_lines(cell)} lines, more than {CELL_LINES}"
+    for one, other in pairwise(notebook.cells):
+        if one.cell_type == other.cell_type == "code" and min(_lines(one), _lines(other)) > LONG_CELL_LINES:
+            yield f"two long code cells without a word between them: {other.source[:40]!r}"
+    words = len(_WORD.findall(prose(notebook)))
+    if words > WORDS:
+        yield f"{words} words, more than {WORDS}"
+    for paragraph in _paragraphs(prose(notebook)):
+        if len(_WORD.findall(paragraph)) > PARAGRAPH_WORDS:
+            yield f"a paragraph of {len(_WORD.findall(paragraph))} words: {paragraph[:60]!r}"
+        for sentence in re.split(r"(?<=[.?!:;])\s+", paragraph):
+            if len(_WORD.findall(sentence)) > SENTENCE_WORDS:
+                yield f"a sentence of {len(_WORD.findall(sentence))} words: {sentence[:60]!r}"
+
+
+def _lines(cell: Any) -> int:
+    return sum(bool(line.strip()) for line in cell.source.splitlines())
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Blocks and items of lists, without code, tables, headings, tags, and where links lead."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        if not block.lstrip().startswith(("|", "#")):
+            yield re.sub(r"<[^>]+>|\]\([^)]*\)", " ", block).strip()
+
+
+def part_problems(notebook: Any) -> Iterator[str]:
+    """What a notebook of the course must have."""
+    text, cells = prose(notebook), code_cells(notebook)
+    for wanted in PARTS:
+        if not re.search(rf"^{wanted}", text, re.MULTILINE):
+            yield f"no {wanted!r}"
+    sources = "\n".join(cell.source for cell in cells)
+    if sources.count("nb.predict(") < PREDICTIONS:
+        yield f"fewer than {PREDICTIONS} predictions"
+    if sources.count("nb.claim(") < CLAIMS:
+        yield f"fewer than {CLAIMS} claims"
+    predicted = re.findall(r'nb\.predict\(\s*"(\w+)"', sources)
+    if sorted(predicted) != sorted(re.findall(r'nb\.answer\(\s*"(\w+)"', sources)):
+        yield "a prediction without an answer, or an answer without a prediction"
+    for choice in re.findall(r'nb\.predict\(\s*"\w+",\s*"(\w+)"', sources):
+        if choice != "skip":
+            yield f"a prediction is made already: {choice!r}"
+    exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))
+    if exercises < EXERCISES:
+        yield f"{exercises} exercises, fewer than {EXERCISES}"
+    for cell in cells:
+        yield from _claim_problems(cell)
+    if not notebook.cells or notebook.cells[-1].source != LAST_CELL:
+        yield f"the last cell is not {LAST_CELL}"
+
+
+def _claim_problems(cell: Any) -> Iterator[str]:
+    """A verdict is compared with the committed one, unless it is about hardware: there both verdicts are results."""
+    if "nb.claim(" not in cell.source:
+        return
+    is_compared = CHECKED in cell.metadata.get("tags", ())
+    is_hardware = 'kind="hardware"' in cell.source
+    if is_hardware and cell.source.count("nb.claim(") != cell.source.count('kind="hardware"'):
+        yield "a claim about hardware in one cell with another claim"
+    if is_hardware == is_compared:
+        yield "a claim about hardware is compared" if is_hardware else "a claim whose verdict is not compared"
+
+
+def lab_problems(notebook: Any) -> Iterator[str]:
+    """What the notebook of a lab must have."""
+    for wanted in LAB_PARTS:
+        if not re.search(rf"^{wanted}", prose(notebook), re.MULTILINE):
+            yield f"no {wanted!r}"
+    sources = [cell.source for cell in code_cells(notebook)]
+    tasks = {match[1] for source in sources if (match := re.match(r"%%task ([\d.]+)", source))}
+    checked = {name for source in sources for name in re.findall(r'lab\.check\("([\d.]+)"\)', source)}
+    if not tasks:
+        yield "no %%task cell"
+    if tasks != checked:
+        yield f"tasks {sorted(tasks)} are written, tasks {sorted(checked)} are checked"
+    for wanted in ("lab.start()", "lab.run_in_cluster()"):
+        if not any(wanted in source for source in sources):
+            yield f"no cell with {wanted}"
+
+
+# --- what the committed run left --------------------------------------------------------------------------------------
+
+
+def output_problems(notebook: Any) -> Iterator[str]:
+    """What does not belong into a committed run, or is missing there."""
+    cells = code_cells(notebook)
+    if [cell.execution_count for cell in cells] != list(range(1, len(cells) + 1)):
+        yield "it was not run from top to bottom"  # without counts nbval compares nothing, and passes
+    if "widgets" in notebook.metadata:
+        yield "it holds the state of widgets"
+    for cell in cells:
+        if CHECKED in cell.metadata.get("tags", ()) and not cell.outputs:
+            yield "a cell to be compared has no output"
+        for output in cell.outputs:
+            yield from _problems_of_output(output, 'kind="hardware"' in cell.source)
+
+
+def _problems_of_output(output: Any, is_hardware: bool) -> Iterator[str]:
+    if output.output_type == "error" or output.get("name") == "stderr":
+        yield f"an error or its text: {str(output)[:80]}"
+    data = output.get("data", {})
+    if any("widget" in kind for kind in data):
+        yield "a live widget, which is empty without a kernel"
+    if (SVG in data or PLOTLY in data) and not {SVG, TEXT} <= set(data):
+        yield "a figure without a picture or a text"
+    if "DOES NOT HOLD" in data.get(TEXT, "") and not is_hardware:
+        yield f"{data[TEXT]}"
+    size = len(str(output))
+    if size > OUTPUT_BYTES:
+        yield f"an output of {size:,} bytes, more than {OUTPUT_BYTES:,}"
+    for text in (output.get("text", ""), *data.values()):
+        place = _PLACES.search(text) if isinstance(text, str) else None
+        if place:
+            yield f"a folder of this machine: {text[place.start() : place.start() + 40]!r}"

@@ -1,0 +1,300 @@
+"""A lab, as the learner works in it: begin, write, check, take a hint, compare, let a live cluster run on the result.
+
+::
+
+    lab = Lab("08")
+    lab.start()              # work.py, the learner's own file, is made once and never overwritten
+    lab.check("8.1")         # the checks of one task, in a process of their own
+    lab.hint("8.1")          # the next of three hints
+    lab.run_in_cluster()     # the learner's code in the place of pykraft's own
+    lab.diff()               # against the solution, once everything has passed
+    lab.reveal()             # or at any time, on request
+
+A lab is a folder, ``labs/labNN_name``: README.md with the problem, the hints and the list of the checks; starter.py and
+solution.py; test_lab.py (`checks`); mutants/, wrong solutions that the checks must catch; live.py, which starts a small
+cluster and says what the code is plugged into (`plug`); lab.ipynb, the guided route.
+
+Where nobody reads (`surroundings.is_headless`) the file is a temporary one: a test of the lab's notebook neither finds
+nor leaves anybody's work.
+"""
+
+import atexit
+import difflib
+import html
+import re
+import shutil
+import sys
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pykraft.course.grading import SIGNS, Check, Report, grade
+from pykraft.course.loading import load
+from pykraft.course.places import LABS, NoSuchLab, lab_folder
+from pykraft.course.progress import note, read_progress
+from pykraft.course.surroundings import Shown, is_headless, is_notebook
+from pykraft.course.task_cells import (
+    Task,
+    TaskError,
+    definitions,
+    missing_tasks,
+    saved,
+    tasks,
+    with_tasks,
+)
+
+HINTS = 3
+
+
+class LabError(Exception):
+    """Something that does not work yet, or not this way; the text says what to do."""
+
+
+class Lab:
+    """One lab and one learner."""
+
+    def __init__(self, number: str, labs: Path = LABS) -> None:
+        """LabError if there is no such lab."""
+        try:
+            self.folder = lab_folder(number, labs)
+        except NoSuchLab as error:
+            raise LabError(str(error)) from None
+        self.number = number
+        self._hints_taken: dict[str, int] = {}
+        self._is_revealed = False
+
+    # --- the files ----------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Such as "lab 08, partitioner"."""
+        return f"lab {self.number}, {self.folder.name[6:].replace('_', ' ')}"
+
+    @cached_property
+    def work(self) -> Path:
+        """The learner's own file."""
+        if not is_headless():
+            return self.folder / "work.py"
+        folder = tempfile.mkdtemp(prefix="pykraft-lab-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder) / "work.py"
+
+    @property
+    def starter(self) -> Path:
+        return self.folder / "starter.py"
+
+    @property
+    def solution(self) -> Path:
+        return self.folder / "solution.py"
+
+    @property
+    def tasks(self) -> list[Task]:
+        return tasks(self.starter.read_text(encoding="utf-8"))
+
+    def _task(self, name: str) -> Task:
+        found = {task.name: task for task in self.tasks}
+        if name not in found:
+            raise LabError(f"{self.name} has no task {name!r}: it has {', '.join(found)}")
+        return found[name]
+
+    def _begun(self) -> Path:
+        if not self.work.exists():
+            raise LabError(f"{self.name} is not begun: call lab.start() first")
+        return self.work
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Shown:
+        """Make the learner's file unless it is there, and let ``%%task`` cells write into it. Tasks that the lab has
+        got since are added at the file's end; nothing that the learner wrote is touched."""
+        starter = self.starter.read_text(encoding="utf-8")
+        if not self.work.exists():
+            self.work.write_text(starter, encoding="utf-8")
+            said = "Your file is work.py, beside this lab's README."
+        else:
+            work = self.work.read_text(encoding="utf-8")
+            added = missing_tasks(work, starter)
+            if added:
+                self.work.write_text(with_tasks(work, added), encoding="utf-8")
+            new = f" New in it: {', '.join(f'task {task.name}' for task in added)}." if added else ""
+            said = f"Your file work.py is there already, and stays as it is.{new}"
+        if is_notebook():
+            sys.modules["IPython"].get_ipython().register_magic_function(self._cell, "cell", "task")
+        lines = [f"{self.name.capitalize()}. {said}", *(f"  task {task.name}: {task.title}" for task in self.tasks)]
+        items = "".join(f"<li>task {task.name}: {html.escape(task.title)}</li>" for task in self.tasks)
+        return Shown("\n".join(lines), f"{html.escape(lines[0])}<ul>{items}</ul>")
+
+    def write(self, name: str, cell: str) -> Shown:
+        """What a ``%%task`` cell does: put its text into the learner's file. LabError says why it cannot."""
+        task = self._task(name.strip())
+        work = self._begun()
+        try:
+            text, went_in = saved(
+                work.read_text(encoding="utf-8"), self.starter.read_text(encoding="utf-8"), task.name, cell
+            )
+        except TaskError as error:
+            raise LabError(str(error)) from None
+        if not went_in:
+            return Shown(f"This cell is still the starter's; task {task.name} in your work.py stays as you wrote it.")
+        work.write_text(text, encoding="utf-8")
+        return Shown(f"Task {task.name} is saved in work.py. Next: lab.check({task.name!r})")
+
+    def _cell(self, line: str, cell: str) -> Shown:
+        """``%%task NAME``: save the cell, and define in the notebook what it defines."""
+        shown = self.write(line, cell)
+        module = self.load()
+        names = {name: getattr(module, name) for name in definitions(cell) if hasattr(module, name)}
+        sys.modules["IPython"].get_ipython().push(names)
+        return shown
+
+    def load(self, file: Path | None = None) -> Any:
+        """The learner's module, loaded anew. LabError if it cannot be loaded."""
+        path = file or self._begun()
+        try:
+            return load(path)
+        except Exception as error:
+            raise LabError(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from None
+
+    # --- checking -----------------------------------------------------------------------------------------------------
+
+    def check(self, task: str | None = None) -> "Verdict":
+        """Run the checks of one task, or all."""
+        if task is not None:
+            self._task(task)
+        report = grade(self.folder, self._begun())
+        shown = report if task is None else report.of(task)
+        points = {name: {"points": won, "of": of} for name, (won, of) in shown.points_by_task().items()}
+        note("labs", self.number, tasks=points)
+        return Verdict(shown)
+
+    # --- being helped -------------------------------------------------------------------------------------------------
+
+    def hint(self, task: str) -> Shown:
+        """The next hint for a task; there are three, each says more than the one before."""
+        self._task(task)
+        hints = readme_hints((self.folder / "README.md").read_text(encoding="utf-8"), task)
+        taken = max(self._hints_taken.get(task, 0), self._noted("hints").get(task, 0))
+        level = min(taken + 1, len(hints))
+        self._hints_taken[task] = level
+        note("labs", self.number, hints={task: level})
+        text = f"Hint {level} of {len(hints)} for task {task}: {hints[level - 1]}"
+        return Shown(text, markdown=text)
+
+    def diff(self) -> Shown:
+        """The learner's file beside the solution. LabError before everything has passed, unless it was revealed."""
+        work = self._begun()
+        if not self._is_revealed and not self._noted("revealed") and not grade(self.folder, work).has_passed:
+            raise LabError("not everything has passed yet: go on, or call lab.reveal() to see the solution now")
+        lines = difflib.unified_diff(
+            work.read_text(encoding="utf-8").splitlines(),
+            self.solution.read_text(encoding="utf-8").splitlines(),
+            "work.py",
+            "solution.py",
+            lineterm="",
+        )
+        text = "\n".join(lines) or "Your file is the solution, line by line."
+        return Shown(text, markdown=f"```diff\n{text}\n```")
+
+    def reveal(self) -> Shown:
+        """The solution, and a note that it was asked for."""
+        self._is_revealed = True
+        note("labs", self.number, revealed=True)
+        text = self.solution.read_text(encoding="utf-8").rstrip()
+        return Shown(text, markdown=f"```python\n{text}\n```")
+
+    def _noted(self, name: str) -> Any:
+        """What the learner's progress says of this lab; nothing where nobody reads."""
+        return {} if is_headless() else read_progress()["labs"].get(self.number, {}).get(name, {})
+
+    # --- live ---------------------------------------------------------------------------------------------------------
+
+    def run_in_cluster(self, file: Path | None = None) -> Any:
+        """Start a small cluster that runs on the learner's code, and show what becomes of it. Before every task has
+        something in it there is nothing to show, and it says so."""
+        path = file or self._begun()
+        report = grade(self.folder, path)
+        if not report.is_begun:
+            missing = [task for task in report.tasks if not report.of(task).is_begun]
+            return Shown(report.problem or f"Not yet: first write something for task {' and '.join(missing)}.")
+        return self.load(self.folder / "live.py").run(self.load(path))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {', '.join(f'task {task.name}' for task in self.tasks)}"
+
+
+class Verdict:
+    """The outcome of checks, as a table: a sign and a word for each, and the first thing that is wrong."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def __repr__(self) -> str:
+        if self.report.problem:
+            return f"✘ {self.report.problem}"
+        lines = []
+        for check in self.report.checks:
+            lines.append(f"{SIGNS[check.outcome]} {check.outcome:<8}{check.points:>2}  {check.sentence}")
+            if check.message:
+                lines.append(f"{'':>14}{_first_line(check)}")
+        return "\n".join([*lines, self._last])
+
+    @property
+    def _last(self) -> str:
+        return f"{self.report.points} of {self.report.total} points"
+
+    def _repr_html_(self) -> str:
+        if self.report.problem:
+            return f"<b>✘</b> {html.escape(self.report.problem)}"
+        rows = "".join(
+            f"<tr><td>{SIGNS[check.outcome]} {check.outcome}</td><td>{check.points}</td><td style='text-align:left'>"
+            f"{html.escape(check.sentence)}{_beside(check)}</td></tr>"
+            for check in self.report.checks
+        )
+        return (
+            "<table><tr><th>outcome</th><th>points</th><th style='text-align:left'>check</th></tr>"
+            f"{rows}</table><b>{self._last}</b>"
+        )
+
+
+def _first_line(check: Check) -> str:
+    return check.message.splitlines()[0][:300]
+
+
+def _beside(check: Check) -> str:
+    return f"<br><small>{html.escape(_first_line(check))}</small>" if check.message else ""
+
+
+# --- README.md --------------------------------------------------------------------------------------------------------
+
+CHECKS_BEGIN, CHECKS_END = "<!-- checks: made from test_lab.py -->", "<!-- end of checks -->"
+
+
+def readme_hints(readme: str, task: str) -> list[str]:
+    """The hints for a task, from the folded blocks under its heading."""
+    section = readme.partition("## Hints")[2].partition("\n## ")[0]
+    mine = re.split(r"^### Task ", section, flags=re.MULTILINE)
+    for part in mine[1:]:
+        if part.split()[0].rstrip(":") == task:
+            found = re.findall(r"<details><summary>.*?</summary>(.*?)</details>", part, re.DOTALL)
+            return [" ".join(hint.split()) for hint in found]
+    return []
+
+
+def readme_checks(report: Report) -> str:
+    """The section on what the checks send and assert, as test_lab.py says it."""
+    lines = [CHECKS_BEGIN]
+    for task in report.tasks:
+        part = report.of(task)
+        lines += ["", f"**Task {task}**, {part.total} points", ""]
+        lines += [f"- *{check.sentence}* ({check.points}): {check.about}" for check in part.checks]
+    return "\n".join([*lines, "", CHECKS_END])
+
+
+def with_checks(readme: str, report: Report) -> str:
+    """The README with the section made anew. LabError if it has no place for it."""
+    before, begin, rest = readme.partition(CHECKS_BEGIN)
+    _, end, after = rest.partition(CHECKS_END)
+    if not begin or not end:
+        raise LabError(f"README.md has no place for the checks: it needs {CHECKS_BEGIN} and {CHECKS_END}")
+    return before + readme_checks(report) + after

@@ -1,0 +1,33 @@
+"""Where the course lies: ``notebooks/`` and ``labs/`` of the checkout that this package belongs to.
+
+An installed package without its checkout has no course; whoever asks for a part of it is told so in one sentence.
+"""
+
+from pathlib import Path
+
+import pykraft
+
+ROOT = Path(pykraft.__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+LABS = ROOT / "labs"
+
+
+class NoSuchLab(LookupError):  # noqa: N818 (it tells what happened)
+    """There is no lab of this number; the text says which there are."""
+
+
+def lab_folders(labs: Path = LABS) -> list[Path]:
+    """The folders of all labs, in order."""
+    return sorted(path for path in labs.glob("lab[0-9][0-9]_*") if path.is_dir())
+
+
+def lab_folder(number: str, labs: Path = LABS) -> Path:
+    """The folder of one lab, such as "08". NoSuchLab if there is none."""
+    folders = lab_folders(labs)
+    for folder in folders:
+        if folder.name[3:5] == number:
+            return folder
+    known = ", ".join(folder.name[3:5] for folder in folders)
+    if not known:
+        raise NoSuchLab("there are no labs here: install pykraft from a checkout with `pip install -e .`")
+    raise NoSuchLab(f"there is no lab {number!r}: there are {known}")

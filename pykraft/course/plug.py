@@ -1,0 +1,117 @@
+"""The learner's code in the place of pykraft's own, in a cluster that runs.
+
+A place is named by its path, such as ``pykraft.client.producer.partition_of_key``; `plugged` puts something else
+there for as long as a block lasts. A lab's nodes and clients are threads of this process, so they use it then.
+
+A node must not die of a learner's mistake. Every call goes through a `Plug`, which counts it and lets pykraft's own
+code answer when the learner's raises; the first such error is kept and told. A *wrong* answer goes through: what it
+does to the cluster is what the lab wants to show.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+
+@dataclass
+class Plug:
+    """The learner's code in one place: how often it was called, and what it raised first."""
+
+    name: str
+    code: Callable[..., Any]
+    original: Callable[..., Any]
+    calls: int = 0
+    errors: int = 0
+    first_error: str = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        try:
+            return self.code(*args, **kwargs)
+        except Exception as error:  # the learner's, whatever it is
+            self.errors += 1
+            self.first_error = self.first_error or f"{type(error).__name__}: {error}"
+            return self.original(*args, **kwargs)
+
+
+def owner_and_name(place: str) -> tuple[Any, str]:
+    """The module or class that has an attribute, and the attribute's name. AttributeError if there is none."""
+    path, _, name = place.rpartition(".")
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            owner: Any = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            owner = getattr(owner, part)
+        getattr(owner, name)
+        return owner, name
+    raise AttributeError(f"there is no {place}")
+
+
+@contextmanager
+def plugged(code: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, Plug]]:
+    """Put each function in its place, such as ``{"pykraft.client.producer.partition_of_key": mine}``; yields the plugs
+    by place. In a class the place is a method's, and the function gets the object first."""
+    plugs: dict[str, Plug] = {}
+    places = []
+    try:
+        for place, function in code.items():
+            owner, name = owner_and_name(place)
+            original = getattr(owner, name)
+            plug = plugs[place] = Plug(place, function, original)
+            places.append((owner, name, original))
+            setattr(owner, name, _as_method(plug) if isinstance(owner, type) else plug)
+        yield plugs
+    finally:
+        for owner, name, original in reversed(places):
+            setattr(owner, name, original)
+
+
+def _as_method(plug: Plug) -> Callable[..., Any]:
+    """A function, since only functions are bound to the object they are looked up on."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return plug(*args, **kwargs)
+
+    return method
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cluster that ran on the learner's code."""
+
+    agrees: bool
+    """Whether it did what it should."""
+    lines: tuple[str, ...]
+    plugs: tuple[Plug, ...]
+    figure: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The numbers behind the lines."""
+
+    @property
+    def text(self) -> str:
+        driven = [f"{plug.name}: your code was called {_times(plug.calls)}" for plug in self.plugs]
+        failed = [
+            f"{plug.name}: your code raised {_times(plug.errors)}, first {plug.first_error}; pykraft's own answered"
+            for plug in self.plugs
+            if plug.errors
+        ]
+        return "\n".join([*self.lines, *driven, *failed])
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        bundle: dict[str, object] = {"text/plain": self.text}
+        if self.figure is not None:
+            bundle["image/svg+xml"] = self.figure.svg
+            bundle["text/plain"] = f"{self.text}\n\n{self.figure.text}"
+        return bundle
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

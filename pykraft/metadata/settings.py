@@ -1,0 +1,213 @@
+"""Which settings hold, and where each comes from.
+
+A setting of a topic may be said in five places. The strongest that says something holds::
+
+    the topic's own settings             ConfigSource.TOPIC
+    dynamic settings of this node        DYNAMIC_BROKER           ConfigRecord of broker 1
+    dynamic settings of all brokers      DYNAMIC_DEFAULT_BROKER   ConfigRecord of broker ""
+    the node's properties file           STATIC_BROKER
+    the default                          DEFAULT
+
+Topics have their own names for settings; brokers have others for their topics' defaults (``log.retention.ms`` for
+``retention.ms``), several for some. Only the strongest of several can be changed while brokers run, and a description
+knows only of that one, too: a topic whose ``segment.ms`` comes from ``log.roll.hours`` in the file is told to have the
+default, as Apache Kafka tells it.
+
+What stands in the metadata log but makes no sense to this node is left out, as if nobody had said it.
+
+Follows kafka.server.{ConfigHelper,DynamicBrokerConfig} and org.apache.kafka.metadata.KafkaConfigSchema.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pykraft.common.config import Config, ConfigDef, Key, as_text
+from pykraft.common.errors import ConfigError
+from pykraft.common.topic_config import (
+    BROKER_DEFAULTS,
+    DYNAMIC_BROKER_CONFIGS,
+    INTERNAL_PREFIX,
+    LOG_CONFIG,
+    broker_names,
+)
+from pykraft.metadata.image import BROKER_RESOURCE, MetadataImage
+from pykraft.protocol.messages.configs import ConfigSource, ConfigType
+
+ALL_BROKERS = ""
+
+# Settings that Kafka has as text where they are lists here.
+_OTHER_TYPES = {"listener.security.protocol.map": ConfigType.STRING}
+
+
+class NodeLayers(NamedTuple):
+    """What one node says of the settings of all its topics, the strongest first."""
+
+    dynamic: Mapping[str, str]
+    cluster: Mapping[str, str]
+    static: Mapping[str, str]
+
+
+class Place(NamedTuple):
+    """One place that says something of a setting."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class Setting(NamedTuple):
+    """A setting with its value, the places that say something of it, and what it means. A secret has no value."""
+
+    name: str
+    value: str | None
+    places: tuple[Place, ...]
+    type: ConfigType
+    meaning: str | None
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+    @property
+    def source(self) -> ConfigSource:
+        return self.places[0].source if self.places else ConfigSource.DEFAULT
+
+
+def node_layers(image: MetadataImage, node_id: int, static: Mapping[str, str]) -> NodeLayers:
+    """The layers of a node whose properties file says `static`."""
+    return NodeLayers(
+        _readable(image.config_of(BROKER_RESOURCE, str(node_id))),
+        _readable(image.config_of(BROKER_RESOURCE, ALL_BROKERS)),
+        {name: value for name, value in static.items() if name in BROKER_DEFAULTS or name.startswith(INTERNAL_PREFIX)},
+    )
+
+
+def _readable(layer: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in layer.items() if name in DYNAMIC_BROKER_CONFIGS and _can_read(name, value)}
+
+
+def _can_read(name: str, value: str) -> bool:
+    try:
+        LOG_CONFIG.resolve({name: value})
+    except ConfigError:
+        return False
+    return True
+
+
+def topic_config(own: Mapping[str, str], layers: NodeLayers) -> Config:
+    """What holds for a topic with these settings of its own."""
+    try:
+        return LOG_CONFIG.resolve(own, *layers)
+    except ConfigError:
+        return LOG_CONFIG.resolve({name: value for name, value in own.items() if _can_read(name, value)}, *layers)
+
+
+# --- descriptions -----------------------------------------------------------------------------------------------------
+
+
+def describe_topic(own: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
+    """All settings of a topic, by name."""
+    values = topic_config(own, layers).as_dict()
+    return [
+        Setting(
+            name,
+            as_text(values[name]),
+            tuple(_places_of_topic(key, as_text(values[name]), own, layers)),
+            config_type(key),
+            key.meaning,
+        )
+        for name, key in sorted(LOG_CONFIG.keys.items())
+        if name in own or not name.startswith(INTERNAL_PREFIX)
+    ]
+
+
+def settings_of_new_topic(own: Mapping[str, str], layers: NodeLayers) -> list[tuple[str, str, ConfigSource]]:
+    """(name, value, source) of all settings of a topic. Here every name of a broker's counts, as in Apache Kafka."""
+    values = topic_config(own, layers).as_dict()
+    found = []
+    for name, key in sorted(LOG_CONFIG.keys.items()):
+        if name in own or not name.startswith(INTERNAL_PREFIX):
+            named = [synonym.name for synonym in broker_names(key)]
+            said = [source for layer, source in zip(layers, _SOURCES, strict=False) if any(n in layer for n in named)]
+            source = ConfigSource.TOPIC if name in own else said[0] if said else ConfigSource.DEFAULT
+            found.append((name, as_text(values[name]), source))
+    return found
+
+
+def _places_of_topic(key: Key[Any], value: str, own: Mapping[str, str], layers: NodeLayers) -> Iterator[Place]:
+    if key.name in own:
+        yield Place(key.name, value, ConfigSource.TOPIC)
+    names = broker_names(key)
+    if names:
+        yield from _places(names[0].name, [synonym.name for synonym in names], layers)
+
+
+def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
+    """All settings of a node that has these keys and this properties file, by name."""
+    layers = layers._replace(static=properties)
+    found = [_of_broker(key, layers) for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
+    names = {setting.name for setting in found}
+    for name in properties:
+        if name not in names and not name.startswith(INTERNAL_PREFIX):
+            # Nobody knows what it is: perhaps a password.
+            place = Place(name, None, ConfigSource.STATIC_BROKER)
+            found.append(Setting(name, None, (place,), ConfigType.UNKNOWN, None, is_read_only=True, is_sensitive=True))
+    return sorted(found)
+
+
+def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
+    places = tuple(_places(key.name, _other_names(key), layers, _default(key)))
+    value = next((place.value for place in places if place.name == key.name), None)
+    if value is not None:
+        value = as_text(key.read(value))
+    is_read_only = key.name not in DYNAMIC_BROKER_CONFIGS
+    return Setting(key.name, value, places, config_type(key), key.meaning, is_read_only)
+
+
+def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
+    """The dynamic settings of all brokers, by name."""
+    found = []
+    for name, value in sorted(layers.cluster.items()):
+        key = BROKER_DEFAULTS[name]
+        place = Place(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        found.append(Setting(name, value, (place,), config_type(key), key.meaning))
+    return found
+
+
+def _places(name: str, names: Iterable[str], layers: NodeLayers, default: str | None = None) -> Iterator[Place]:
+    """The places that say something under one of `names`; what comes before `name` itself is not told."""
+    names = list(names)
+    defaults = {other: BROKER_DEFAULTS[other].default for other in names if other in BROKER_DEFAULTS}
+    told = False
+    for layer, source in zip((*layers, defaults or {name: default}), _SOURCES, strict=True):
+        for other in names:
+            value = layer.get(other)
+            told = told or (value is not None and other == name)
+            if told and value is not None:
+                yield Place(other, value, source)
+
+
+_SOURCES = (
+    ConfigSource.DYNAMIC_BROKER,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    ConfigSource.STATIC_BROKER,
+    ConfigSource.DEFAULT,
+)
+
+
+def _other_names(key: Key[Any]) -> list[str]:
+    """All names of a broker for what this key says."""
+    for topic_key in LOG_CONFIG.keys.values():
+        names = [synonym.name for synonym in broker_names(topic_key)]
+        if key.name in names:
+            return names
+    return [key.name]
+
+
+def _default(key: Key[Any]) -> str | None:
+    if key.required or (key.kind == "string" and key.default == ""):
+        return None
+    return as_text(key.default)
+
+
+def config_type(key: Key[Any]) -> ConfigType:
+    """What the values of a key are, in the protocol's words."""
+    return _OTHER_TYPES.get(key.name) or ConfigType[key.kind.upper()]

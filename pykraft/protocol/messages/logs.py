@@ -1,0 +1,83 @@
+"""Messages about the logs themselves: DeleteRecords, DescribeLogDirs.
+
+A client sends DeleteRecords to the leader of each partition (KIP-107), and DescribeLogDirs to the broker whose disk it
+wants to know about (KIP-113, KIP-827).
+"""
+
+from pykraft.protocol.schema import Array, Request, Response, Struct, boolean, field, int16, int32, int64, string
+
+HIGH_WATERMARK = -1
+"""As an offset: everything that consumers may see."""
+NO_LOW_WATERMARK = -1
+NO_LAG = -1
+NO_SIZE = -1
+
+
+class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2):
+    """Delete what lies before these offsets, and answer once every live replica has done so."""
+
+    class Topic(Struct):
+        class Partition(Struct):
+            partition_index: int32
+            offset: int64
+
+        name: string
+        partitions: Array[Partition]
+
+    topics: Array[Topic]
+    timeout_ms: int32
+
+
+class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
+    """Of each partition the smallest log start offset among its live replicas."""
+
+    class Topic(Struct):
+        class Partition(Struct):
+            partition_index: int32
+            low_watermark: int64 = field(default=NO_LOW_WATERMARK)
+            error_code: int16 = field(default=0)
+
+        name: string
+        partitions: Array[Partition]
+
+    throttle_time_ms: int32 = field(default=0)
+    topics: Array[Topic]
+
+
+class DescribeLogDirsRequest(Request, api=35, versions=(1, 4), flexible=2):
+    """What lies in the broker's log directories: of these partitions, or (None) of all."""
+
+    class Topic(Struct):
+        topic: string
+        partitions: Array[int32]
+
+    topics: Array[Topic] | None = field(default=None)
+
+
+class DescribeLogDirsResponse(Response, to=DescribeLogDirsRequest):
+    """Each log directory, with its partitions that were asked for."""
+
+    class Result(Struct):
+        class Topic(Struct):
+            class Partition(Struct):
+                partition_index: int32
+                # Bytes of the segments' .log files.
+                partition_size: int64
+                # How far the log's end is behind the high watermark; -1 if the broker has no such replica.
+                offset_lag: int64
+                # Whether the log is being made here, to take the place of one in another directory.
+                is_future_key: boolean = field(default=False)
+
+            name: string
+            partitions: Array[Partition]
+
+        error_code: int16 = field(default=0)
+        log_dir: string
+        topics: Array[Topic] = field(default=())
+        # Of the volume that the directory lies on.
+        total_bytes: int64 = field(default=NO_SIZE, since=4)
+        usable_bytes: int64 = field(default=NO_SIZE, since=4)
+
+    throttle_time_ms: int32 = field(default=0)
+    error_code: int16 = field(default=0, since=3)
+    results: Array[Result]

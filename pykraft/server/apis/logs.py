@@ -1,0 +1,134 @@
+"""DeleteRecords and DescribeLogDirs on a broker's listener: what lies in the logs, seen from outside.
+
+Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4. Behaviour to know:
+
+* DeleteRecords goes to the leader. It is answered once the logs of all live replicas begin at the offset or after it,
+  which each follower's next fetch but one tells; or, with REQUEST_TIMED_OUT, when the time is up. The records are
+  deleted then all the same.
+* Deleting moves the log start offset and no more: consumers get OFFSET_OUT_OF_RANGE at once, but the bytes go with
+  their segment, when retention is looked at next.
+* Of a partition that a request names twice the last mention counts, and it is answered once.
+* DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
+  the disk. The metadata log is no partition of a broker, and is not told.
+
+Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest}.
+"""
+
+from collections.abc import Sequence
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.logs import (
+    NO_LAG,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from pykraft.server.apis.cluster import INTERNAL_TOPICS
+from pykraft.server.delayed import DelayedDeleteRecords, DeleteResult
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.log_manager import LogManager
+from pykraft.transport.server_channel import RequestContext
+
+
+class LogApis:
+    """Answers about logs."""
+
+    def __init__(self, replicas: ReplicaManager, logs: LogManager, filesystem: FileSystem) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._filesystem = filesystem
+
+    # --- DeleteRecords ------------------------------------------------------------------------------------------------
+
+    def delete_records(
+        self, request: DeleteRecordsRequest, context: RequestContext, now: int
+    ) -> Promise[DeleteRecordsResponse | None]:
+        offsets = {
+            TopicPartition(topic.name, partition.partition_index): partition.offset
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        results = [self._delete(*asked) for asked in offsets.items()]
+        self._write_down(results)
+        delayed = DelayedDeleteRecords(self._replicas, results)
+        answer: Promise[DeleteRecordsResponse | None] = Promise()
+        delayed.promise.then(lambda done: answer.keep(_deleted(done)))
+        waiting = sorted(result.topic_partition for result in results if result.error is None)
+        self._replicas.deletes.try_complete_else_watch(delayed, waiting, now + max(0, request.timeout_ms))
+        return answer
+
+    def _delete(self, topic_partition: TopicPartition, offset: int) -> DeleteResult:
+        try:
+            if topic_partition.topic in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is the cluster's own")
+            wanted = self._replicas.delete_records(topic_partition, offset)
+            low_watermark = self._replicas.partition(topic_partition).low_watermark
+            return DeleteResult(topic_partition, None, wanted, low_watermark)
+        except KafkaError as error:
+            return DeleteResult(topic_partition, error.code)
+
+    def _write_down(self, results: Sequence[DeleteResult]) -> None:
+        if all(result.error is not None for result in results):
+            return
+        try:
+            self._replicas.write_log_starts()
+        except KafkaError as error:
+            for result in results:
+                if result.error is None:
+                    result.error, result.low_watermark = error.code, -1
+
+    # --- DescribeLogDirs ----------------------------------------------------------------------------------------------
+
+    def describe_log_dirs(
+        self, request: DescribeLogDirsRequest, context: RequestContext, now: int
+    ) -> Promise[DescribeLogDirsResponse | None]:
+        result_type = DescribeLogDirsResponse.Result
+        directory = self._filesystem.absolute(self._logs.directory)
+        result = result_type(log_dir=directory)
+        try:
+            if self._logs.failure is not None:
+                raise self._logs.failure
+            result.total_bytes, result.usable_bytes = self._filesystem.space(self._logs.directory)
+            result.topics = self._topics(request)
+        except OSError:
+            result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return Promise.of(DescribeLogDirsResponse(results=[result]))
+
+    def _topics(self, request: DescribeLogDirsRequest) -> Sequence[DescribeLogDirsResponse.Result.Topic]:
+        asked = set(self._logs.logs)
+        if request.topics is not None:
+            asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        topic_type = DescribeLogDirsResponse.Result.Topic
+        topics: dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]] = {}
+        for topic_partition in sorted(asked):
+            log = self._logs.logs[topic_partition]
+            is_replica = topic_partition in self._replicas.partitions
+            topics.setdefault(topic_partition.topic, []).append(
+                topic_type.Partition(
+                    partition_index=topic_partition.partition,
+                    partition_size=log.size,
+                    offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
+                )
+            )
+        return [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+
+def _deleted(results: Sequence[DeleteResult]) -> DeleteRecordsResponse:
+    topic_type = DeleteRecordsResponse.Topic
+    topics: dict[str, list[DeleteRecordsResponse.Topic.Partition]] = {}
+    for result in results:
+        assert result.error is not None
+        topics.setdefault(result.topic_partition.topic, []).append(
+            topic_type.Partition(
+                partition_index=result.topic_partition.partition,
+                low_watermark=result.low_watermark,
+                error_code=result.error,
+            )
+        )
+    return DeleteRecordsResponse(
+        topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+    )

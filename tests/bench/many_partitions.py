@@ -1,0 +1,84 @@
+"""What a partition costs: one node with 10 to 10,000 of them, each with two segments, and 1,024 descriptors.
+
+Measured are the making of the partitions, the start after an orderly stop and after a kill, until every partition is
+led, and the memory of the node's process after that. What a partition costs is the slope: what it is more than at the
+smallest count, by partitions. After a kill the node is let in again when the session of the process before is over;
+that wait is taken off.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.bench.rows import Row, progress
+from tests.harness.many_partitions import SESSION_MS, one_node
+
+COUNTS = (10, 100, 1000, 10_000)
+CLEAN_START_S, MEMORY_MB = 10.0, 500.0
+
+
+class Figures(NamedTuple):
+    """Of one count: seconds, and megabytes (PSS)."""
+
+    partitions: int
+    made_s: float
+    clean_s: float
+    clean_cpu_s: float
+    killed_s: float
+    memory_mb: float
+
+
+def measure() -> list[Row]:
+    found = [figures(count) for count in COUNTS]
+    smallest, largest = found[0], found[-1]
+    rows = []
+    for each in found:
+        name = f"{each.partitions:,} partitions"
+        is_largest = each is largest
+        rows += [
+            row(f"{name}, made", "s", each.made_s),
+            row(f"{name}, start after an orderly stop", "s", each.clean_s, CLEAN_START_S if is_largest else None),
+            row(f"{name}, CPU of that start", "s", each.clean_cpu_s),
+            row(f"{name}, start after a kill", "s", each.killed_s),
+            row(
+                f"{name}, memory after all were read and written",
+                "MB",
+                each.memory_mb,
+                MEMORY_MB if is_largest else None,
+            ),
+        ]
+    more = largest.partitions - smallest.partitions
+    return [
+        *rows,
+        row("a partition more: start", "ms", 1000 * (largest.clean_s - smallest.clean_s) / more),
+        row("a partition more: start after a kill", "ms", 1000 * (largest.killed_s - smallest.killed_s) / more),
+        row("a partition more: memory", "KB", 1000 * (largest.memory_mb - smallest.memory_mb) / more),
+    ]
+
+
+def row(name: str, unit: str, figure: float, at_most: float | None = None) -> Row:
+    if at_most is None:
+        return Row(name, unit, figure, "", None, "once")
+    return Row(name, unit, figure, "", None, "once", f"< {at_most:g} {unit}", figure < at_most)
+
+
+def figures(count: int) -> Figures:
+    with one_node() as many:
+        made_s = many.create(count)
+        many.produce(new_segment=False)
+        many.produce(new_segment=True)
+        many.stop()
+        clean_s = many.restart()
+        clean_cpu_s = many.cpu_s()
+        many.fetch()
+        many.produce(new_segment=False)
+        many.kill()
+        killed_s = max(0.0, many.restart() - SESSION_MS / 1000)
+        many.fetch()
+        many.produce(new_segment=False)
+        found = Figures(count, made_s, clean_s, clean_cpu_s, killed_s, many.megabytes())
+    progress(
+        f"{count:,}: made in {made_s:.1f} s, start {clean_s:.1f} s ({clean_cpu_s:.1f} s of CPU), "
+        f"after a kill {killed_s:.1f} s, {found.memory_mb:.0f} MB"
+    )
+    return found

@@ -1,0 +1,235 @@
+"""The storage engine by itself: appending, looking up, recovering and compacting, beside what the file system can do.
+
+Everything here runs in this process, on files that are in the page cache: what is measured is the code. The peer of
+each row does the same with the same bytes and no thought: it writes them, reads them, copies them.
+
+The rows of `many_partitions` are of whole nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
+
+from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.types import TopicPartition
+from pykraft.records.batch import RecordBatch
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.storage.cleaner import Cleaning, Step
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log_loader import LogLoader
+from tests.bench.rows import Row, beside, progress
+
+ROUNDS = 5
+T = TypeVar("T")
+
+APPEND_BYTES = 16 << 10
+APPENDED_BYTES = 128 << 20
+SEGMENTS = 1000
+LOOKUPS = 2000
+RECOVERED_BYTES = 256 << 20
+RECORD_BYTES = 1 << 10
+CLEANED_BYTES = 64 << 20
+RECORDS_PER_BATCH = 16
+KEYS_PER_LOG = 4
+
+RAW_WRITE = "raw write of the same bytes"
+RAW_READ = "raw read of the same bytes"
+RAW_COPY = "raw copy of the same bytes"
+NOW_MS = 1_700_000_000_000
+_UNPLACED = bytes(8)
+"""The base offset of a batch that is on its way."""
+
+
+class Inline:
+    """A background that does every job at once."""
+
+    def submit(self, job: Callable[[], T], on_done: Callable[[T], None]) -> None:
+        on_done(job())
+
+
+class Clock:
+    def time_ms(self) -> int:
+        return NOW_MS
+
+
+def measure() -> list[Row]:
+    return [append(), lookup(), recovery(), *cleaner()]
+
+
+@contextmanager
+def folder() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(prefix="pykraft-bench-") as name:
+        yield pathlib.Path(name)
+
+
+def open_log(directory: pathlib.Path, *, clean: bool = True, **settings: object) -> UnifiedLog:
+    texts = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    return LogLoader(
+        filesystem=OsFileSystem(),
+        directory=str(directory / "flights-0"),
+        config=LOG_CONFIG.resolve(texts),
+        clock=Clock(),
+        background=Inline(),
+        topic_partition=TopicPartition("flights", 0),
+        topic_id=None,
+        clean=clean,
+    ).load()
+
+
+def batch_of(size: int, count: int, key: Callable[[], bytes] | None = None) -> bytearray:
+    """A batch of about `size` bytes with `count` records."""
+    builder = RecordBatchBuilder()
+    value = bytes(max(0, size // count - 20))
+    for _ in range(count):
+        builder.append(NOW_MS, key() if key else None, value)
+    return builder.build()
+
+
+def append_again(log: UnifiedLog, data: bytearray) -> None:
+    """Append the batch as a producer sends it: without its place in the log, which it may have from the last time."""
+    data[: len(_UNPLACED)] = _UNPLACED
+    log.append_as_leader(RecordBatch(memoryview(data)), 0)
+
+
+def append() -> Row:
+    """`append_as_leader` of 16 KB batches, checks and indexes included, and no sync; as of a broker's log."""
+    data = batch_of(APPEND_BYTES, RECORDS_PER_BATCH)
+    count = APPENDED_BYTES // len(data)
+
+    def ours(directory: pathlib.Path) -> None:
+        log = open_log(directory)
+        for _ in range(count):
+            append_again(log, data)
+        log.abandon()
+
+    def theirs(directory: pathlib.Path) -> None:
+        number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        for _ in range(count):
+            os.write(number, data)
+        os.close(number)
+
+    mine, raw = in_turn(ours, theirs, count * len(data))
+    return beside("Log.append of 16 KB batches", "MB/s", mine, RAW_WRITE, raw, ratio_at_least=0.5)
+
+
+def in_turn(
+    ours: Callable[[pathlib.Path], object], theirs: Callable[[pathlib.Path], object], size: int
+) -> tuple[list[float], list[float]]:
+    """MB/s of both, each time in a folder of its own, by turns; the first turn of each does not count."""
+    speeds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS + 1):
+        for work, found in zip((ours, theirs), speeds, strict=True):
+            with folder() as directory:
+                began = time.process_time()
+                work(directory)
+                found.append(size / (time.process_time() - began) / 1e6)
+    return speeds[0][1:], speeds[1][1:]
+
+
+def lookup() -> Row:
+    """Where a random offset lies in a log of 1,000 segments: what a fetch asks first."""
+    random = Random(1)
+    runs = []
+    with folder() as directory:
+        data = batch_of(4 << 10, 4)
+        log = open_log(directory, internal_segment_bytes=64 << 10)
+        while len(log.segments) < SEGMENTS:
+            append_again(log, data)
+        log.update_high_watermark(log.log_end_offset)
+        for _ in range(ROUNDS + 1):
+            offsets = [random.randrange(log.log_end_offset) for _ in range(LOOKUPS)]
+            times = []
+            for offset in offsets:
+                began = time.perf_counter()
+                log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK, at_least_one=True)
+                times.append(time.perf_counter() - began)
+            runs.append(statistics.median(times) * 1e6)
+        log.abandon()
+    return beside(f"a look-up in a log of {SEGMENTS:,} segments", "us", runs[1:], "", (), at_most=50)
+
+
+def recovery() -> Row:
+    """Reading a log through after a crash: checksums checked, indexes and producers' state rebuilt."""
+    data = batch_of(64 << 10, 64)
+    speeds: tuple[list[float], list[float]] = ([], [])
+    with folder() as directory:
+        log = open_log(directory)
+        while log.size < RECOVERED_BYTES:
+            append_again(log, data)
+        log.close()
+        path = directory / "flights-0" / f"{0:020d}.log"
+        for _ in range(ROUNDS + 1):
+            began = time.process_time()
+            again = open_log(directory, clean=False)
+            speeds[0].append(again.size / (time.process_time() - began) / 1e6)
+            again.abandon()
+            began = time.process_time()
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 20):
+                    pass
+            speeds[1].append(path.stat().st_size / (time.process_time() - began) / 1e6)
+    mine, raw = speeds[0][1:], speeds[1][1:]
+    return beside("recovery of a log, checked whole", "MB/s", mine, RAW_READ, raw, at_least=1000)
+
+
+def cleaner() -> list[Row]:
+    """One pass over a log of 1 KB records: where each key comes four times, and where each comes once."""
+    rows = []
+    for name, distinct in (("every key four times", 0.25), ("no key twice", 1.0)):
+        mine, raw = [], []
+        for _ in range(ROUNDS):
+            with folder() as directory:
+                mine.append(clean(directory, distinct))
+            with folder() as directory:
+                raw.append(copied(directory))
+        progress(f"cleaner, {name}: {', '.join(f'{speed:.0f}' for speed in mine)} MB/s")
+        rows.append(beside(f"cleaner at 1 KB records, {name}", "MB/s", mine, RAW_COPY, raw, at_least=100))
+    return rows
+
+
+def clean(directory: pathlib.Path, distinct: float) -> float:
+    """MB/s of a pass: bytes of the log, by the seconds from the first look at it to the last swap."""
+    random = Random(1)
+    records = CLEANED_BYTES // RECORD_BYTES
+    keys = max(1, int(records * distinct))
+    order = [number % keys for number in range(records)]
+    random.shuffle(order)
+    left = iter(order)
+    log = open_log(directory, cleanup_policy="compact", segment_bytes=16 << 20)
+    while log.log_end_offset < records:
+        data = batch_of(RECORD_BYTES * RECORDS_PER_BATCH, RECORDS_PER_BATCH, lambda: b"key-%012d" % next(left))
+        append_again(log, data)
+    log.roll(log.log_end_offset)
+    log.update_high_watermark(log.log_end_offset)
+    size = log.size
+    began = time.process_time()
+    cleaning = Cleaning.of(OsFileSystem(), log, 0, log.log_end_offset, NOW_MS, 128 << 20)
+    while (step := cleaning.step()) is not Step.DONE:
+        assert step is not Step.OVERTAKEN
+        if step is Step.CLEANED:
+            cleaning.take_into_log()
+    seconds = time.process_time() - began
+    assert log.size < size or distinct == 1
+    log.abandon()
+    return size / seconds / 1e6
+
+
+def copied(directory: pathlib.Path) -> float:
+    """MB/s of copying a file of the same size, synced at the end as the cleaner does."""
+    source, target = directory / "a", directory / "b"
+    source.write_bytes(os.urandom(1 << 20) * (CLEANED_BYTES >> 20))
+    began = time.process_time()
+    with source.open("rb", buffering=0) as file, target.open("wb", buffering=0) as copy:
+        shutil.copyfileobj(file, copy, 1 << 20)
+        os.fdatasync(copy.fileno())
+    return CLEANED_BYTES / (time.process_time() - began) / 1e6

@@ -1,0 +1,100 @@
+"""Logs from outside, on a live cluster: records are deleted and stay so, a directory is described and has one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pykraft import Admin, Cluster, Consumer, KafkaError, Producer, TopicPartition
+from pykraft.common.config import format_properties
+from pykraft.common.errors import ErrorCode
+from pykraft.common.trace import Silence
+from pykraft.runtime.clock import MonotonicClock
+from pykraft.runtime.threaded import NodeThread
+from pykraft.server.config import read_node_config
+from pykraft.storage.log_manager import DirectoryInUseError
+from tests.harness.waiting import wait_until
+
+FLIGHTS = TopicPartition("flights", 0)
+
+
+def pykraft(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pykraft", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def fill(cluster: Cluster, count: int) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all", linger_ms=0) as producer:
+        for number in range(count):
+            producer.send("flights", value=b"%d" % number).result(30)
+
+
+def test_records_are_deleted_on_every_replica_and_stay_so(tmp_path: Path) -> None:
+    with Cluster(3) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topic("flights", 1, 3)
+        fill(cluster, 10)
+        assert admin.delete_records({FLIGHTS: 6}) == {FLIGHTS: 6}
+        with pytest.raises(KafkaError) as refused:
+            admin.delete_records({FLIGHTS: 11})
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        file = tmp_path / "offsets.json"
+        file.write_text(json.dumps({"partitions": [{"topic": "flights", "partition": 0, "offset": 7}], "version": 1}))
+        said = pykraft("delete-records", "--bootstrap-server", cluster.bootstrap_servers, "--offset-json-file", file)
+        assert said.stdout.splitlines() == [
+            "Executing records delete operation",
+            "Records delete operation completed:",
+            "partition: flights-0\tlow_watermark: 7",
+        ], said.stderr
+        for node in (1, 2, 3):
+            cluster.kill(node)
+            cluster.restart(node)
+            wait_until(lambda: admin.list_offsets({FLIGHTS: -2})[FLIGHTS].offset == 7, "the log begins at 7")
+        with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([FLIGHTS])
+            consumer.seek(FLIGHTS, 2)
+            found: list[bytes | None] = []
+            wait_until(
+                lambda: bool(
+                    found.extend(record.value for some in consumer.poll(100).values() for record in some)
+                    or len(found) >= 3
+                ),
+                "what is left is read",
+            )
+        assert found == [b"7", b"8", b"9"]
+
+
+def test_a_log_directory_is_described_and_is_one_nodes(tmp_path: Path) -> None:
+    with Cluster(1) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topic("flights", 2, 1)
+        fill(cluster, 3)
+        directory = str(cluster.node_directory(1))
+        described = admin.describe_log_dirs([1])[1][directory]
+        size = sum(file.stat().st_size for file in cluster.node_directory(1).glob("flights-*/*.log"))
+        assert sum(replica.size for replica in described.replicas.values()) == size > 0
+        assert described.total_bytes > described.usable_bytes > 0
+        said = pykraft("log-dirs", "--bootstrap-server", cluster.bootstrap_servers, "--describe")
+        printed = json.loads(said.stdout.splitlines()[-1])
+        assert [part["partition"] for part in printed["brokers"][0]["logDirs"][0]["partitions"]] == [
+            "flights-0",
+            "flights-1",
+        ]
+        file = tmp_path / "second.properties"
+        file.write_text(format_properties(cluster.properties(1)))
+        second = pykraft("server", file)
+        holder = f"process {os.getpid()}" if sys.platform == "linux" else "another process"
+        assert second.returncode == 1
+        assert second.stderr.splitlines() == [
+            f"pykraft: the log directory {directory} is in use by {holder}: "
+            "stop that node first, or use another directory"
+        ]
+        with pytest.raises(DirectoryInUseError, match="in use by this process"):
+            NodeThread(read_node_config(cluster.properties(1)), MonotonicClock(), Random(), Silence())
+        assert cluster.describe().nodes[1] is not None
+        with pytest.raises(DirectoryInUseError):
+            NodeThread(read_node_config(cluster.properties(1)), MonotonicClock(), Random(), Silence())

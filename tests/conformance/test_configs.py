@@ -1,0 +1,313 @@
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources: what is told, what is changed, what is
+refused, and what a change does to a topic in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykraft.common.types import Uuid
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
+from tests.conformance.dialogue import Dialogue
+from tests.conformance.servers import NODES, Server
+from tests.harness.asking import (
+    APPEND,
+    BROKER,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    batch,
+    change,
+    create,
+    delete,
+    describe,
+    fetch,
+    new_topic,
+    produce,
+    replace_all,
+    versions,
+)
+from tests.harness.connection import Connection
+
+NEWEST = 4
+SOME = ["retention.ms", "segment.ms", "cleanup.policy", "max.message.bytes", "compression.type", "segment.bytes"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_changed(server: Server) -> Iterator[None]:
+    """The settings of all brokers go back to what they were."""
+    yield
+    names = ("message.max.bytes", "log.retention.ms", "log.cleanup.policy", "log.segment.bytes")
+    with Connection(server.address(1)) as connection:
+        for name in ("", "1"):
+            answer = connection.ask(change((BROKER, name, [(key, DELETE, None) for key in names])), 1)
+            assert not answer.responses[0].error_code
+
+
+def told(talk: Dialogue, node: int, topic: str, **settings: str) -> None:
+    """Until this node says so of the topic."""
+    talk.until(
+        node,
+        describe((TOPIC, topic), only=[name.replace("_", ".") for name in settings]),
+        NEWEST,
+        lambda answer: {c.name.replace(".", "_"): c.value for c in answer.results[0].configs} == settings,
+    )
+
+
+# --- describing -------------------------------------------------------------------------------------------------------
+
+
+def test_each_version_describes_topics_and_brokers(talk: Dialogue) -> None:
+    talk.topic("configs-versions", configs={"retention.ms": 1000, "cleanup.policy": "compact,delete"})
+    for version in versions(DescribeConfigsRequest):
+        fields = {"include_synonyms": True} | ({"include_documentation": True} if version > 2 else {})
+        talk.to().ask(describe((TOPIC, "configs-versions"), only=SOME, **fields), version)
+        talk.to().ask(describe((TOPIC, "configs-versions"), only=SOME[:1]), version, "without synonyms")
+        only = ["node.id", "log.retention.hours", "log.retention.ms", "log.cleanup.policy", "log.roll.hours"]
+        talk.to().ask(describe((BROKER, "1"), only=only, **fields), version)
+
+
+def test_all_settings_of_a_topic(talk: Dialogue) -> None:
+    talk.topic("configs-all", configs={"preallocate": "true", "min.cleanable.dirty.ratio": "0.25"})
+    talk.to().ask(describe((TOPIC, "configs-all"), include_synonyms=True), NEWEST)
+
+
+def test_names_may_be_left_out_or_unknown(talk: Dialogue) -> None:
+    talk.topic("configs-named")
+    for says, only in {"one": ["flush.ms"], "unknown": ["no.such"], "one of two": ["flush.ms", "no.such"]}.items():
+        talk.to().ask(describe((TOPIC, "configs-named"), only=only), NEWEST, says)
+    talk.to().ask(describe((TOPIC, "configs-named"), (TOPIC, "configs-named"), only=["flush.ms"]), NEWEST, "twice")
+    talk.to().ask(describe(), NEWEST, "nothing")
+
+
+def test_resources_that_are_not_described(talk: Dialogue) -> None:
+    for kind, name in (
+        (TOPIC, "configs-nowhere"),
+        (TOPIC, ""),
+        (TOPIC, "a/b"),
+        (BROKER, "2"),
+        (BROKER, "9"),
+        (BROKER, "-1"),
+        (BROKER, "one"),
+        (0, "x"),
+        (3, "x"),
+        (127, "x"),
+    ):
+        talk.to().ask(describe((kind, name), only=["node.id"]), NEWEST, f"type {int(kind)}, {name!r}")
+    talk.to().ask(describe((TOPIC, "configs-nowhere"), (3, "x")), NEWEST, "one that might be, one that cannot")
+    talk.to().ask(describe((TOPIC, "configs-nowhere"), (BROKER, "1"), only=["node.id"]), NEWEST, "one of two")
+
+
+def test_controllers_describe_themselves_and_topics(talk: Dialogue) -> None:
+    talk.topic("configs-controller", configs={"retention.ms": 1000})
+    controller = talk.to_controller(1)
+    controller.ask(describe((TOPIC, "configs-controller"), only=SOME[:1], include_synonyms=True), NEWEST)
+    controller.ask(describe((BROKER, "1"), only=["node.id", "process.roles"]), NEWEST)
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_version_changes(talk: Dialogue) -> None:
+    talk.topic("configs-changed")
+    for version in versions(IncrementalAlterConfigsRequest):
+        talk.to().ask(change((TOPIC, "configs-changed", [("retention.ms", SET, f"{version + 1}000")])), version)
+        told(talk, 1, "configs-changed", retention_ms=f"{version + 1}000")
+    for version in versions(AlterConfigsRequest):
+        talk.to().ask(replace_all((TOPIC, "configs-changed", [("retention.ms", f"{version + 1}0")])), version)
+        told(talk, 1, "configs-changed", retention_ms=f"{version + 1}0")
+
+
+def test_an_incremental_change_leaves_the_rest_and_the_older_one_does_not(talk: Dialogue) -> None:
+    talk.topic("configs-left", configs={"retention.ms": 1, "max.message.bytes": 2000})
+    question = describe((TOPIC, "configs-left"), only=SOME)
+    talk.to(2).ask(
+        change((TOPIC, "configs-left", [("segment.bytes", SET, "2000000"), ("retention.ms", DELETE, None)])), 1
+    )
+    told(talk, 1, "configs-left", segment_bytes="2000000")
+    talk.to().ask(question, NEWEST)
+    talk.to(2).ask(replace_all((TOPIC, "configs-left", [("segment.ms", "5")])), 2)
+    told(talk, 1, "configs-left", segment_ms="5")
+    talk.to().ask(question, NEWEST)
+    talk.to(2).ask(replace_all((TOPIC, "configs-left", [])), 2)
+    told(talk, 1, "configs-left", segment_ms="604800000")
+
+
+def test_lists_grow_and_shrink(talk: Dialogue) -> None:
+    talk.topic("configs-list")
+    name, expected = "cleanup.policy", ""
+    for operation, value, expected in (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact,delete", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "nothing", "compact"),
+        (SET, "delete", "delete"),
+    ):
+        talk.to().ask(change((TOPIC, "configs-list", [(name, operation, value)])), 1, f"{operation.name} {value}")
+        told(talk, 1, "configs-list", cleanup_policy=expected)
+    for operation, value in ((APPEND, "burn"), (APPEND, ""), (SUBTRACT, "")):
+        talk.to().ask(change((TOPIC, "configs-list", [(name, operation, value)])), 1, f"{operation.name} {value!r}")
+    throttled = "leader.replication.throttled.replicas"
+    talk.to().ask(change((TOPIC, "configs-list", [(throttled, APPEND, "0:1,1:2")])), 1)
+    talk.to().ask(change((TOPIC, "configs-list", [("retention.ms", APPEND, "1")])), 1, "to a number")
+    talk.to().ask(change((TOPIC, "configs-list", [("no.such", APPEND, "1")])), 1, "to nothing")
+
+
+def test_changes_that_are_refused(talk: Dialogue) -> None:
+    talk.topic("configs-refused")
+    for says, changes in {
+        "an unknown one": [("no.such", SET, "1")],
+        "without a name": [("", SET, "1")],
+        "null": [("retention.ms", SET, None)],
+        "null to a list": [("cleanup.policy", APPEND, None)],
+        "delete what is not set": [("retention.ms", DELETE, None)],
+        "delete an unknown one": [("no.such", DELETE, None)],
+        "delete with a value": [("retention.ms", DELETE, "1")],
+        "no number": [("retention.ms", SET, "soon")],
+        "empty": [("retention.ms", SET, "")],
+        "too small": [("min.insync.replicas", SET, "0")],
+        "the same one twice": [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+        "twice in different ways": [("cleanup.policy", SET, "compact"), ("cleanup.policy", APPEND, "delete")],
+        "a good and a bad one": [("retention.ms", SET, "1"), ("segment.bytes", SET, "1")],
+        "a contradiction": [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "8")],
+        "tiered storage": [("remote.storage.enable", SET, "true")],
+        "a name of brokers": [("log.retention.ms", SET, "1")],
+        "too long": [("leader.replication.throttled.replicas", SET, "0:1," * 8191 + "0:1,0")],
+        "nothing": [],
+    }.items():
+        talk.to().ask(change((TOPIC, "configs-refused", changes)), 1, says)
+        older = [(name, value) for name, operation, value in changes if operation == SET]
+        if len(older) == len(changes):
+            talk.to().ask(replace_all((TOPIC, "configs-refused", older)), 2, says)
+    talk.to().ask(describe((TOPIC, "configs-refused"), only=SOME), NEWEST)
+
+
+def test_resources_that_are_not_changed(talk: Dialogue) -> None:
+    talk.topic("configs-one")
+    good = ("retention.ms", SET, "1")
+    for says, resources in {
+        "no topic of this name": [(TOPIC, "configs-nowhere")],
+        "no name": [(TOPIC, "")],
+        "no name that a topic has": [(TOPIC, "a/b")],
+        "a type that is not there": [(3, "configs-one")],
+        "twice": [(TOPIC, "configs-one"), (TOPIC, "configs-one")],
+        "one of two": [(TOPIC, "configs-nowhere"), (TOPIC, "configs-one")],
+        "none": [],
+    }.items():
+        talk.to().ask(change(*[(kind, name, [good]) for kind, name in resources]), 1, says)
+        if says != "twice":  # Kafka does not answer that at all
+            talk.to().ask(replace_all(*[(kind, name, [good[::2]]) for kind, name in resources]), 2, says)
+    for name in ("2", "9", "-1", "one"):
+        talk.to().ask(change((BROKER, name, [("message.max.bytes", SET, "1000")])), 1, f"broker {name!r}")
+
+
+def test_validation_changes_nothing(talk: Dialogue) -> None:
+    talk.topic("configs-validated")
+    for value in ("1", "soon"):
+        settings = (TOPIC, "configs-validated", [("retention.ms", SET, value)])
+        talk.to().ask(change(settings, validate_only=True), 1, value)
+        talk.to().ask(
+            replace_all((TOPIC, "configs-validated", [("retention.ms", value)]), validate_only=True), 2, value
+        )
+    talk.to().ask(describe((TOPIC, "configs-validated"), only=["retention.ms"]), NEWEST)
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def test_settings_of_brokers_that_are_refused(talk: Dialogue) -> None:
+    for name in ("", "1"):
+        for says, changes in {
+            "read only": [("log.dirs", SET, "x")],
+            "the weaker name": [("log.retention.hours", SET, "1")],
+            "no number": [("log.retention.ms", SET, "soon")],
+            "no policy": [("log.cleanup.policy", SET, "burn")],
+            "null": [("log.retention.ms", SET, None)],
+            "a number is no list": [("log.retention.ms", APPEND, "1")],
+            "a list is": [("log.cleanup.policy", APPEND, "compact")],
+            "delete what is not set": [("log.segment.bytes", DELETE, None)],
+        }.items():
+            talk.to().ask(change((BROKER, name, changes)), 1, f"{name or 'all'}, {says}")
+
+
+def test_what_a_topic_does_not_say_brokers_say(talk: Dialogue) -> None:
+    """The strongest first: the topic, its broker, all brokers, the default."""
+    talk.topic("configs-inherits", replicas=[(1, 2)])
+    question = describe((TOPIC, "configs-inherits"), only=["retention.ms", "max.message.bytes"], include_synonyms=True)
+    talk.to(2).ask(change((BROKER, "", [("log.retention.ms", SET, "2000"), ("message.max.bytes", SET, "20000")])), 1)
+    told(talk, 1, "configs-inherits", retention_ms="2000", max_message_bytes="20000")
+    talk.to().ask(question, NEWEST)
+    talk.to().ask(change((BROKER, "1", [("log.retention.ms", SET, "3000")])), 1)
+    told(talk, 1, "configs-inherits", retention_ms="3000")
+    talk.to().ask(question, NEWEST)
+    talk.to(2).ask(question, NEWEST)
+    talk.to().ask(change((TOPIC, "configs-inherits", [("retention.ms", SET, "4000")])), 1)
+    told(talk, 1, "configs-inherits", retention_ms="4000")
+    talk.to().ask(question, NEWEST)
+    for name in ("", "1"):
+        only = ["log.retention.ms", "message.max.bytes", "log.retention.hours"]
+        talk.to().ask(describe((BROKER, name), only=only, include_synonyms=True), NEWEST)
+    made = create(new_topic("configs-made", assignments=[(0, [1])]), validate_only=True)
+    answer = talk.to().ask(made, 7)
+    sources = {config.name: (config.value, config.config_source) for config in answer.topics[0].configs}
+    talk.write(f"  max.message.bytes: {sources['max.message.bytes']}")
+
+
+# --- in use -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_takes_effect_on_a_topic_in_use(talk: Dialogue) -> None:
+    talk.topic("configs-used", replicas=[(1, 2, 3)])
+    talk.to().ask(produce("configs-used", batch()), 9)
+    for says, name, value in (
+        ("too large now", "max.message.bytes", "100"),
+        ("allowed again", "max.message.bytes", "1000"),
+        ("with keys only", "cleanup.policy", "compact"),
+        ("without keys", "cleanup.policy", "delete"),
+        ("compressed", "compression.type", "gzip"),
+        ("too old", "message.timestamp.before.max.ms", "1000"),
+        ("by the broker's time", "message.timestamp.type", "LogAppendTime"),
+    ):
+        talk.to().ask(change((TOPIC, "configs-used", [(name, SET, value)])), 1, f"{name}={value}")
+        told(talk, 1, "configs-used", **{name.replace(".", "_"): value})
+        talk.to().ask(produce("configs-used", batch(key=None), acks=-1), 9, says)
+    talk.until(1, fetch("configs-used", 0), 12, lambda answer: answer.responses[0].partitions[0].high_watermark == 10)
+    talk.to().ask(fetch("configs-used", 0), 12)
+
+
+def test_more_replicas_may_be_demanded_of_a_topic_in_use(talk: Dialogue) -> None:
+    talk.topic("configs-demand", replicas=[(1, 2)])
+    for demanded in ("2", "3", "1"):
+        talk.to().ask(change((TOPIC, "configs-demand", [("min.insync.replicas", SET, demanded)])), 1, demanded)
+        told(talk, 1, "configs-demand", min_insync_replicas=demanded)
+        talk.to().ask(produce("configs-demand", batch(1), acks=-1), 9)
+
+
+def test_a_deleted_topic_takes_its_settings_with_it(talk: Dialogue) -> None:
+    first: Uuid = talk.topic("configs-again", configs={"retention.ms": 1})
+    talk.to().ask(delete(first), 6)
+    talk.topic("configs-again")
+    talk.to().ask(describe((TOPIC, "configs-again"), only=["retention.ms"]), NEWEST)
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def test_resources_are_listed(talk: Dialogue) -> None:
+    talk.to().ask(ListConfigResourcesRequest(), 0)
+    for says, types in {"clients' metrics": [16], "groups": [32], "brokers": [4], "no such type": [4, 3]}.items():
+        talk.to().ask(ListConfigResourcesRequest(resource_types=types), 1, says)
+    topics = ListConfigResourcesRequest(resource_types=[TOPIC])
+    talk.topic("configs-listed")
+    for node in NODES:
+        answer = talk.until(node, topics, 1, lambda answer: not answer.error_code)
+        names = [resource.resource_name for resource in answer.config_resources]
+        talk.write(f"  broker {node} knows configs-listed: {'configs-listed' in names or node != 1}")

@@ -1,0 +1,91 @@
+"""What Kafka's quorum wrote beside the metadata log: its state, its snapshots; and how its nodes were configured."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from pykraft.common.config import parse_properties
+from pykraft.common.types import Endpoint, Uuid
+from pykraft.protocol.messages.records import decode_metadata_record
+from pykraft.raft.election import ElectionState, QuorumStateFile
+from pykraft.raft.snapshot import read_snapshot
+from pykraft.records.batch import batches
+from pykraft.server.config import read_node_config
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.filesystem import OsFileSystem
+from tests.golden.dumps import DATA, GOLDEN, NODE1
+
+SNAPSHOTS = sorted(GOLDEN.rglob("*.checkpoint"))
+METADATA_FOLDERS = sorted(path.parent for path in GOLDEN.rglob("quorum-state"))
+READ_ELSEWHERE = {
+    "frames.jsonl": "each frame is read and written again in tests/protocol and tests/wire",
+    "dump.txt": "by `dumps`",
+    "session.log": "the story, for people",
+}
+
+
+def ids(value: object) -> str:
+    return value.relative_to(GOLDEN).as_posix() if isinstance(value, pathlib.Path) else str(value)
+
+
+@pytest.mark.parametrize("folder", METADATA_FOLDERS, ids=ids)
+def test_the_quorums_state_is_written_as_kafka_writes_it(folder: pathlib.Path) -> None:
+    content = (folder / "quorum-state").read_bytes()
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/m")
+    filesystem.write("/m/quorum-state", content)
+    file = QuorumStateFile(filesystem, "/m")
+    state = file.read()
+    assert state.epoch > 0 and state.leader_id is not None
+    file.write(ElectionState(0))
+    file.write(state)
+    assert filesystem.read("/m/quorum-state") == content
+
+
+@pytest.mark.parametrize("path", SNAPSHOTS, ids=ids)
+def test_every_snapshot_is_read_whole(path: pathlib.Path) -> None:
+    snapshot = read_snapshot(OsFileSystem(), str(path))
+    assert snapshot is not None
+    is_first, is_bootstrap = path.name.startswith(f"{0:020d}-"), path.name == "bootstrap.checkpoint"
+    assert bool(snapshot.voters.ids) != is_bootstrap
+    values = [
+        record.value or b""
+        for batch in batches(memoryview(path.read_bytes()))
+        if not batch.is_control
+        for record in batch.records()
+    ]
+    read = [record for batch in snapshot.batches for record in batch.records]
+    assert read == [decode_metadata_record(value)[0] for value in values]
+    assert bool(read) != is_first
+
+
+def test_the_first_voter_of_the_combined_node_is_the_node_itself() -> None:
+    (path,) = (DATA / "__cluster_metadata-0").glob("*.checkpoint")
+    snapshot = read_snapshot(OsFileSystem(), str(path))
+    assert snapshot is not None
+    (key,) = snapshot.voters.keys
+    assert key.id == 1 and key.directory_id == Uuid.parse("R45kede2TAyQft8Y2ympmA")
+
+
+def test_the_properties_of_a_node_of_kafkas_are_understood() -> None:
+    config = read_node_config(parse_properties((GOLDEN / "kraft3" / "n1.properties").read_text()))
+    assert config.is_broker and config.is_controller and config.node_id == 1
+    assert config.bootstrap == tuple(Endpoint("localhost", port) for port in (42191, 42192, 42193))
+    assert {listener.name for listener in config.listeners} == {"PLAINTEXT", "CONTROLLER"}
+
+
+def test_the_frames_are_those_that_the_recorder_counted() -> None:
+    counted = json.loads((GOLDEN / "kraft3" / "rec.json").read_text())
+    lines = (GOLDEN / "kraft3" / "frames.jsonl").read_text().splitlines()
+    kept = {f"{frame['key']} v{frame['version']}" for frame in map(json.loads, lines)}
+    assert kept == set(counted["seen"]) and counted["bad"] == {}
+
+
+def test_no_file_of_the_three_nodes_is_left_unread() -> None:
+    here = {"n1.properties", "rec.json"}
+    files = {path.name for path in (GOLDEN / "kraft3").iterdir() if path.is_file()}
+    assert files == here | set(READ_ELSEWHERE)
+    assert NODE1 in METADATA_FOLDERS

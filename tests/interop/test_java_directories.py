@@ -1,0 +1,219 @@
+"""Directories that change hands: what a node of pykraft wrote, Apache Kafka serves and writes on, and the other way
+round.
+
+A node is stopped in order, and the other one started on what it left: a whole log directory, with the quorum's log and
+state, or the folder of one partition that both know under the same name.
+
+A node of Apache Kafka 4.2 as it is formatted by default runs features that pykraft lacks: it is refused, by their names
+and levels, and nothing is changed. With the same directory it is served once the levels are lowered.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from pykraft import Cluster
+from pykraft.cli import main
+from pykraft.storage.checkpoint import PARTITION_METADATA
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import QUICK_START, ApacheKafka
+from tests.harness.untouched import everything
+from tests.interop.clients import Confluent, Row
+from tests.interop.test_others import T0
+
+pytestmark = pytest.mark.limit(300)
+
+FEATURES = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""What a cluster of Apache Kafka 4.2 runs, and pykraft does not."""
+LOWERED = [word for feature in FEATURES for word in ("--feature", f"{feature}=0")]
+PARTITIONS = 2
+PART = 300
+SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
+CLIENT = Confluent()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_java() -> None:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+
+
+def rows(start: int) -> list[Row]:
+    """The next `PART` rows, to both partitions in turn."""
+    return [
+        Row(number % PARTITIONS, -1, T0 + number, b"key %d" % number, b"value %d" % number, [("h", b"%d" % number)])
+        for number in range(start, start + PART)
+    ]
+
+
+def write(servers: str, topic: str, start: int, codec: str) -> None:
+    written = CLIENT.write(servers, topic, iter(rows(start)), compression_type=codec)
+    assert len(written) == PART
+
+
+def check(servers: str, topic: str, end: int) -> None:
+    """Just the rows 0 to `end` are there, in order."""
+    found = CLIENT.read(servers, topic, dict.fromkeys(range(PARTITIONS), 0), end)
+    expected = [row for start in range(0, end, PART) for row in rows(start)]
+    for partition in range(PARTITIONS):
+        mine = [row for row in found if row.partition == partition]
+        assert [row._replace(offset=-1) for row in mine] == [row for row in expected if row.partition == partition]
+        assert [row.offset for row in mine] == list(range(len(mine)))
+
+
+def stop(kafka: ApacheKafka) -> None:
+    """Stop its node in order; it has found no fault. (A coordinator complains if it is stopped while it reads.)"""
+    kafka.kill(1, signal.SIGTERM)
+    faults = [line for line in kafka.log(1).splitlines() if " ERROR " in line and "Coordinator id=" not in line]
+    assert not faults, faults
+    recovered = [line for line in kafka.log(1).splitlines() if "Recovering unflushed segment" in line]
+    assert all("__cluster_metadata" in line for line in recovered), "the orderly stop was not known"
+
+
+def ports_of(home: pathlib.Path) -> list[int]:
+    """The broker's and the controller's, by what the node's properties say."""
+    (line,) = [text for text in (home / "node-1.properties").read_text().splitlines() if text.startswith("listeners=")]
+    return [int(listener.rpartition(":")[2]) for listener in line.split(",")]
+
+
+def apache(home: pathlib.Path) -> ApacheKafka:
+    """Apache Kafka on the directory of the only node of this cluster."""
+    return ApacheKafka(java_options=QUICK_START, ports=ports_of(home), log_directory=home / "node-1")
+
+
+def adopt(kafka: ApacheKafka, home: pathlib.Path) -> None:
+    """Make of the stopped node's directory and properties that of a node of ours."""
+    shutil.copytree(kafka.folder(1) / "data", home / "node-1", copy_function=shutil.copy2)
+    shutil.copy(kafka.folder(1) / "server.properties", home / "node-1.properties")
+
+
+# --- whole directories ------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_path: pathlib.Path) -> None:
+    with Cluster(1, directory=tmp_path) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topic("ours", PARTITIONS, 1, SMALL)
+        write(cluster.bootstrap_servers, "ours", 0, "none")
+    with apache(tmp_path) as kafka:
+        check(kafka.bootstrap_servers, "ours", PART)
+        write(kafka.bootstrap_servers, "ours", PART, "zstd")
+        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1)
+        write(kafka.bootstrap_servers, "theirs", 0, "lz4")
+        stop(kafka)
+    with Cluster(1, directory=tmp_path) as cluster:
+        check(cluster.bootstrap_servers, "ours", 2 * PART)
+        check(cluster.bootstrap_servers, "theirs", PART)
+        write(cluster.bootstrap_servers, "theirs", PART, "gzip")
+        check(cluster.bootstrap_servers, "theirs", 2 * PART)
+
+
+def refused(home: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What our node says to the directory that it will not open, and does not touch."""
+    before = everything(home)
+    assert main(["server", str(home / "node-1.properties")]) == 1
+    assert everything(home) == before
+    return capsys.readouterr().err
+
+
+def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_without_them(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beginning with a quorum whose voters stand in the properties: that is kraft.version 0."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    with ApacheKafka(java_options=QUICK_START) as kafka:
+        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1)
+        write(kafka.bootstrap_servers, "theirs", 0, "snappy")
+        CLIENT.create(kafka.bootstrap_servers, "decided", PARTITIONS, 1)
+        transaction(kafka.bootstrap_servers, rows(0), committed=True)
+        transaction(kafka.bootstrap_servers, rows(PART), committed=False)
+        change = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", kafka.bootstrap_servers)
+        kafka.kill(1, signal.SIGTERM)
+        adopt(kafka, first)
+        lacking = [f"{feature} at level {level}" for feature, level in FEATURES.items()]
+        assert ", ".join(sorted([*lacking, "kraft.version at level 0"])) in refused(first, capsys)
+        kafka.restart(1)
+        kafka.tool(*change, "upgrade", "--feature", "kraft.version=1")
+        kafka.tool(*change, "downgrade", *LOWERED)
+        stop(kafka)
+        adopt(kafka, second)
+    with Cluster(1, directory=second) as cluster:
+        check(cluster.bootstrap_servers, "theirs", PART)
+        write(cluster.bootstrap_servers, "theirs", PART, "none")
+        decided = CLIENT.read(cluster.bootstrap_servers, "decided", dict.fromkeys(range(PARTITIONS), 0), PART)
+        assert sorted(row.value or b"" for row in decided) == sorted(row.value or b"" for row in rows(0))
+    with apache(second) as kafka:
+        check(kafka.bootstrap_servers, "theirs", 2 * PART)
+        write(kafka.bootstrap_servers, "theirs", 2 * PART, "none")
+        check(kafka.bootstrap_servers, "theirs", 3 * PART)
+        stop(kafka)
+
+
+def transaction(servers: str, some: list[Row], committed: bool) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": "interop"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for row in some:
+        producer.produce("decided", row.value, row.key, row.partition)
+    producer.flush(60)
+    (producer.commit_transaction if committed else producer.abort_transaction)(60)
+
+
+# --- folders of partitions --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def theirs() -> Iterator[ApacheKafka]:
+    with ApacheKafka(java_options=QUICK_START) as kafka:
+        yield kafka
+
+
+def give(source: pathlib.Path, target: pathlib.Path, topic: str) -> None:
+    """Put the partitions' files of one stopped node in the place of another's; the other's topic has another id."""
+    for partition in range(PARTITIONS):
+        folder = target / f"{topic}-{partition}"
+        metadata = (folder / PARTITION_METADATA).read_bytes()
+        shutil.rmtree(folder)
+        shutil.copytree(source / folder.name, folder)
+        (folder / PARTITION_METADATA).write_bytes(metadata)
+
+
+def test_folders_of_partitions_are_exchanged(theirs: ApacheKafka, tmp_path: pathlib.Path) -> None:
+    our_data, their_data = tmp_path / "node-1", theirs.folder(1) / "data"
+    servers = theirs.bootstrap_servers
+    with Cluster(1, directory=tmp_path) as cluster:
+        for topic in ("from-us", "from-them"):
+            with cluster.admin() as admin:
+                admin.create_topic(topic, PARTITIONS, 1, SMALL)
+            CLIENT.create(servers, topic, PARTITIONS, 1)
+        write(cluster.bootstrap_servers, "from-us", 0, "zstd")
+        write(servers, "from-them", 0, "gzip")
+        cluster.stop(1)
+        theirs.kill(1, signal.SIGTERM)
+        give(our_data, their_data, "from-us")
+        give(their_data, our_data, "from-them")
+        theirs.restart(1)
+        cluster.restart(1)
+        for servers, topic in ((cluster.bootstrap_servers, "from-them"), (theirs.bootstrap_servers, "from-us")):
+            check(servers, topic, PART)
+            write(servers, topic, PART, "none")
+            check(servers, topic, 2 * PART)
+        cluster.stop(1)
+        stop(theirs)
+        give(their_data, our_data, "from-us")  # and back
+        cluster.restart(1)
+        check(cluster.bootstrap_servers, "from-us", 2 * PART)
+        write(cluster.bootstrap_servers, "from-us", 2 * PART, "lz4")
+        check(cluster.bootstrap_servers, "from-us", 3 * PART)

@@ -1,0 +1,169 @@
+"""The machinery of checks: what a hostile, an endless or a half-written file gets, and what mutations are made."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pykraft.course.grading import FAILED, NOT_YET, PASSED, grade, grade_many
+from pykraft.course.mutations import listed_survivors, mutations
+from tests.labs.graders import LABS, killer
+
+CHECKS = '''
+import pytest
+
+@pytest.mark.task("1.1", points=2)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_it_doubles(impl, number):
+    """Small numbers."""
+    assert impl.double(number) == 2 * number, f"double({number}) is {impl.double(number)}"
+
+@pytest.mark.task("1.2", points=3)
+def test_chance_is_the_seeds(impl, chance, seed):
+    """What is drawn."""
+    assert impl.draw(chance.random(), seed), "nothing was drawn"
+'''
+GOOD = "def double(n):\n    return 2 * n\n\ndef draw(x, seed):\n    return True\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "labs" / "lab01_doubling"
+    made.mkdir(parents=True)
+    (made / "test_lab.py").write_text(CHECKS)
+    return made
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "work.py"
+    path.write_text(text)
+    return path
+
+
+def test_points_belong_to_a_check_and_not_to_each_of_its_cases(folder: Path) -> None:
+    report = grade(folder, written(folder, GOOD))
+    assert (report.points, report.total) == (5, 5)
+    assert {check.name: check.cases for check in report.checks} == {"test_it_doubles": 3, "test_chance_is_the_seeds": 1}
+    assert report.as_json()["tasks"] == {"1.1": {"points": 2, "of": 2}, "1.2": {"points": 3, "of": 3}}
+    assert [check.about for check in report.checks] == ["Small numbers.", "What is drawn."]
+
+
+def test_one_case_that_fails_takes_the_points_and_is_told_in_the_checks_own_words(folder: Path) -> None:
+    report = grade(folder, written(folder, GOOD.replace("2 * n", "n * n")))
+    doubling, drawing = report.checks
+    assert (doubling.outcome, drawing.outcome, report.points) == (FAILED, PASSED, 3)
+    assert doubling.message == "double(1) is 1"
+
+
+def test_what_is_not_written_yet_is_no_failure_and_what_raises_is_told_with_its_line(folder: Path) -> None:
+    text = "def double(n):\n    raise NotImplementedError('Task 1.1: add')\n\ndef draw(x, seed):\n    return 1 / 0\n"
+    doubling, drawing = grade(folder, written(folder, text)).checks
+    assert (doubling.outcome, doubling.message) == (NOT_YET, "Task 1.1: add")
+    assert (drawing.outcome, drawing.message) == (FAILED, "ZeroDivisionError: division by zero (work.py, line 5)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def double(n:\n", "work.py cannot be loaded: SyntaxError"),
+        ("import sys\nsys.exit(0)\n", "work.py cannot be loaded: SystemExit"),
+        (
+            "from pykraft.client.partitioner import murmur2\n",
+            "work.py imports pykraft: this lab is to be solved without",
+        ),
+        ("from . import solution\n", "work.py imports .: this lab"),
+    ],
+)
+def test_a_file_that_cannot_be_checked_fails_every_check_in_one_sentence(folder: Path, text: str, words: str) -> None:
+    report = grade(folder, written(folder, text))
+    assert report.points == 0
+    assert all(check.outcome == FAILED and check.message.startswith(words) for check in report.checks), report.checks
+
+
+def test_an_endless_loop_is_ended_and_the_line_is_told(folder: Path) -> None:
+    endless = GOOD.replace("return True", "while True:\n        pass")
+    (report,) = grade_many(folder, [(written(folder, endless), 1)], check_limit_s=0.2)
+    doubling, drawing = report.checks
+    assert (doubling.outcome, drawing.outcome) == (PASSED, FAILED)
+    assert drawing.message.startswith("it did not end within 0.2 s: it was in work.py, line ")
+
+
+def test_a_file_that_ends_the_process_wins_nothing(folder: Path) -> None:
+    text = "import os\ndef double(n):\n    os._exit(0)\n"
+    report = grade(folder, written(folder, text))
+    assert report.points == 0 and not report.has_passed
+    assert "did not come to their end" in report.problem
+    (many,) = grade_many(folder, [(folder / "work.py", 1)])
+    assert not many.has_passed and many.problem
+
+
+def test_the_same_seed_draws_the_same_and_another_one_something_else(folder: Path) -> None:
+    text = GOOD.replace("return True", "raise ValueError(x)")
+    path = written(folder, text)
+    one, again, other = (report.checks[1].message for report in grade_many(folder, [(path, 5), (path, 5), (path, 6)]))
+    assert one == again != other
+
+
+def test_many_at_once_find_what_one_alone_finds(folder: Path) -> None:
+    paths = [folder / "good.py", folder / "bad.py"]
+    paths[0].write_text(GOOD)
+    paths[1].write_text(GOOD.replace("2 * n", "3 * n"))
+    assert grade_many(folder, [(path, 1) for path in paths]) == [grade(folder, path) for path in paths]
+
+
+def test_a_hole_in_a_labs_checks_lets_its_mutant_through(tmp_path: Path) -> None:
+    """2**31 is a multiple of 4 and of 8: with such counts nobody notices that the sign bit stays."""
+    whole = next(lab for lab in LABS if lab.name.startswith("lab08"))
+    holed = tmp_path / whole.name
+    shutil.copytree(whole, holed)
+    text = (holed / "test_lab.py").read_text()
+    holes = {"[3, 6, 12]": "[4, 8, 16]", "(3, 5, 7, 100, 1000)": "(4, 8, 16, 64, 1024)"}
+    for right, wrong in holes.items():
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    (holed / "test_lab.py").write_text(text)
+    mutant = holed / "mutants" / "unsigned_modulo.py"
+    (caught,), (through,) = (grade_many(folder, [(mutant, 1)]) for folder in (whole, holed))
+    assert killer(mutant) in caught.failed
+    assert through.has_passed
+
+
+# --- mutations --------------------------------------------------------------------------------------------------------
+
+PROGRAM = '''"""A program."""
+import math
+
+def f(x):
+    """Its docstring stays."""
+    if 0 < x:
+        x += 2
+    return x
+'''
+
+
+def test_comparisons_constants_and_statements_are_changed_and_nothing_else() -> None:
+    made = list(mutations(PROGRAM))
+    kinds = Counter(mutation.change for mutation in made)
+    assert kinds == {
+        "< becomes >=": 1,
+        "< becomes <=": 1,
+        "0 becomes 1": 1,
+        "0 becomes -1": 1,
+        "2 becomes 3": 1,
+        "2 becomes 1": 1,
+        "line dropped": 3,
+    }
+    assert len({mutation.text for mutation in made}) == len({mutation.key for mutation in made}) == len(made)
+    for mutation in made:
+        compile(mutation.text, "mutant", "exec")
+        assert "import math" in mutation.text and "Its docstring stays." in mutation.text
+
+
+def test_a_survivor_needs_a_reason() -> None:
+    listed = listed_survivors("# a comment\n\nx = a | b | 1 becomes 2 | it is all the same\n")
+    assert listed == {"x = a | b | 1 becomes 2": "it is all the same"}
+    with pytest.raises(ValueError, match="a survivor without a reason"):
+        listed_survivors("x = 1 | line dropped\n")

@@ -1,0 +1,122 @@
+"""The graders are graded: a lab's checks must refuse the starter, accept the solution, and catch what is wrong."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from pykraft.course.grading import NOT_YET, grade_many
+from pykraft.course.lab import HINTS, readme_checks, readme_hints
+from pykraft.course.mutations import listed_survivors, mutations
+from pykraft.course.task_cells import definitions, tasks
+from tests.labs.graders import LABS, SHORT, code_lines, killer, mutants
+
+SEEDS = range(1, 21)
+FEWEST_MUTANTS, MOST_MUTANTS = 4, 8
+DYING = 0.9
+"""Of all mechanical changes of the solution, the share that must be caught."""
+
+pytestmark = pytest.mark.parametrize("folder", LABS, ids=SHORT)
+
+
+def test_a_lab_has_all_its_files(folder: Path) -> None:
+    wanted = {
+        "README.md",
+        "lab.ipynb",
+        "live.py",
+        "mutants",
+        "solution.py",
+        "starter.py",
+        "survivors.txt",
+        "test_lab.py",
+    }
+    assert {path.name for path in folder.iterdir()} - {"work.py", "__pycache__", ".ipynb_checkpoints"} == wanted
+
+
+def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path) -> None:
+    (report,) = grade_many(folder, [(folder / "starter.py", 1)])
+    assert not report.problem
+    assert {check.outcome for check in report.checks} == {NOT_YET}
+    assert {check.kind for check in report.checks} == {"NotImplementedError"}
+    for check in report.checks:
+        assert check.message.startswith(f"Task {check.task}: "), check
+
+
+def test_the_solution_passes_under_twenty_seeds(folder: Path) -> None:
+    for report in grade_many(folder, [(folder / "solution.py", seed) for seed in SEEDS]):
+        assert report.has_passed, (report.seed, report.problem, report.failed)
+        assert report.points == report.total > 0
+
+
+def test_every_mutant_is_caught_by_the_check_that_it_names_and_passes_half_of_them(folder: Path) -> None:
+    found = mutants(folder)
+    assert FEWEST_MUTANTS <= len(found) <= MOST_MUTANTS
+    for mutant, report in zip(found, grade_many(folder, [(path, 1) for path in found]), strict=True):
+        assert not report.problem, f"{mutant.name}: {report.problem}"
+        assert killer(mutant) in report.failed, f"{mutant.name} SURVIVED {killer(mutant)}: caught by {report.failed}"
+        assert len(report.failed) <= len(report.checks) / 2, f"{mutant.name} is no plausible mistake: {report.failed}"
+        (check,) = [check for check in report.checks if check.name == killer(mutant)]
+        assert " " in check.message and "Error:" not in check.message, f"{mutant.name} is not told in words: {check}"
+
+
+def test_nine_of_ten_mechanical_changes_of_the_solution_are_caught_and_the_others_are_listed(
+    folder: Path, tmp_path: Path
+) -> None:
+    made = list(mutations((folder / "solution.py").read_text()))
+    files = [tmp_path / f"{number}.py" for number in range(len(made))]
+    for mutation, file in zip(made, files, strict=True):
+        file.write_text(mutation.text)
+    reports = grade_many(folder, [(file, 1) for file in files], stop_at_first=True, check_limit_s=0.25)
+    survivors = {mutation.key for mutation, report in zip(made, reports, strict=True) if report.has_passed}
+    assert len(made) >= 20
+    assert survivors == set(listed_survivors((folder / "survivors.txt").read_text()))
+    assert len(survivors) <= (1 - DYING) * len(made), f"{len(survivors)} of {len(made)} survive"
+
+
+def test_starter_and_solution_have_the_same_tasks_and_signatures(folder: Path) -> None:
+    starter, solution = ((folder / name).read_text() for name in ("starter.py", "solution.py"))
+    assert [task[:2] for task in tasks(starter)] == [task[:2] for task in tasks(solution)]
+    assert all(task.name.startswith(f"{int(folder.name[3:5])}.") for task in tasks(starter))
+
+    def signatures(text: str) -> dict[str, str]:
+        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+        return {node.name: ast.unparse(node.args) for node in functions}
+
+    assert signatures(starter).items() <= signatures(solution).items()
+    assert set(definitions(starter)) <= set(definitions(solution))
+
+
+def test_the_solution_is_as_long_as_promised(folder: Path) -> None:
+    promised = re.search(r"The solution has (\d+) lines of code", (folder / "README.md").read_text())
+    assert promised is not None
+    assert code_lines((folder / "solution.py").read_text()) == int(promised[1])
+    row = next(line for line in (folder.parent / "README.md").read_text().splitlines() if f"]({folder.name}/" in line)
+    assert f"| {promised[1]} |" in row
+
+
+def test_the_readme_lists_the_checks_as_they_are_and_has_three_hints_for_each_task(folder: Path) -> None:
+    readme = (folder / "README.md").read_text()
+    (report,) = grade_many(folder, [(folder / "solution.py", 1)])
+    assert readme_checks(report) in readme, f"run: python -m pykraft course build {folder.name[:5]}"
+    for task in report.tasks:
+        hints = readme_hints(readme, task)
+        assert len(hints) == HINTS and all(hints)
+
+
+def test_every_check_says_what_it_sends_and_what_is_wrong(folder: Path) -> None:
+    tree = ast.parse((folder / "test_lab.py").read_text())
+    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    assert len(checks) >= 8
+    for check in checks:
+        assert ast.get_docstring(check), f"{check.name} has no docstring"
+        assert any("task" in ast.unparse(decorator) for decorator in check.decorator_list), f"{check.name} has no task"
+    silent = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert) and node.msg is None]
+    assert not silent, f"an assertion without words in line {silent}"
+
+
+def test_the_starter_is_no_copy_of_the_solution(folder: Path) -> None:
+    bodies = {t.name: t.body for t in tasks((folder / "solution.py").read_text())}
+    assert all("NotImplementedError" in t.body != bodies[t.name] for t in tasks((folder / "starter.py").read_text()))

@@ -1,0 +1,277 @@
+"""A lab as the learner has it: one file that nobody else touches, checks, hints, the solution, progress, a grade."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft import cli
+from pykraft.commands import course
+from pykraft.course import Lab, LabError
+from pykraft.course import places as course_places
+from pykraft.course.progress import note, progress_file, read_progress
+from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.course.task_cells import body_of
+from tests.harness.tree import ROOT
+from tests.labs.graders import LABS
+
+SOLUTION = (LABS[-1] / "solution.py").read_text()
+HASH = "%%task 8.1\n" + body_of(SOLUTION, "8.1")
+
+
+@pytest.fixture
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of lab 08, a home, and a reader in front."""
+    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.delenv(HEADLESS, raising=False)
+    copy = tmp_path / "labs"
+    shutil.copytree(ROOT / "labs", copy, ignore=shutil.ignore_patterns("work.py", "__pycache__", "lab02*"))
+    monkeypatch.setattr(course_places, "LABS", copy)
+    monkeypatch.setattr(course, "LABS", copy)
+    monkeypatch.setattr(course, "lab_folder", lambda number: course_places.lab_folder(number, copy))
+    return copy
+
+
+@pytest.fixture
+def lab(labs: Path) -> Lab:
+    return Lab("08", labs)
+
+
+def test_there_are_only_the_labs_there_are(labs: Path) -> None:
+    with pytest.raises(LabError, match=r"there is no lab '99': there are 08$"):
+        Lab("99", labs)
+    with pytest.raises(LabError, match="install pykraft from a checkout"):
+        Lab("08", labs / "lab08_partitioner")
+
+
+def test_a_lab_begins_with_a_copy_of_the_starter_and_never_touches_it_again(lab: Lab) -> None:
+    with pytest.raises(LabError, match=r"call lab.start\(\) first"):
+        lab.check()
+    assert "task 8.1: the hash of a key" in repr(lab.start())
+    assert lab.work == lab.folder / "work.py"
+    assert lab.work.read_text() == lab.starter.read_text()
+    lab.work.write_text("mine\n" + lab.starter.read_text())
+    assert "stays as it is" in repr(lab.start())
+    assert lab.work.read_text().startswith("mine\n")
+
+
+def test_a_task_that_the_lab_has_got_since_is_added_at_the_end(lab: Lab) -> None:
+    text = lab.starter.read_text()
+    begin, end = text.index("# --- task 8.3"), text.index("# --- end of task 8.3 ---\n")
+    lab.work.write_text(text[:begin] + text[end:].partition("\n")[2] + "MINE = 1\n")
+    assert "New in it: task 8.3" in repr(lab.start())
+    assert "MINE = 1" in lab.work.read_text()
+    assert body_of(lab.work.read_text(), "8.3") == body_of(text, "8.3")
+
+
+def test_a_cell_goes_into_the_file_between_the_marks_of_its_task(lab: Lab) -> None:
+    lab.start()
+    assert "Task 8.1 is saved in work.py" in repr(lab.write("8.1", body_of(SOLUTION, "8.1")))
+    assert body_of(lab.work.read_text(), "8.1") == body_of(SOLUTION, "8.1")
+    assert body_of(lab.work.read_text(), "8.2") == body_of(lab.starter.read_text(), "8.2")
+    assert {check.outcome for check in lab.check("8.1").report.checks} == {"passed"}
+
+
+def test_the_starters_cell_does_not_wipe_out_what_was_written_meanwhile(lab: Lab) -> None:
+    lab.start()
+    lab.write("8.1", body_of(SOLUTION, "8.1"))
+    shown = lab.write("8.1", body_of(lab.starter.read_text(), "8.1"))
+    assert "stays as you wrote it" in repr(shown)
+    assert body_of(lab.work.read_text(), "8.1") == body_of(SOLUTION, "8.1")
+
+
+@pytest.mark.parametrize(
+    ("task", "cell", "words"),
+    [
+        ("8.1", "def murmur2(data:\n", "line 1 of the cell is no Python: .* Nothing was saved"),
+        ("8.1", "x = 1\n", "the cell does not define murmur2, which task 8.1 is about"),
+        ("8.9", "x = 1\n", "has no task '8.9': it has 8.1, 8.2, 8.3"),
+    ],
+)
+def test_a_mistake_in_a_cell_is_one_sentence_and_nothing_is_saved(lab: Lab, task: str, cell: str, words: str) -> None:
+    lab.start()
+    with pytest.raises(LabError, match=words):
+        lab.write(task, cell)
+    assert lab.work.read_text() == lab.starter.read_text()
+
+
+def test_a_file_without_its_marks_is_told_how_to_mend_it(lab: Lab) -> None:
+    lab.work.write_text("def murmur2(data):\n    return 1\n")
+    with pytest.raises(LabError, match=r"the marks of task 8\.1 are not there"):
+        lab.write("8.1", body_of(SOLUTION, "8.1"))
+
+
+def test_a_verdict_is_a_sign_a_word_and_what_is_wrong_first(lab: Lab) -> None:
+    lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
+    text = repr(lab.check("8.2"))
+    assert "✔ passed   1  every partition is one that there is" in text
+    assert "✘ failed   2  a hash with its sign bit set loses the bit and not its value" in text
+    assert text.endswith("points") and " partitions: " in text
+    assert "<table>" in lab.check("8.2")._repr_html_()
+    lab.work.write_text("import os\nos._exit(3)\n")
+    assert repr(lab.check()).startswith("✘ the checks did not come to their end")
+
+
+def test_hints_come_one_at_a_time_and_are_noted(lab: Lab, labs: Path) -> None:
+    assert repr(lab.hint("8.2")).startswith("Hint 1 of 3 for task 8.2: Which mask")
+    assert repr(Lab("08", labs).hint("8.2")).startswith("Hint 2 of 3")
+    assert repr(lab.hint("8.2")).startswith("Hint 3 of 3")
+    assert repr(lab.hint("8.2")).startswith("Hint 3 of 3")
+    assert read_progress()["labs"]["08"]["hints"] == {"8.2": 3}
+
+
+def test_the_solution_is_shown_beside_ones_own_after_success_or_on_request(lab: Lab) -> None:
+    lab.start()
+    with pytest.raises(LabError, match="not everything has passed yet"):
+        lab.diff()
+    lab.work.write_text(SOLUTION.replace("whole", "full"))
+    shown = repr(lab.diff())
+    assert "-    full = len(data) // 4 * 4\n" in shown and "+    whole = len(data) // 4 * 4\n" in shown
+    lab.work.write_text(lab.starter.read_text())
+    assert "def murmur2" in repr(lab.reveal())
+    assert "+    mask, m = 0xFFFFFFFF" in repr(lab.diff())
+    assert read_progress()["labs"]["08"]["revealed"] is True
+
+
+def test_who_writes_the_solution_sees_no_difference(lab: Lab) -> None:
+    lab.start()
+    for task in lab.tasks:
+        lab.write(task.name, body_of(SOLUTION, task.name))
+    assert lab.work.read_text() == SOLUTION
+    assert repr(lab.diff()) == "Your file is the solution, line by line."
+
+
+def test_where_nobody_reads_the_learners_file_is_left_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lab.folder / "work.py").write_text("mine")
+    monkeypatch.setenv(HEADLESS, "1")
+    lab.start()
+    lab.check("8.1")
+    assert (lab.folder / "work.py").read_text() == "mine"
+    assert lab.work.read_text() == lab.starter.read_text()
+    assert not progress_file().exists()
+
+
+def test_the_learners_file_survives_a_git_pull(labs: Path, tmp_path: Path) -> None:
+    def git(folder: Path, *arguments: str) -> str:
+        who = (
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "-c",
+            "commit.gpgsign=false",
+            "-c",
+            "init.defaultBranch=main",
+        )
+        command = ["git", *who, *arguments]
+        return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    upstream, mine = tmp_path / "upstream", tmp_path / "mine"
+    shutil.copytree(labs, upstream / "labs")
+    shutil.copy(ROOT / ".gitignore", upstream)
+    git(upstream, "init", "-q")
+    git(upstream, "add", ".")
+    git(upstream, "commit", "-qm", "one")
+    git(tmp_path, "clone", "-q", str(upstream), str(mine))
+    lab = Lab("08", mine / "labs")
+    lab.start()
+    lab.write("8.1", body_of(SOLUTION, "8.1"))
+    written = lab.work.read_text()
+    starter = upstream / "labs" / "lab08_partitioner" / "starter.py"
+    starter.write_text(starter.read_text().replace("mix every four bytes", "mix four bytes at a time"))
+    git(upstream, "commit", "-qam", "two")
+    git(mine, "pull", "-q", "--ff-only")
+    assert "mix four bytes at a time" in lab.starter.read_text()
+    assert lab.work.read_text() == written
+    assert git(mine, "status", "--porcelain") == ""
+
+
+def test_a_task_cell_in_a_kernel_saves_loads_and_defines(labs: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+def run(code):
+    result = shell.run_cell(code)
+    result.raise_error()
+    return result.result
+run("from pykraft.course import Lab")
+run("from pathlib import Path")
+run("lab = Lab('08', Path({str(labs)!r}))")
+run("lab.start()")
+print(run({HASH!r}))
+print(run("murmur2(b'abc')"))
+"""
+    environment = {**os.environ, "IPYTHONDIR": str(labs / "ipython")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment)
+    lines = done.stdout.splitlines()
+    assert "Task 8.1 is saved in work.py. Next: lab.check('8.1')" in lines and lines[-1] == "479470107"
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def grade(*arguments: str) -> int:
+    return cli.main(["course", "grade", *arguments])
+
+
+def test_a_grade_is_a_run_with_the_graders_seed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.work.write_text(SOLUTION)
+    assert grade("--seed", "7341") == 0
+    assert capsys.readouterr().out == "lab08_partitioner: 21 of 21 points\nseed 7341\n"
+    lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
+    assert grade("08", "--seed", "7341", "--json") == 1
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["seed"] == 7341
+    assert found["labs"][0]["points"] == 17
+    assert found["labs"][0]["tasks"]["8.2"] == {"points": 2, "of": 6}
+
+
+def test_a_grader_may_name_another_file(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ann.py").write_text(SOLUTION)
+    assert grade("08", "--file", str(tmp_path / "ann.py")) == 0
+    assert "21 of 21 points\nseed " in capsys.readouterr().out
+
+
+def test_a_graders_mistakes_are_one_sentence(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in [
+        ((), "No lab was begun: there is no work.py to be graded"),
+        (("08",), "lab08_partitioner was begun: there is no work.py"),
+        (("77",), "there is no lab '77': there are 08"),
+        (("--file", "x.py"), "--file needs the number of one lab"),
+        (("08", "--file", "x.py"), "x.py cannot be read"),
+    ]:
+        assert grade(*arguments) == 1
+        error = capsys.readouterr().err
+        assert words.removeprefix("lab08_partitioner was begun: ") in error and error.count("\n") == 1
+
+
+def test_the_status_tells_what_was_noted(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["course", "status"]) == 0
+    assert "Nothing is noted yet" in capsys.readouterr().out
+    note("notebooks", "00", finished="2026-01-02 03:04", predictions={"silence": "right"})
+    note("notebooks", "00", predictions={"tail": "wrong"})
+    note("labs", "08", tasks={"8.1": {"points": 8, "of": 8}}, hints={"8.1": 2})
+    assert cli.main(["course", "status"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "notebook 00   finished 2026-01-02 03:04, 1 of 2 predictions right",
+        "lab 08        8 of 8 points in 1 tasks, 2 hints taken",
+    ]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"labs": 3, "notebooks": {}}', "null"])
+def test_progress_that_cannot_be_read_is_put_aside(labs: Path, text: str) -> None:
+    progress_file().parent.mkdir()
+    progress_file().write_text(text)
+    note("labs", "08", revealed=True)
+    assert read_progress() == {"labs": {"08": {"revealed": True}}, "notebooks": {}}
+    assert progress_file().with_suffix(".unreadable").read_text() == text

@@ -1,0 +1,70 @@
+"""A finished lab drives a live cluster, and a wrong one is seen there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pykraft.course import Lab
+from pykraft.course.plug import Outcome, owner_and_name, plugged
+from pykraft.course.surroundings import HEADLESS
+from tests.labs.graders import LABS
+
+WRONG = {"02": "from_the_beginning.py", "08": "unsigned_modulo.py"}
+"""For each lab a mutant whose effect shows in the cluster."""
+TOLD = {
+    "02": r"A look-up read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
+    "08": "Apart are [A-Z]{3}-[A-Z]{3}",
+}
+
+
+@pytest.fixture(autouse=True)
+def nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HEADLESS, "1")
+
+
+def test_each_lab_is_looked_at() -> None:
+    assert {folder.name[3:5] for folder in LABS} == set(WRONG)
+
+
+@pytest.mark.parametrize("number", WRONG)
+def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) -> None:
+    lab = Lab(number)
+    outcome = lab.run_in_cluster(lab.solution)
+    assert isinstance(outcome, Outcome)
+    assert outcome.agrees, outcome
+    assert all(plug.calls > 0 and not plug.errors for plug in outcome.plugs), outcome
+    assert {"text/plain", "image/svg+xml"} <= set(outcome._repr_mimebundle_())
+
+
+@pytest.mark.parametrize("number", WRONG)
+def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
+    lab = Lab(number)
+    outcome = lab.run_in_cluster(lab.folder / "mutants" / WRONG[number])
+    assert not outcome.agrees, outcome
+    assert re.search(TOLD[number], outcome.text), outcome
+
+
+def test_before_anything_is_written_there_is_nothing_to_show() -> None:
+    lab = Lab("08")
+    lab.start()
+    assert "Not yet: first write something for task 8.1 and 8.2 and 8.3." in repr(lab.run_in_cluster())
+
+
+def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody() -> None:
+    place = "pykraft.client.producer.partition_of_key"
+    owner, name = owner_and_name(place)
+    before = getattr(owner, name)
+    with plugged({place: lambda key, partitions: 1 // 0}) as plugs:
+        assert getattr(owner, name)(b"JFK-LAX", 6) == before(b"JFK-LAX", 6)
+    assert getattr(owner, name) is before
+    plug = plugs[place]
+    assert (plug.calls, plug.errors) == (1, 1)
+    assert plug.first_error.startswith("ZeroDivisionError")
+    with pytest.raises(AttributeError):
+        owner_and_name("pykraft.client.producer.no_such_function")
+    method = "pykraft.storage.index.OffsetIndex.lookup"
+    with plugged({method: lambda index, offset: (index, offset)}):
+        index, name = owner_and_name(method)
+        assert getattr(index, name)("self", 3) == ("self", 3)

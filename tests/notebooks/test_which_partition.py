@@ -1,0 +1,39 @@
+"""Notebook 08 must turn red when keys go elsewhere than Kafka's clients send them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.course.execute import NotebookFailed
+from tests.notebooks.sections import NOTEBOOK, run
+
+PATH = NOTEBOOK.parent / "08_which_partition.ipynb"
+
+THE_ABSOLUTE_VALUE = """
+from pykraft.client import partitioner
+
+def partition_of_key(key, partitions):
+    value = partitioner.murmur2(key)
+    return abs(value - (value >> 31 << 32)) % partitions
+
+partitioner.partition_of_key = partition_of_key
+"""
+
+ANOTHER_SEED = """
+from pykraft.client import partitioner
+
+partitioner._SEED = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("plant", "claim"),
+    [
+        (THE_ABSOLUTE_VALUE, "librdkafka's murmur2_random chooses our partition for every route"),
+        (ANOTHER_SEED, "Our murmur2 gives the numbers that Kafka's Java client gives"),
+    ],
+    ids=["the absolute value instead of the masked sign", "another seed"],
+)
+def test_a_partitioner_that_differs_from_kafkas_turns_the_notebook_red(plant: str, claim: str) -> None:
+    with pytest.raises(NotebookFailed, match=f"this does not hold: .*{claim}"):
+        run("2. ", path=PATH, before=plant)

@@ -1,0 +1,132 @@
+"""Which directories a node opens, by the feature levels that it finds in them. (Apache Kafka's own: tests/golden.)"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pykraft.common.types import OffsetAndEpoch
+from pykraft.controller.features import UnsupportedFeatureError
+from pykraft.protocol.messages.control import ControlRecordType, KRaftVersionRecord, encode_control_record
+from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
+from pykraft.raft.snapshot import encode_snapshot, snapshot_name
+from pykraft.raft.voters import NO_VOTERS
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.server.levels import check_levels
+from pykraft.sim.disk import MemoryFileSystem
+from tests.harness.lone_node import LoneNode
+
+HOME = "/data"
+LOG = f"{HOME}/__cluster_metadata-0"
+SOON = b"\x01\x63\x07 a record of a kind that is to come"
+
+
+def level(name: str, number: int) -> bytes:
+    return encode_metadata_record(FeatureLevelRecord(name=name, feature_level=number), 0)
+
+
+def kraft(number: int) -> bytes:
+    builder = RecordBatchBuilder(0, leader_epoch=1, control=True)
+    version = KRaftVersionRecord(kraft_version=number)
+    builder.append(1, *encode_control_record(ControlRecordType.KRAFT_VERSION, version))
+    return bytes(builder.build())
+
+
+def batch(offset: int, *values: bytes) -> bytes:
+    builder = RecordBatchBuilder(offset, leader_epoch=1)
+    for value in values:
+        builder.append(1, None, value)
+    return bytes(builder.build())
+
+
+def disk(**files: bytes) -> MemoryFileSystem:
+    """A metadata directory with these files; names as `log`, `bootstrap`, `log_7`, `snapshot_7`."""
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory(LOG)
+    for name, content in files.items():
+        kind, _, offset = name.partition("_")
+        paths = {
+            "log": f"{LOG}/{int(offset or 0):020d}.log",
+            "snapshot": f"{LOG}/{snapshot_name(OffsetAndEpoch(int(offset or 0), 1))}",
+            "bootstrap": f"{HOME}/bootstrap.checkpoint",
+        }
+        filesystem.write(paths[kind], content)
+    return filesystem
+
+
+def snapshot(*values: bytes) -> bytes:
+    return encode_snapshot(NO_VOTERS, values, epoch=1, timestamp=1, last_timestamp=1)
+
+
+OURS = level("metadata.version", 29)
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 2))}, "transaction.version at level 2;"),
+        ({"log": kraft(1) + batch(1, level("metadata.version", 28))}, "metadata.version at level 28;"),
+        ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 31))}, "metadata.version at level 31;"),
+        ({"log": batch(0, OURS)}, "kraft.version at level 0;"),
+        ({"log": kraft(2) + batch(1, OURS)}, "kraft.version at level 2;"),
+        (
+            {"log": kraft(1) + batch(1, OURS, level("of.tomorrow", 1), level("group.version", 1))},
+            "group.version at level 1, of.tomorrow at level 1;",
+        ),
+        ({"bootstrap": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
+        ({"snapshot_7": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
+        ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS)}, "begins at offset 7, and what was before it"),
+    ],
+)
+def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], complaint: str) -> None:
+    filesystem = disk(**files)
+    with pytest.raises(UnsupportedFeatureError, match=re.escape(complaint)):
+        check_levels(filesystem, HOME)
+    assert filesystem.list(LOG) == disk(**files).list(LOG)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"bootstrap": snapshot(OURS)},
+        {"log": kraft(1) + batch(1, OURS)},
+        {"log": kraft(1) + batch(1, OURS), "bootstrap": snapshot(level("share.version", 1))},
+        {"log": kraft(1) + batch(1, OURS, level("share.version", 1)) + batch(3, level("share.version", 0))},
+        {"log": kraft(1) + batch(1, level("metadata.version", 28)) + batch(2, OURS)},
+        {"log": kraft(1) + batch(1, OURS) + batch(2, level("share.version", 1))[:-1]},
+    ],
+)
+def test_what_counts_is_what_was_written_last_and_whole(files: dict[str, bytes]) -> None:
+    check_levels(disk(**files), HOME)
+
+
+def test_what_a_node_wrote_it_opens() -> None:
+    node = LoneNode()
+    node.create("t")
+    check_levels(node.filesystem, HOME)
+
+
+def test_a_node_asks_before_it_changes_anything() -> None:
+    node = LoneNode()
+    node.node.close()
+    filesystem = node.filesystem
+    (log,) = [name for name in filesystem.list(LOG) if name.endswith(".log")]
+    content = filesystem.read(f"{LOG}/{log}")
+    filesystem.write(f"{LOG}/{log}", content + batch(10_000, level("group.version", 1)))
+    before = everything(filesystem)
+    with pytest.raises(UnsupportedFeatureError, match=r"group.version at level 1"):
+        LoneNode(filesystem)
+    assert everything(filesystem) == before
+
+
+def everything(filesystem: MemoryFileSystem, folder: str = HOME) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in filesystem.list(folder):
+        path = f"{folder}/{name}"
+        try:
+            found[path] = filesystem.read(path)
+        except IsADirectoryError:
+            found |= everything(filesystem, path)
+    return found

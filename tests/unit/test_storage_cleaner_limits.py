@@ -1,0 +1,129 @@
+"""What the cleaner may use of the disk and of memory, and what it tells of itself."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+from pykraft.common.metrics import Metrics
+from pykraft.records.filtering import Outline
+from pykraft.storage.cleaner import OffsetMap
+from pykraft.storage.log_cleaner import CleanerLimits
+from tests.harness.compaction import cleaner_of, compacting, records
+from tests.harness.lone_node import LoneNode
+from tests.harness.storage import NOW_MS, PARTITION, Inline, ManualClock, disk, open_log
+from tests.unit.test_server_log_care import filled
+
+
+class Timed:
+    """A cleaner whose steps take no time, and whose rests are taken at once and counted."""
+
+    def __init__(self, io_bytes_per_second: float) -> None:
+        self.clock = ManualClock()
+        self.rested_ms = 0
+        filesystem = disk()
+        self.log = open_log(filesystem, compacting(segment_bytes=20_000), clock=self.clock)
+        for number in range(400):
+            self.log.append_as_leader(records((f"key {number % 7}", "x" * 500), timestamp=NOW_MS), 0)
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.roll(self.log.log_end_offset)
+        limits = CleanerLimits(io_bytes_per_second=io_bytes_per_second)
+        self.cleaner = cleaner_of(self.log, filesystem, self.clock, Inline(), limits=limits, after=self.rest)
+
+    def rest(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.rested_ms += delay_ms
+        self.clock.now_ms += delay_ms
+        action()
+
+
+def test_a_pass_takes_as_long_as_its_bytes_may() -> None:
+    some = Timed(io_bytes_per_second=50_000)
+    some.cleaner.clean()
+    done = some.cleaner.last
+    assert done is not None
+    moved_bytes = done.read_bytes + done.written_bytes
+    assert moved_bytes > 400_000, "everything is read twice"
+    assert 0.9 * moved_bytes / 50 < some.rested_ms <= moved_bytes / 50
+
+
+def test_without_a_limit_there_is_no_rest() -> None:
+    some = Timed(io_bytes_per_second=float("inf"))
+    some.cleaner.clean()
+    assert some.cleaner.last is not None and some.rested_ms == 0
+
+
+def test_a_limit_is_kept_in_small_steps() -> None:
+    assert CleanerLimits(io_bytes_per_second=300_000).piece_bytes == 100_000
+    assert CleanerLimits(io_bytes_per_second=1).piece_bytes == 4096
+    assert CleanerLimits().piece_bytes == 8 << 20
+
+
+def test_a_node_lets_its_cleaner_rest() -> None:
+    """Half a megabyte in a second at most: the pass over some three kilobytes, twice, ends after 10 ms and more."""
+    node = LoneNode(
+        log_cleaner_backoff_ms="5000",
+        log_cleaner_min_cleanable_ratio="0.1",
+        **{"log.cleaner.io.max.bytes.per.second": "1000"},
+    )
+    log = filled(node, cleanup_policy="compact")
+    node.run(5200)
+    assert node.broker.logs.cleaner.is_busy_with(log)
+    node.run(60_000)
+    assert not node.broker.logs.cleaner.is_busy_with(log) and node.broker.logs.cleaner.first_dirty[PARTITION_T] > 30
+
+
+PARTITION_T = PARTITION._replace(topic="t")
+
+
+def test_the_map_of_keys_stays_within_its_memory() -> None:
+    limit = 4 << 20
+    keys = [f"a key that is longer than a digest {number}".encode() for number in range(40_000)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        offsets = OffsetMap(limit)
+        for number, key in enumerate(keys):
+            if offsets.is_full:
+                break
+            offsets.note([Outline(0, 0, 0, 1 << 40 | number, key, False)], 0)
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert offsets.is_full and offsets.utilization == 1
+    assert used <= limit, f"{used} bytes for {len(offsets)} keys"
+
+
+def test_the_load_factor_leaves_a_part_of_the_buffer_empty() -> None:
+    node = LoneNode(**{"log.cleaner.io.buffer.load.factor": "0.5", "log.cleaner.dedupe.buffer.size": "2000000"})
+    assert node.broker.logs.cleaner._limits.buffer_bytes == 1_000_000
+
+
+def test_figures_are_told_under_kafkas_names() -> None:
+    some = Timed(io_bytes_per_second=50_000)
+    metrics = Metrics()
+    some.cleaner.register_gauges(metrics)
+
+    def read() -> dict[str, float]:
+        return {name: value for _, name, value in metrics.read()}
+
+    assert read()["max-dirty-percent"] == 100
+    some.cleaner.clean()
+    some.clock.now_ms += 5000
+    found = read()
+    assert found["max-dirty-percent"] == found["uncleanable-partitions-count"] == found["uncleanable-bytes"] == 0
+    assert 0 < found["cleaner-recopy-percent"] < 50 and 0 < found["max-buffer-utilization-percent"] < 1
+    assert found["max-clean-time-secs"] == some.rested_ms / 1000
+    assert found["time-since-last-run-ms"] == some.rested_ms + 5000
+
+
+def test_a_log_that_cannot_be_cleaned_is_told_and_counted() -> None:
+    some = Timed(io_bytes_per_second=float("inf"))
+    metrics = Metrics()
+    some.cleaner.register_gauges(metrics)
+    told: list[str] = []
+    some.cleaner.on_uncleanable = lambda key, reason: told.append(f"{key}: {reason}")
+    some.log.segments[1].records._file._inode.data[100] ^= 1  # type: ignore[attr-defined]
+    some.cleaner.clean()
+    found = {name: value for _, name, value in metrics.read()}
+    assert len(told) == 1 and "flights-0: " in told[0] and "fails its checksum" in told[0]
+    assert found["uncleanable-partitions-count"] == 1 and found["uncleanable-bytes"] > 100_000
