@@ -46,8 +46,10 @@ class Watch:
         """End the watch; returns the seconds."""
         self._over.set()
         self._thread.join()
-        others = max(0.0, _busy_cpu_seconds() - self._busy - (_own_cpu_seconds() - self._own))
-        return time.monotonic() - self._started - others / (os.cpu_count() or 1)
+        cores = os.cpu_count() or 1
+        own = _own_cpu_seconds() - self._own
+        others = max(0.0, _busy_cpu_seconds() - self._busy - own)
+        return max(time.monotonic() - self._started - others / cores, own / cores)
 
 
 def _pss(process: psutil.Process) -> int:

@@ -13,7 +13,7 @@ import pytest
 from tests.harness.tree import ROOT
 from tests.run import NBVAL
 
-A_HUNDRED_MEGABYTES = "import time; held = bytearray(100_000_000); time.sleep(1)"
+A_HUNDRED_MEGABYTES = "import time; held = bytearray(100_000_000); total = sum(range(2 * 10**7)); time.sleep(1)"
 
 
 @pytest.mark.parametrize(
