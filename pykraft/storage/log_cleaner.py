@@ -169,7 +169,7 @@ class LogCleaner:
         found = [
             self.candidate(log, now_ms)
             for key, log in self._logs.items()
-            if is_compacted(log) and key not in self.uncleanable
+            if is_compacted(log) and not log.is_closed and key not in self.uncleanable
         ]
         return max((each for each in found if each.is_due), key=lambda each: each.dirty_ratio, default=None)
 

@@ -11,11 +11,20 @@ from pykraft.course.plug import Outcome, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
 from tests.labs.graders import LABS
 
-WRONG = {"02": "from_the_beginning.py", "08": "unsigned_modulo.py"}
+WRONG = {
+    "01": "old_batches_count.py",
+    "02": "from_the_beginning.py",
+    "03": "null_is_empty.py",
+    "08": "unsigned_modulo.py",
+    "20": "tombstones_at_once.py",
+}
 """For each lab a mutant whose effect shows in the cluster."""
 TOLD = {
+    "01": "3 of 4 logs end where the good part ends. an old batch more: ",
     "02": r"A look-up read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
+    "03": r"Your code read 2,\d\d\d of 3,000 that librdkafka had packed",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
+    "20": r"\n0 of 100 tombstones are there",
 }
 
 

@@ -437,6 +437,16 @@ def test_a_pass_whose_log_was_truncated_is_dropped() -> None:
     assert some.cleaner.current is None and some.offsets == [0] and not cleaned_names(some.filesystem)
 
 
+def test_a_log_that_is_closed_is_not_begun_again_and_again() -> None:
+    background = ByHand()
+    some = Compacted(background)
+    some.put(("a", "1"))
+    some.clean()
+    some.log.close()
+    background.run()
+    assert some.cleaner.current is None and some.cleaner.first_dirty == {}
+
+
 def test_a_pass_whose_log_is_closed_is_dropped() -> None:
     for steps in range(2):
         some, background = in_background()
