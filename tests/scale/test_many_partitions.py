@@ -10,8 +10,8 @@ import pytest
 from tests.harness.many_partitions import OPEN_FILES, one_node
 
 COUNT = 10_000
-START_S = 45.0
-START_AFTER_KILL_S = 90.0
+START_S = 30.0
+START_AFTER_KILL_S = 60.0
 MEMORY_MB = 700.0
 
 
