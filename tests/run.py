@@ -5,8 +5,8 @@ process group is ended, and its verdict is a line in the table at the end, with 
 processor. A failed suite does not keep the following ones from running: one run shows all that is broken. The exit
 status is 0 only if each suite passed.
 
-Suites that need one core, and in which no time is measured, run two at once, after the others; what such a suite prints
-is shown when it has ended.
+A suite needs one core, and two of them run at once: what such a suite prints is shown when it has ended. Those that
+measure time, or that make processes of their own, need both cores and are alone; they show what they print.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import IO, NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -58,7 +57,7 @@ class Suite:
     sets: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
-    beside_another: bool = False
+    cores: int = 1
 
     def command(self, set_name: str) -> list[str]:
         command = [sys.executable, "-m", self.module, *self.arguments]
@@ -73,9 +72,10 @@ class Suite:
         return [path for path in self.paths if not (ROOT / path).exists()]
 
 
+CORES = 2
+"""Of the machine that the limits are made for."""
+
 ALWAYS = ("quick", "full")
-BY_FILE = ("-n", "2", "--dist", "loadfile")
-"""Two processes, each with files of its own: for suites that need no more than one core at a time."""
 NBVAL = (
     "--nbval-lax",
     "--nbval-current-env",
@@ -86,35 +86,37 @@ BUDGET = ("-p", "tests.harness.budget")
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
+# In this order: what is quick to tell, then the long ones, and shorter ones last, so that both cores end together.
 SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
+    Suite("unit", "pytest", ("tests/unit",), ALWAYS),
+    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
-    Suite("unit", "pytest", ("tests/unit",), ALWAYS, BY_FILE),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), BY_FILE),
-    Suite("datasets", "pytest", ("tests/datasets",), ("full",), beside_another=True),
-    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), BY_FILE, limit_s=2 * 3600),
-    Suite("golden", "pytest", ("tests/golden",), ("full",), beside_another=True),
-    Suite("crash", "pytest", ("tests/crash",), ("full",), BY_FILE),
-    Suite("wire", "pytest", ("tests/wire",), ("full",), beside_another=True),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), BY_FILE, limit_s=900),
-    Suite("conformance", "pytest", ("tests/conformance",), ("full",), beside_another=True),
-    Suite("spark", "pytest", ("tests/spark",), ("full",), BY_FILE),
-    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200),
+    Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900),
+    Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",)),
+    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
+    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
+    Suite("crash", "pytest", ("tests/crash",), ("full",)),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
+    Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("scale", "pytest", ("tests/scale",), ("full",)),
     Suite("live", "pytest", ("tests/live",), ("full",)),
-    Suite("notebooks", "pytest", ("tests/notebooks", "notebooks"), ("full",), (*NBVAL, *BUDGET), limit_s=900),
-    Suite("notebooks-1", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
-    Suite("notebooks-2", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800),
-    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), (*NBVAL, *BY_FILE)),
-    Suite("harness", "pytest", ("tests/harness",), ("full",), beside_another=True),
-    Suite("environment", "pytest", ("tests/environment",), ("full",), beside_another=True),
-    Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600),
-    Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600),
-    Suite("bench", "tests.bench", (), ("bench",), limit_s=1500),
+    Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
+    Suite("wire", "pytest", ("tests/wire",), ("full",)),
+    Suite("environment", "pytest", ("tests/environment",), ("full",)),
+    Suite("golden", "pytest", ("tests/golden",), ("full",)),
+    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
+    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2),
+    Suite("notebooks-1", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2),
+    Suite("notebooks-2", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2),
+    Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600, cores=2),
+    Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
+    Suite("bench", "tests.bench", (), ("bench",), limit_s=1500, cores=2),
 )
 
 
@@ -134,14 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"The set {chosen.set} is empty: nothing was run")
         return 1
     started = time.monotonic()
-    rows: list[Row] = []
-    for at_once, some in groupby(sorted(suites, key=lambda suite: suite.beside_another), key=_at_once):
-        rows += run(list(some), chosen.set, at_once)
+    rows = list(run(suites, chosen.set))
     return summarize(chosen.set, rows, time.monotonic() - started)
-
-
-def _at_once(suite: Suite) -> int:
-    return 2 if suite.beside_another else 1
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -201,21 +197,21 @@ class Running:
         self._process.returncode = 0  # it was waited for here
 
 
-def run(suites: Sequence[Suite], set_name: str, at_once: int) -> Iterator[Row]:
-    """Runs the suites, so many at once, in order; their verdicts as they end."""
+def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
+    """Runs the suites, in order, as many at once as there are cores for; their verdicts as they end."""
     waiting = list(suites)
     running: list[Running] = []
     with contextlib.ExitStack() as outputs:
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
+                while waiting and sum(one.suite.cores for one in running) + waiting[0].cores <= CORES:
                     suite = waiting.pop(0)
                     missing = suite.missing()
                     if missing:
                         headline(suite.name)
                         say(f"{missing[0]} does not exist")
                         yield Row(suite.name, f"failed: no {missing[0]}", 0.0, 0.0)
-                    elif at_once > 1:
+                    elif suite.cores < CORES and len(suites) > 1:
                         say(f"\n... {suite.name} begins")
                         running.append(Running(suite, set_name, outputs.enter_context(tempfile.TemporaryFile())))
                     else:

@@ -37,13 +37,13 @@ def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
         runner.Suite(name, "timeit", ("-n1", "-r1", f"import time; time.sleep(1); print('{name}')"), ("quick",))
         for name in ("first", "second")
     ]
-    pair = [dataclasses.replace(suite, beside_another=True) for suite in pair]
-    monkeypatch.setattr(runner, "SUITES", (*pair, GREEN))
+    alone = dataclasses.replace(GREEN, cores=runner.CORES)
+    monkeypatch.setattr(runner, "SUITES", (*pair, alone))
     assert runner.main(["quick"]) == 0
     output = capfd.readouterr().out
     assert output.index("... second begins") < output.index("--- first ")
     assert output.index("--- first ") < output.index("\nfirst\n")
-    assert output.index("--- green ") < output.index("... first begins"), "who needs the machine alone comes first"
+    assert output.index("\nsecond\n") < output.index("--- green "), "who needs both cores waits for them"
 
 
 def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:

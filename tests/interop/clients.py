@@ -306,7 +306,12 @@ class AioKafka:
         try:
             return await act(consumer)
         finally:
-            await consumer.stop()
+            try:
+                await consumer.stop()
+            except asyncio.CancelledError:
+                # It ends its fetches and waits for them; one that pauses after a failure to reach a dead node answers
+                # with the cancellation, and the rest of stop() is left out (aiokafka 0.14.0).
+                await consumer._client.close()
 
     async def _with_admin(self, servers: str, act: Callable[[Any], Any]) -> Any:
         admin = module("aiokafka.admin").AIOKafkaAdminClient(bootstrap_servers=servers)
