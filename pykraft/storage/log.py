@@ -37,20 +37,14 @@ from pykraft.common.config import Config
 from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import (
-    CLEANUP_POLICY,
     FILE_DELETE_DELAY_MS,
-    FLUSH_MESSAGES,
     INDEX_INTERVAL_BYTES,
-    INTERNAL_SEGMENT_BYTES,
-    MAX_COMPACTION_LAG_MS,
-    SEGMENT_BYTES,
     SEGMENT_INDEX_BYTES,
-    SEGMENT_JITTER_MS,
-    SEGMENT_MS,
 )
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.records.crc32c import crc32c
+from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -154,6 +148,16 @@ class UnifiedLog:
         return f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
+    def config(self) -> Config:
+        """The topic's settings. They may be replaced while the log is open."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config = config
+        self._rules = AppendRules.of(config)
+
+    @property
     def segments(self) -> tuple[LogSegment, ...]:
         """All segments, oldest first; the last is the active one."""
         return tuple(self._segments)
@@ -191,10 +195,10 @@ class UnifiedLog:
         """
         now_ms = self._clock.time_ms()
         if origin is AppendOrigin.CLIENT:
-            batch = validate(batch, self.config, now_ms)
-        if batch.size > self._max_segment_bytes:
+            batch = validate(batch, self._rules, now_ms)
+        if batch.size > self._rules.max_segment_bytes:
             raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {self._max_segment_bytes}"
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {self._rules.max_segment_bytes}"
             )
         batch.assign(self.log_end_offset, leader_epoch)
         append_time = batch.max_timestamp if batch.uses_log_append_time else -1
@@ -236,22 +240,18 @@ class UnifiedLog:
         self.producer_state.apply(update, self.log_end_offset)
         for completed in update.completed:
             segment.index_aborted(completed)
-        if self.log_end_offset - self.recovery_point >= self.config[FLUSH_MESSAGES]:
+        if self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
             self.flush()
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
-    @property
-    def _max_segment_bytes(self) -> int:
-        return self.config[INTERNAL_SEGMENT_BYTES] or self.config[SEGMENT_BYTES]
-
     def _segment_for(self, size: int, found: list[RecordBatch]) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
-        segment = self.active_segment
-        youngest = max(batch.max_timestamp for batch in found)
-        is_full = segment.size > self._max_segment_bytes - size
+        segment = self._segments[-1]
+        youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
+        is_full = segment.size + size > self._rules.max_segment_bytes
         is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self._max_segment_ms(segment)
-        is_done = segment.size and (is_full or is_old or segment.is_index_full)
+        is_done = (is_full or is_old or segment.is_index_full) and segment.size
         if is_done or not segment.has_room_for(found[-1].last_offset):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = found[-1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
@@ -261,10 +261,7 @@ class UnifiedLog:
     def _max_segment_ms(self, segment: LogSegment) -> int:
         """How much time the segment may span. What is taken off is drawn by the segment's name: logs roll at different
         times, and a log each time it is asked at the same."""
-        longest_ms = self.config[SEGMENT_MS]
-        if "compact" in self.config[CLEANUP_POLICY]:
-            longest_ms = min(longest_ms, self.config[MAX_COMPACTION_LAG_MS])  # the active segment is never compacted
-        jitter_ms = min(self.config[SEGMENT_JITTER_MS], longest_ms)
+        longest_ms, jitter_ms = self._rules.max_segment_ms, self._rules.segment_jitter_ms
         if not jitter_ms:
             return longest_ms
         return longest_ms - crc32c(f"{self.topic_partition} {segment.base_offset}".encode()) % jitter_ms

@@ -144,7 +144,7 @@ class LogSegment:
     def _index(self, batch: RecordBatch, position: int) -> None:
         """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes
         get no more: the batches of one append stay together, and are found by a longer scan."""
-        largest = self.largest_timestamp()
+        largest = self.max_timestamp or self.largest_timestamp()
         if batch.max_timestamp > largest.timestamp:
             self.max_timestamp = largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         if self._bytes_since_index_entry > self._index_interval_bytes and not self.is_index_full:

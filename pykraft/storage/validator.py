@@ -27,34 +27,18 @@ org.apache.kafka.common.requests.ProduceRequest.
 
 from collections.abc import Iterator, Sequence
 
-from pykraft.common.config import Config
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
-from pykraft.common.topic_config import (
-    CLEANUP_POLICY,
-    COMPRESSION_GZIP_LEVEL,
-    COMPRESSION_LZ4_LEVEL,
-    COMPRESSION_TYPE,
-    COMPRESSION_ZSTD_LEVEL,
-    FOREVER_MS,
-    MAX_MESSAGE_BYTES,
-    MESSAGE_TIMESTAMP_AFTER_MAX_MS,
-    MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
-    MESSAGE_TIMESTAMP_TYPE,
-)
+from pykraft.common.topic_config import FOREVER_MS
 from pykraft.records.batch import HEADER_BYTES, MAGIC_OFFSET, RecordBatch, batches
 from pykraft.records.compression import MAX_BATCH_BYTES, Compression, decompress, decompress_chunks
 from pykraft.records.filtering import repacked
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record
+from pykraft.storage.append_rules import AppendRules
 
 MAX_UNPACKED_BYTES = 256 << 20
 """A batch whose records are looked at may not decompress to more."""
 _BLAMED = 3
 """As many records are named in the answer's sentence; the list has all."""
-_LEVELS = {
-    Compression.GZIP: COMPRESSION_GZIP_LEVEL,
-    Compression.LZ4: COMPRESSION_LZ4_LEVEL,
-    Compression.ZSTD: COMPRESSION_ZSTD_LEVEL,
-}
 _LONGEST_VARINT = 5
 
 
@@ -68,12 +52,12 @@ def only_batch(data: memoryview) -> RecordBatch:
     return found[0]
 
 
-def validate(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
     """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, changed where
     the topic's settings demand it, or another one."""
     if batch.base_offset != 0:
         raise _invalid(f"the base offset is {batch.base_offset} instead of 0")
-    _check_size(batch, config)
+    _check_size(batch, rules)
     if not batch.is_valid:
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
@@ -83,20 +67,21 @@ def validate(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
     if batch.has_producer_id and batch.base_sequence < 0:
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
     _walk_records(batch)
-    if _asks_for_another_codec(batch, config) or _asks_for_records(batch, config, now_ms):
-        batch = _with_records_checked(batch, config, now_ms)
-        _check_size(batch, config)
-    if config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
+    is_marked = batch.uses_log_append_time  # which is no reason to trust it
+    if _asks_for_another_codec(batch, rules) or is_marked or _asks_for_records(batch, rules, now_ms):
+        batch = _with_records_checked(batch, rules, now_ms)
+        _check_size(batch, rules)
+    if rules.uses_append_time:
         batch.stamp(now_ms)
-    elif batch.uses_log_append_time:
+    elif is_marked:
         batch.set_max_timestamp(batch.max_timestamp)
     return batch
 
 
-def _check_size(batch: RecordBatch, config: Config) -> None:
-    if batch.size > config[MAX_MESSAGE_BYTES]:
+def _check_size(batch: RecordBatch, rules: AppendRules) -> None:
+    if batch.size > rules.max_message_bytes:
         raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes; {config[MAX_MESSAGE_BYTES]} are allowed"
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed"
         )
 
 
@@ -107,22 +92,20 @@ def _invalid(detail: str) -> KafkaError:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _asks_for_another_codec(batch: RecordBatch, config: Config) -> bool:
-    wanted = config[COMPRESSION_TYPE]
-    return wanted != "producer" and Compression.named(wanted) is not batch.compression
+def _asks_for_another_codec(batch: RecordBatch, rules: AppendRules) -> bool:
+    return rules.codec is not None and rules.codec is not batch.compression
 
 
-def _asks_for_records(batch: RecordBatch, config: Config, now_ms: int) -> bool:
-    """Whether it must be known of each record what it says. A batch's own mark is no reason to trust it."""
-    if batch.uses_log_append_time or "compact" in config[CLEANUP_POLICY]:
+def _asks_for_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> bool:
+    """Whether it must be known of each record what it says."""
+    if rules.wants_keys:
         return True
-    if config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
+    if rules.uses_append_time:
         return False
-    is_late = batch.max_timestamp > now_ms + config[MESSAGE_TIMESTAMP_AFTER_MAX_MS]
-    return is_late or config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS] != FOREVER_MS
+    return rules.before_max_ms != FOREVER_MS or batch.max_timestamp > now_ms + rules.after_max_ms
 
 
-def _with_records_checked(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
     """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
     InvalidRecordsError if some of the records must not be appended."""
     try:
@@ -132,15 +115,13 @@ def _with_records_checked(batch: RecordBatch, config: Config, now_ms: int) -> Re
         raise _invalid(error.detail) from error
     if batch.uses_log_append_time:
         records = [record._replace(timestamp=batch.max_timestamp) for record in records]
-    _check_records(records, batch.uses_log_append_time, config, now_ms)
-    wanted = config[COMPRESSION_TYPE]
-    codec = batch.compression if wanted == "producer" else Compression.named(wanted)
+    _check_records(records, batch.uses_log_append_time, rules, now_ms)
+    codec = batch.compression if rules.codec is None else rules.codec
     is_numbered = all(record.offset == number for number, record in enumerate(records))
     if codec is not batch.compression or (not is_numbered and codec is not Compression.NONE):
         if not is_numbered or records[0].timestamp != batch.base_timestamp:
             data = _encoded(records)
-        level = config[_LEVELS[codec]] if codec in _LEVELS else None
-        batch = RecordBatch(memoryview(repacked(batch, data, codec, level, records[0].timestamp)))
+        batch = RecordBatch(memoryview(repacked(batch, data, codec, rules.levels.get(codec), records[0].timestamp)))
     batch.set_max_timestamp(max(record.timestamp for record in records))
     return batch
 
@@ -152,17 +133,15 @@ def _encoded(records: Sequence[Record]) -> memoryview:
     return memoryview(out)
 
 
-def _check_records(records: Sequence[Record], is_marked: bool, config: Config, now_ms: int) -> None:
-    wants_keys = "compact" in config[CLEANUP_POLICY]
-    uses_create_time = config[MESSAGE_TIMESTAMP_TYPE] == "CreateTime"
-    earliest = now_ms - config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
-    latest = now_ms + config[MESSAGE_TIMESTAMP_AFTER_MAX_MS]
+def _check_records(records: Sequence[Record], is_marked: bool, rules: AppendRules, now_ms: int) -> None:
+    earliest = now_ms - rules.before_max_ms
+    latest = now_ms + rules.after_max_ms
     wrong: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     for number, record in enumerate(records):
-        if wants_keys and record.key is None:
+        if rules.wants_keys and record.key is None:
             wrong.append(RecordError(number, "it has no key, but the topic is compacted"))
-        elif uses_create_time and record.timestamp != NO_TIMESTAMP:
+        elif not rules.uses_append_time and record.timestamp != NO_TIMESTAMP:
             if not earliest <= record.timestamp <= latest:
                 code = ErrorCode.INVALID_TIMESTAMP
                 sentence = f"its timestamp {record.timestamp} is not between {earliest} and {latest}"

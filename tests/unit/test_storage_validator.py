@@ -19,6 +19,7 @@ from pykraft.records.crc32c import crc32c
 from pykraft.records.record import encode_record
 from pykraft.records.varint import encode_varint
 from pykraft.storage import validator
+from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.validator import count_records, only_batch, validate
 from tests.harness.storage import NOW_MS, batch, marker, produced, settings
 
@@ -49,7 +50,7 @@ def with_records(records: bytes, count: int = 2, codec: Compression = Compressio
 
 def check(data: bytearray, **config: Any) -> RecordBatch:
     """What a leader does with a partition's records."""
-    return validate(only_batch(memoryview(data)), settings(**config), NOW_MS)
+    return validate(only_batch(memoryview(data)), AppendRules.of(settings(**config)), NOW_MS)
 
 
 def refusal(data: bytearray, **config: Any) -> ErrorCode:

@@ -1,0 +1,78 @@
+"""What a topic's settings mean for an append, worked out once.
+
+A batch is asked a dozen things before it is written: is it too large, too late, is the segment full, or too old? To
+look up each setting by its name would take as long as to write the batch. So a log keeps what does not depend on the
+batch, and works it out again when a setting is changed.
+
+Follows the fields of org.apache.kafka.storage.internals.log.LogConfig.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pykraft.common.config import Config
+from pykraft.common.topic_config import (
+    CLEANUP_POLICY,
+    COMPRESSION_GZIP_LEVEL,
+    COMPRESSION_LZ4_LEVEL,
+    COMPRESSION_TYPE,
+    COMPRESSION_ZSTD_LEVEL,
+    FLUSH_MESSAGES,
+    INTERNAL_SEGMENT_BYTES,
+    MAX_COMPACTION_LAG_MS,
+    MAX_MESSAGE_BYTES,
+    MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+    MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+    MESSAGE_TIMESTAMP_TYPE,
+    SEGMENT_BYTES,
+    SEGMENT_JITTER_MS,
+    SEGMENT_MS,
+)
+from pykraft.records.compression import Compression
+
+_LEVELS = {
+    Compression.GZIP: COMPRESSION_GZIP_LEVEL,
+    Compression.LZ4: COMPRESSION_LZ4_LEVEL,
+    Compression.ZSTD: COMPRESSION_ZSTD_LEVEL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """The settings of one topic, as an append needs them."""
+
+    max_message_bytes: int
+    codec: Compression | None
+    """What the records are packed with; None if the producer decides."""
+    levels: Mapping[Compression, int]
+    """How hard each codec that has levels is to try."""
+    wants_keys: bool
+    uses_append_time: bool
+    before_max_ms: int
+    after_max_ms: int
+    max_segment_bytes: int
+    max_segment_ms: int
+    """How much time a segment may span. The active one is never compacted, so the wait for that is a limit as well."""
+    segment_jitter_ms: int
+    flush_messages: int
+
+    @classmethod
+    def of(cls, config: Config) -> "AppendRules":
+        codec = config[COMPRESSION_TYPE]
+        wants_keys = "compact" in config[CLEANUP_POLICY]
+        longest_ms = config[SEGMENT_MS]
+        if wants_keys:
+            longest_ms = min(longest_ms, config[MAX_COMPACTION_LAG_MS])
+        return cls(
+            max_message_bytes=config[MAX_MESSAGE_BYTES],
+            codec=None if codec == "producer" else Compression.named(codec),
+            levels={one: config[level] for one, level in _LEVELS.items()},
+            wants_keys=wants_keys,
+            uses_append_time=config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime",
+            before_max_ms=config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
+            after_max_ms=config[MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            max_segment_bytes=config[INTERNAL_SEGMENT_BYTES] or config[SEGMENT_BYTES],
+            max_segment_ms=longest_ms,
+            segment_jitter_ms=min(config[SEGMENT_JITTER_MS], longest_ms),
+            flush_messages=config[FLUSH_MESSAGES],
+        )
