@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import site
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ _QUIET = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.+\]|spark://[^/]+:\d+|k8s://.+|yarn")
+_MASTER_ANSWERS_S = 5.0
 _LOCAL = {"spark.sql.shuffle.partitions": "2"}
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -228,6 +230,16 @@ def _register(spark: SparkSession, directory: Path) -> None:
 def _check_master(master: str) -> None:
     if not _MASTER.fullmatch(master):
         raise ConfigError(f"master is {master!r}, but must be like local[2], spark://host:7077, k8s://... or yarn")
+    if master.startswith("spark://") and not any(map(_answers, master.removeprefix("spark://").split(","))):
+        # Spark itself goes on asking for a minute, and says then that something else was stopped.
+        raise JavaError(f"nobody answers at {master}: is the master of the cluster running, and this its address?")
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=_MASTER_ANSWERS_S):
+        return True
+    return False
 
 
 def _is_local(master: str) -> bool:

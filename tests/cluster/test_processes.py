@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -177,6 +178,28 @@ def test_a_directory_is_formatted_once(formatted: Path) -> None:
     assert_one_sentence(again.stderr, "is formatted already")
     ignored = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", formatted, "--ignore-formatted")
     assert (ignored.returncode, ignored.stdout) == (0, "")
+
+
+def test_the_first_voters_may_be_named_when_it_is_formatted(tmp_path: Path) -> None:
+    """As with Kafka: no voters in the file, only where to look for them; ids of the directories on the command line."""
+    settings = properties(tmp_path, **{"controller.quorum.voters": None})
+    controller = settings["listeners"].rpartition("://")[2]
+    file = written(tmp_path, {**settings, "controller.quorum.bootstrap.servers": controller})
+    wrong = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file, "--initial-controllers", f"1@{controller}")
+    assert wrong.returncode == 1
+    assert_one_sentence(wrong.stderr, "must have id@host:port:id,...")
+    directory_id = str(Uuid.random(Random(1)))
+    voters = f"1@{controller}:{directory_id}"
+    done = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file, "--initial-controllers", voters)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"directory.id={directory_id}" in (tmp_path / "metadata" / "meta.properties").read_text()
+    server = Server(file)
+    server.wait_until_running()
+    try:
+        with Producer(bootstrap_servers=server.clients, acks="all") as producer:
+            producer.send("made-on-demand", b"x").result(30)
+    finally:
+        assert server.end(signal.SIGTERM) == 0, server.said
 
 
 @pytest.mark.parametrize(

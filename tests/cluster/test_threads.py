@@ -302,6 +302,25 @@ def test_a_broker_on_a_new_disk_rebuilds_image_and_replicas_from_what_it_fetches
         assert set(image.brokers) == NODES
 
 
+def test_five_nodes_go_on_without_any_two_of_them() -> None:
+    everybody = {1, 2, 3, 4, 5}
+    with Cluster(nodes=5) as cluster:
+        make_topic(cluster, replicas=5)
+        produce(cluster, [b"before"])
+        view = wait_until_all_are_in_sync(cluster)
+        worst = {view.active_controller or 0, view.leader("t", 0)}
+        worst |= set(sorted(everybody - worst)[: 2 - len(worst)])
+        for node in worst:
+            cluster.kill(node)
+        produce(cluster, [b"between"])
+        assert cluster.describe().active_controller not in worst
+        for node in worst:
+            cluster.restart(node)
+        assert wait_until_all_are_in_sync(cluster).isr("t", 0) == everybody
+        assert consume(cluster, 2) == [b"before", b"between"]
+        assert len(set(logs(cluster).values())) == 1
+
+
 def test_a_cluster_is_started_again_on_its_directory(tmp_path: Path) -> None:
     with Cluster(nodes=1, directory=tmp_path / "c") as cluster:
         make_topic(cluster, replicas=1)

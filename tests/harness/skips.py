@@ -4,7 +4,8 @@ A skip says that something was not looked at. On a developer's machine that may 
 to compare with. Where the verdict counts it must be a decision that somebody wrote down. The same holds for a test
 that is expected to fail, whether it does or not, and for a module or folder that is skipped as a whole.
 
-The plugin changes the report itself: the failure stands where the skip stood. It acts when the environment variable CI is set. ALLOWED_SKIPS names another list.
+The plugin changes the report itself: the failure stands where the skip stood. It acts when the environment variable CI
+is set. ALLOWED_SKIPS names another list.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ WRONG = {
 }
 """For each lab a mutant whose effect shows in the cluster."""
 TOLD = {
-    "01": "3 of 4 logs end where the good part ends. an old batch more: ",
+    "01": "4 of 5 logs end where the good part ends. an old batch more: ",
     "02": r"A look-up read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
     "03": r"Your code read 2,\d\d\d of 3,000 that librdkafka had packed",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
@@ -44,6 +44,8 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
     assert isinstance(outcome, Outcome)
     assert outcome.agrees, outcome
     assert all(plug.calls > 0 and not plug.errors for plug in outcome.plugs), outcome
+    assert list(outcome.calls) == [task.name for task in lab.tasks]
+    assert all(calls > 0 for calls in outcome.calls.values()), outcome
     assert {"text/plain", "image/svg+xml"} <= set(outcome._repr_mimebundle_())
 
 

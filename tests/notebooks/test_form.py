@@ -85,7 +85,7 @@ def test_a_notebook_is_as_it_was_built(path: Path) -> None:
         f"{short_name(path)}-c{number:02}" for number in range(1, len(notebook.cells) + 1)
     ]
     assert sorted(notebook.metadata) == ["kernelspec", "language_info"]
-    assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
+    assert all(set(cell.metadata) <= {"tags", "slideshow"} for cell in notebook.cells)
 
 
 def test_a_notebook_is_found_by_its_number_a_lab_by_its_name_and_any_other_by_its_path() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +24,8 @@ from pykraft.spark import class_archive
 from pykraft.spark.java import QUICK_START, JavaError, java_home
 from pykraft.spark.shipping import package_folder, write_package
 from tests.harness.tree import ROOT
+from tests.spark.cluster_process import ClusterProcess
+from tests.spark.conftest import TOPIC
 
 DEADLINE_S = 60.0
 
@@ -115,6 +120,23 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: pathlib.Path)
         time.sleep(0.05)
 
 
+def test_a_session_that_something_else_has_started_is_given_the_source(
+    kafka: ClusterProcess, spark: SparkSession
+) -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark's own scripts need a Java of the machine")
+    expected = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    script = pathlib.Path(__file__).with_name("foreign_session.py")
+    command = [sys.executable, str(script), kafka.bootstrap_servers, TOPIC]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert "DATA_SOURCE_NOT_FOUND" in told["before"]
+    assert told["session"].startswith("this process has a Spark session that pykraft did not start: pykraft.spark.reg")
+    assert told["rows"] == expected.option("subscribe", TOPIC).load().count() > 0
+
+
 # --- what cannot run --------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +154,17 @@ def test_a_setting_that_makes_no_sense_is_one_sentence(said: dict[str, str], sen
     with pytest.raises(ConfigError) as refused:
         pykraft.spark.session(**said)  # type: ignore[arg-type]
     assert sentence in str(refused.value)
+    assert not [one for one in children() if "java" in one.name()]
+
+
+def test_a_master_that_does_not_answer_is_told_at_once() -> None:
+    pykraft.spark.stop()
+    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+        address = f"spark://127.0.0.1:{closed_soon.getsockname()[1]}"
+    began = time.monotonic()
+    with pytest.raises(JavaError, match=f"nobody answers at {address}: is the master of the cluster running"):
+        pykraft.spark.session(master=address)
+    assert time.monotonic() - began < 30, "Spark's own patience is a minute"
     assert not [one for one in children() if "java" in one.name()]
 
 
