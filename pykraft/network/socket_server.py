@@ -15,6 +15,7 @@ up into the clients' sockets and not into memory.
 Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
 """
 
+import errno
 import socket
 import struct
 from collections import deque
@@ -39,6 +40,9 @@ class SocketOptions(NamedTuple):
     backlog: int
     max_idle_ms: int
     queued_max_requests: int
+    max_file_number: int
+    """Sockets stay below it: the rest of what the system lets the process open is for the log. The system gives the
+    lowest number that is free, so a socket's number tells how many files are open."""
 
 
 class QueuedRequest(NamedTuple):
@@ -92,7 +96,7 @@ class Connection:
                 self._stream.flush()
                 self.take_request()
             if events & READ:
-                if self._is_busy:
+                if self.is_busy:
                     self._watch(read=False)
                     return
                 if not self._stream.receive():
@@ -104,7 +108,7 @@ class Connection:
             self.close()
 
     @property
-    def _is_busy(self) -> bool:
+    def is_busy(self) -> bool:
         """A request is being answered, or its answer has not left yet: who does not read is not read from."""
         return self.channel.state is not ChannelState.NOT_MUTED or self._stream.has_output
 
@@ -181,6 +185,10 @@ class Processor:
         return len(self._connections)
 
     def add(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
+        if sock.fileno() >= self._options.max_file_number:
+            self.make_room()
+            sock, high = sock.dup(), sock  # it moves to the number that has become free, or what is free is used up
+            high.close()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._options.send_buffer_bytes > 0:
@@ -191,6 +199,13 @@ class Processor:
         connection = Connection(self, sock, channel, self.now)
         self._connections.add(connection)
         self._selector.register(sock, READ, connection)
+
+    def make_room(self) -> None:
+        """There are too many connections: close the one that has been silent the longest. A flood of connections that
+        say nothing neither takes the log's files from it, nor keeps others out."""
+        idle = [connection for connection in self._connections if not connection.is_busy]
+        if idle:
+            min(idle, key=lambda connection: connection.last_active).close()
 
     def watch(self, connection: Connection, events: int) -> None:
         self._selector.modify(connection.sock, events, connection)
@@ -252,8 +267,10 @@ class Acceptor:
                 sock, address = self._sock.accept()
             except BlockingIOError:
                 return
-            except OSError:
-                return  # the client is gone already, or there are no file numbers left
+            except OSError as error:  # the client is gone already, or no files are left
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._processor.make_room()
+                return
             self._processor.add(sock, str(address[0]), self._listener, self._kind)
 
     def close(self) -> None:

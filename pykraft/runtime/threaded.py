@@ -18,6 +18,7 @@ An exception that nobody below has answered is a bug, or a disk that fails: the 
 would, and the error is kept in `failure`. It is never swallowed.
 """
 
+import resource
 import sys
 import threading
 from collections import deque
@@ -41,7 +42,7 @@ from pykraft.server.apis.dispatch import Answer
 from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
 from pykraft.server.node import Node
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 
 T = TypeVar("T")
@@ -65,9 +66,16 @@ class NodeThread:
     """One node, its sockets, and the thread that owns both."""
 
     def __init__(
-        self, config: NodeConfig, clock: MillisecondClock, random: Random, trace_sink: TraceSink, name: str = "node"
+        self,
+        config: NodeConfig,
+        clock: MillisecondClock,
+        random: Random,
+        trace_sink: TraceSink,
+        name: str = "node",
+        filesystem: FileSystem | None = None,
     ) -> None:
-        """Open the node's directories and listeners. ConfigError, DirectoryInUseError or OSError say why not."""
+        """Open the node's directories and listeners, by default on the disk of this machine. ConfigError,
+        DirectoryInUseError or OSError say why not."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
@@ -86,7 +94,7 @@ class NodeThread:
         try:
             node = self.node = Node(
                 config=config,
-                filesystem=OsFileSystem(),
+                filesystem=filesystem or OsFileSystem(),
                 clock=SystemClock(),
                 random=random,
                 background=self._background,
@@ -261,6 +269,7 @@ class NodeThread:
 
 def _socket_options(config: NodeConfig) -> SocketOptions:
     values = config.values
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return SocketOptions(
         max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],
         send_buffer_bytes=values[keys.SOCKET_SEND_BUFFER_BYTES],
@@ -268,4 +277,5 @@ def _socket_options(config: NodeConfig) -> SocketOptions:
         backlog=values[keys.SOCKET_LISTEN_BACKLOG_SIZE],
         max_idle_ms=values[keys.CONNECTIONS_MAX_IDLE_MS],
         queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
+        max_file_number=sys.maxsize if soft == resource.RLIM_INFINITY else soft * 7 // 8,
     )

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 _AT_MOST = 8192
+_NO_LIMIT = 1 << 31
 
 
 class Descriptor:
@@ -55,10 +56,12 @@ class Reopened(Protocol):
 
 
 class OpenFiles:
-    """The files that have a descriptor: at most `limit`."""
+    """The files that have a descriptor: at most `limit`, and fewer if sockets or others leave no number below
+    `highest_number`. What lies above that is for files that are open for a moment: a checkpoint, a folder to sync."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, highest_number: int = _NO_LIMIT) -> None:
         self.limit = limit
+        self.highest_number = highest_number
         self._lock = threading.Lock()
         self._ring: dict[Reopened, Descriptor] = {}
         """In the order in which the hand comes to them."""
@@ -78,7 +81,12 @@ class OpenFiles:
     def _opened(self, path: str, flags: int) -> int:
         while True:
             try:
-                return os.open(path, flags, 0o644)
+                number = os.open(path, flags, 0o644)
+                if number > self.highest_number and self._ring:
+                    self._close_one()
+                    number, high = os.dup(number), number  # it moves to the number that has become free
+                    os.close(high)
+                return number
             except OSError as error:
                 # Sockets took what the limit leaves them, and more.
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._ring:
@@ -108,5 +116,11 @@ def _share() -> int:
     return _AT_MOST if soft == resource.RLIM_INFINITY else max(16, min(_AT_MOST, soft // 2))
 
 
-OPEN_FILES = OpenFiles(_share())
+def _highest_number() -> int:
+    """Sockets keep below seven eighths (see `network.socket_server`): files have a sixteenth to themselves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft * 15 // 16
+
+
+OPEN_FILES = OpenFiles(_share(), _highest_number())
 """Those of this process: the limit is the process's, so nodes that share it share them."""

@@ -3,7 +3,9 @@ one can make with it, answered in one sentence."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -14,7 +16,7 @@ from random import Random
 
 import pytest
 
-from pykraft import Cluster, Consumer, Producer, TopicPartition
+from pykraft import Admin, Cluster, Consumer, NewTopic, Producer, TopicPartition
 from pykraft.cluster import ClusterError
 from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.types import Uuid
@@ -293,6 +295,25 @@ def test_what_needs_threads_says_so(processes: Cluster) -> None:
     for use in (lambda: processes.disconnect(1, 2), lambda: processes.journal(1)):
         with pytest.raises(ValueError, match='make the cluster with mode="threads"'):
             use()
+
+
+def test_a_flood_of_connections_takes_neither_the_logs_files_nor_the_clients_place() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        cluster = Cluster(nodes=1, mode="processes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with cluster, contextlib.ExitStack() as flood:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        for _ in range(400):
+            flood.enter_context(socket.create_connection((host, int(port)), 10))
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", 100, 1)])
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for future in [producer.send("t", b"x", partition=number) for number in range(100)]:
+                future.result(30)
+        assert cluster.alive == [1]
 
 
 def test_a_process_that_dies_of_itself_is_told_with_its_last_words() -> None:

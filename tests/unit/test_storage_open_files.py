@@ -182,3 +182,19 @@ def test_a_log_with_more_segments_than_descriptors_works_as_ever(tmp_path: pathl
     assert contents(again) == left
     again.abandon()
     log.abandon()
+
+
+@needs_proc
+def test_where_sockets_have_taken_the_numbers_files_keep_away_from_the_last_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
+    for number in free:
+        os.close(number)
+    few = OpenFiles(100, highest_number=free[-1])
+    monkeypatch.setattr(module, "OPEN_FILES", few)
+    files = [OsFileSystem().open(f"{tmp_path}/{number}") for number in range(60)]
+    assert 0 < len(few) <= 8 and all(file.held is None or file.held.number <= free[-1] for file in files)
+    for file in files:
+        file.append(b"x")
+        file.close()

@@ -1,0 +1,222 @@
+"""The stages of the network on real sockets, turned by hand: what is queued, who is muted, who has to go."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pykraft.network.selector import Selector, Stream
+from pykraft.network.socket_server import Acceptor, Processor, QueuedRequest, RequestChannel, SocketOptions
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.header import encode_request
+from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.transport.frames import FrameReader
+from tests.harness.waiting import wait_until
+
+OPTIONS = SocketOptions(
+    max_request_bytes=1 << 20,
+    send_buffer_bytes=-1,
+    receive_buffer_bytes=-1,
+    backlog=50,
+    max_idle_ms=1000,
+    queued_max_requests=2,
+    max_file_number=1 << 20,
+)
+
+
+class Server:
+    """The stages of a listener, and whoever called."""
+
+    def __init__(self, options: SocketOptions = OPTIONS) -> None:
+        self.selector = Selector()
+        self.requests = RequestChannel(options.queued_max_requests)
+        self.processor = Processor(self.selector, self.requests, options)
+        self.acceptor = Acceptor(self.selector, self.processor, "PLAINTEXT", ListenerKind.BROKER)
+        self.port = self.acceptor.bind("127.0.0.1", 0, options)
+        self.callers: list[socket.socket] = []
+
+    def turn(self, times: int = 3) -> None:
+        """Look at all sockets so often."""
+        for _ in range(times):
+            self.selector.tell(self.selector.wait(0.01))
+
+    def call(self) -> socket.socket:
+        """A new connection, which the server has accepted."""
+        before = self.processor._accepted
+        caller = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        self.callers.append(caller)
+        wait_until(lambda: self.turn(1) or self.processor._accepted > before, "it is accepted")
+        return caller
+
+    def ask(self, caller: socket.socket, count: int = 1) -> None:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        for number in range(count):
+            caller.sendall(b"".join(encode_request(request, 3, number, "test")))
+        self.turn()
+
+    def answer(self) -> QueuedRequest:
+        """Answer the request that has waited longest, as a node does."""
+        queued = self.requests.receive()
+        assert queued is not None
+        queued.connection.respond(queued.inbound.context, ApiVersionsResponse(api_keys=[]), throttled=False)
+        self.processor.feed()
+        self.turn()
+        return queued
+
+    def close(self) -> None:
+        self.acceptor.close()
+        self.processor.close(reset=True)
+        self.selector.close()
+        for caller in self.callers:
+            caller.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def is_hung_up(caller: socket.socket) -> bool:
+    caller.settimeout(0.01)
+    try:
+        return caller.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_one_request_of_a_connection_is_queued_at_a_time(server: Server) -> None:
+    caller = server.call()
+    server.ask(caller, 3)
+    assert len(server.requests) == 1
+    for number in range(3):
+        assert server.answer().inbound.context.correlation_id == number
+    assert len(server.requests) == 0
+
+
+def test_a_full_queue_leaves_the_others_in_their_sockets_and_loses_none(server: Server) -> None:
+    callers = [server.call() for _ in range(5)]
+    for caller in callers:
+        server.ask(caller)
+    assert len(server.requests) == OPTIONS.queued_max_requests
+    answered = {server.answer().connection for _ in callers}
+    assert len(answered) == 5 and len(server.requests) == 0
+    assert not any(map(is_hung_up, callers))
+
+
+def test_what_is_refused_closes_its_own_connection_only(server: Server) -> None:
+    rude, polite = server.call(), server.call()
+    rude.sendall(b"\xff\xff\xff\xff")
+    server.turn()
+    assert is_hung_up(rude) and not is_hung_up(polite)
+    server.ask(polite)
+    assert len(server.requests) == 1
+
+
+def test_who_was_silent_too_long_is_closed(server: Server) -> None:
+    silent = server.call()
+    server.processor.now = 900
+    talking = server.call()
+    server.processor.close_idle(1500)
+    assert is_hung_up(silent) and not is_hung_up(talking)
+
+
+def test_where_files_are_few_the_longest_silent_goes_and_who_waits_for_an_answer_stays() -> None:
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(30)]
+    for number in free:
+        os.close(number)
+    server = Server(OPTIONS._replace(max_file_number=free[-1]))
+    try:
+        busy = server.call()
+        server.ask(busy)
+        callers = []
+        for number in range(30):
+            server.processor.now = number
+            callers.append(server.call())
+        assert not is_hung_up(busy)
+        assert all(each.sock.fileno() < free[-1] for each in server.processor._connections)
+        hung_up = [is_hung_up(caller) for caller in callers]
+        assert hung_up.index(False) == sum(hung_up) > 0, "the oldest have to go, and only they"
+        assert not any(is_hung_up(caller) for caller in callers[-1:]), "who comes last is let in"
+        server.answer()
+        assert busy.recv(4)
+    finally:
+        server.close()
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Stream, socket.socket]]:
+    """A stream whose socket takes little at a time, and its other end."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with near, far:
+        yield Stream(near, FrameReader(1 << 20)), far
+
+
+def test_bytes_and_pieces_of_files_arrive_in_order_however_little_the_socket_takes(
+    pair: tuple[Stream, socket.socket], tmp_path: pathlib.Path
+) -> None:
+    stream, far = pair
+    content = os.urandom(700_000)
+    (tmp_path / "log").write_bytes(content)
+    file = OsFileSystem().open(str(tmp_path / "log"))
+    parts = [
+        b"head",
+        file.region(10, 300_000),
+        bytearray(b"and "),
+        file.region(5, 70),
+        b"",
+        b"tail",
+        file.region(0, 65_537),
+    ]
+    expected = b"head" + content[10:300_010] + b"and " + content[5:75] + b"tail" + content[:65_537]
+    stream.send(parts)
+    assert stream.has_output, "all of it fits: nothing waits, and nothing is tried here"
+    found = bytearray()
+    while len(found) < len(expected):
+        found += far.recv(50_000)
+        stream.flush()
+    file.close()
+    assert bytes(found) == expected and not stream.has_output
+
+
+def test_a_piece_of_a_file_that_was_truncated_meanwhile_is_no_end_of_a_response(
+    pair: tuple[Stream, socket.socket], tmp_path: pathlib.Path
+) -> None:
+    stream, far = pair
+    (tmp_path / "log").write_bytes(bytes(300_000))
+    file = OsFileSystem().open(str(tmp_path / "log"))
+    stream.send([file.region(0, 300_000)])
+    file.truncate(1000)
+    with pytest.raises((OSError, EOFError)):
+        while stream.has_output:
+            far.recv(50_000)
+            stream.flush()
+    file.close()
+
+
+def test_a_selector_that_waits_is_woken_from_another_thread() -> None:
+    selector = Selector()
+    waiting = threading.Thread(target=lambda: selector.tell(selector.wait(60)))
+    waiting.start()
+    selector.wakeup()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    selector.wakeup()
+    selector.wakeup()
+    selector.tell(selector.wait(0))
+    assert not selector.wait(0), "wake-ups do not pile up"
+    selector.close()
