@@ -309,11 +309,16 @@ def _check_waits(values: Config) -> None:
             )
 
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
 def _listeners(values: Config) -> list[Listener]:
     said_of_protocols, said_to_others = values[LISTENER_SECURITY_PROTOCOL_MAP], values[ADVERTISED_LISTENERS]
     protocols = dict(_pair(LISTENER_SECURITY_PROTOCOL_MAP, text) for text in said_of_protocols)
     advertised = dict(_name_and_endpoint(ADVERTISED_LISTENERS, text) for text in said_to_others)
     controllers = values[CONTROLLER_LISTENER_NAMES]
+    if not protocols:  # then a listener for controllers needs no entry, as in Kafka
+        protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **{name: name for name in _PROTOCOLS}}
     found = []
     said_of_listeners = values[LISTENERS]
     for text in said_of_listeners:

@@ -88,12 +88,12 @@ def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Server:
     """A node started as one starts it in a shell."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, cwd: Path | None = None) -> None:
         self.output = file.with_suffix(".out")
         self.clients = parse_properties(file.read_text())["listeners"].split(",")[0].partition("://")[2]
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pykraft", "server", str(file)], stdout=out, stderr=out
+                [sys.executable, "-m", "pykraft", "server", str(file)], stdout=out, stderr=out, cwd=cwd
             )
 
     @property

@@ -96,6 +96,15 @@ def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(
     assert "\n" not in str(refused.value)
 
 
+def test_without_a_map_of_protocols_the_controllers_listener_is_plain_text_and_no_other() -> None:
+    said = {key: value for key, value in GOOD.items() if key != "listener.security.protocol.map"}
+    assert [listener.name for listener in read_node_config(said).listeners] == ["PLAINTEXT", "CONTROLLER"]
+    with pytest.raises(ConfigError, match="has no entry for listener X: add X:PLAINTEXT"):
+        read_node_config({**said, "listeners": said["listeners"] + ",X://h:1"})
+    with pytest.raises(ConfigError, match="SSL has protocol SSL, but must have PLAINTEXT"):
+        read_node_config({**said, "listeners": said["listeners"] + ",SSL://h:1"})
+
+
 def test_kafkas_own_keys_are_known_with_kafkas_defaults() -> None:
     """Those that the lesson changes, and a few besides, as Kafka 4.2 documents them."""
     defaults = {
