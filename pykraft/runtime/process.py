@@ -69,8 +69,9 @@ class NodeProcess:
         elif self.is_running:
             self._process.terminate()
 
-    def stop(self, timeout_s: float = 30) -> None:
-        """Stop in order: leaderships handed over, files closed."""
+    def stop(self, timeout_s: float = 120) -> None:
+        """Stop in order: leaderships handed over, files closed. With thousands of logs that takes its time; who is not
+        done in `timeout_s` is killed."""
         if self._is_wanted:
             self.begin_stop()
         try:

@@ -43,6 +43,19 @@ def test_logs_are_compacted() -> None:
     assert node.broker.logs.cleaner.first_dirty[PARTITION] > 30
 
 
+def test_a_log_that_the_cleaner_cannot_read_is_told_once() -> None:
+    node = LoneNode(log_cleaner_backoff_ms="5000", log_cleaner_min_cleanable_ratio="0.1")
+    log = filled(node, cleanup_policy="compact")
+    path = f"{log.directory}/{0:020d}.log"
+    data = bytearray(node.filesystem.read(path))
+    data[-1] ^= 1
+    node.filesystem.write(path, data)
+    node.run(12_000)
+    (told,) = [event for event in node.journal.events if event.name == "uncleanable"]
+    assert told.fields["partition"] == "t-0" and "fails its checksum" in told.fields["reason"]
+    assert list(node.broker.logs.cleaner.uncleanable) == [PARTITION]
+
+
 def test_no_log_is_compacted_where_the_cleaner_is_off() -> None:
     node = LoneNode(log_cleaner_backoff_ms="1000", log_cleaner_enable="false")
     log = filled(node, cleanup_policy="compact")
