@@ -38,7 +38,7 @@ from pykraft.server.config import read_node_config
 from pykraft.server.describe import NodeView
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.checkpoint import read_meta_properties
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
 
 FIRST_CONTROLLER_ID = 101
@@ -64,15 +64,20 @@ class Cluster:
         timeouts: str = "lesson",
         directory: str | Path | None = None,
         properties: Mapping[str, object] | None = None,
+        filesystem: FileSystem | None = None,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. `properties` are added to
-        every node's file. ClusterError if a node does not come up.
+        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. ClusterError if
+        a node does not come up.
         """
         _check(nodes, controllers, mode, timeouts)
+        if filesystem is not None and mode != "threads":
+            raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
+        self._filesystem = filesystem
         self.mode = mode
         self.timeouts = timeouts
         self._is_temporary = directory is None
@@ -192,7 +197,7 @@ class Cluster:
             self._nodes[node_id] = NodeProcess(node_id, self.properties_file(node_id), log_file)
             return
         config = read_node_config(self.properties(node_id))
-        node = NodeThread(config, self._clock, Random(), self._journals[node_id])
+        node = NodeThread(config, self._clock, Random(), self._journals[node_id], filesystem=self._filesystem)
         self._nodes[node_id] = node
         node.start()
 

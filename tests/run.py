@@ -58,6 +58,8 @@ class Suite:
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
     cores: int = 1
+    variables: tuple[tuple[str, str], ...] = ()
+    """What it gets in its environment besides ours."""
 
     def command(self, set_name: str) -> list[str]:
         command = [sys.executable, "-m", self.module, *self.arguments]
@@ -82,7 +84,11 @@ NBVAL = (
     "--nbval-cell-timeout=120",
 )  # the tagged cells are compared, all must run
 
+STRICT = ("--nbval", *NBVAL[1:])  # of the deterministic ones all outputs are compared, see notebooks/conftest.py
+
 BUDGET = ("-p", "tests.harness.budget")
+SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
+"""How much data a notebook takes: as on Binder, or as on a reader's own machine."""
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
@@ -111,9 +117,12 @@ SUITES = (
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
-    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2),
-    Suite("notebooks-1", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2),
-    Suite("notebooks-2", "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2),
+    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
+    *(
+        Suite(name, "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2, variables=size)
+        for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
+    ),
+    Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), STRICT, cores=2, variables=SMALL),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=1500, cores=2),
@@ -164,7 +173,13 @@ class Running:
         self._output = output
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            suite.command(set_name), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
+            suite.command(set_name),
+            cwd=ROOT,
+            env={**os.environ, **dict(suite.variables)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
         )
 
     def row(self) -> Row | None:

@@ -1,9 +1,10 @@
 """Lab 01 in a live cluster: after a crash a node recovers its logs with your code.
 
-A node takes some flights into four partitions, and is killed. Then its files are damaged, each in another way: half a
-batch at the end; a whole batch that was there before; a bit flipped in the last batch; zeros. When the node starts
-again, your code tells where each log ends, and makes its index. A consumer that has never heard of this course reads
-what is left.
+A node takes some flights into five partitions, each a log of several segments, and is killed. Then each log is damaged
+in another way. Its last segment gets half a batch more, a whole batch that was there before, a flipped bit in the last
+batch, or zeros; or a segment in the middle loses its last batch, so cleanly that no checksum fails. When the node
+starts again, your code tells which segments stay and how much of each, and makes their indexes. A consumer that has
+never heard of this course reads what is left.
 """
 
 from itertools import islice
@@ -17,10 +18,14 @@ from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.records.batch import HEADER_BYTES, batches
 from pykraft.storage.index import OffsetIndex
+from pykraft.storage.log_loader import LogLoader
 from pykraft.viz import bars
 
 TOPIC = "flights"
-DAMAGES = ("half a batch more", "an old batch more", "a bit flipped", "zeros more")
+DAMAGES = ("half a batch more", "an old batch more", "a bit flipped", "zeros more", "a batch less in the middle")
+SETTINGS = {"retention.ms": "-1", "segment.ms": str(12 * 3600 * 1000)}
+"""A segment for each half day, by the flights' own time."""
+LOG = "pykraft.storage.log_loader.LogLoader._recover"
 BATCHES = "pykraft.storage.log_segment.LogSegment._undamaged_batches"
 INDEX = "pykraft.storage.index.OffsetIndex.rewrite"
 EMPTY_POLLS = 3
@@ -33,43 +38,59 @@ def run(work):
     with Cluster(nodes=1) as cluster:
         (node,) = cluster.node_ids
         with cluster.admin() as admin:
-            admin.create_topics([NewTopic(TOPIC, len(DAMAGES), 1)])
+            admin.create_topics([NewTopic(TOPIC, len(DAMAGES), 1, topic_configs=SETTINGS)])
         produce(cluster, events)
         cluster.kill(node)
-        files = [cluster.partition_directory(node, TOPIC, p) / f"{0:020d}.log" for p in range(len(DAMAGES))]
-        written = [file.read_bytes() for file in files]
-        good = [damage(file, data, kind) for file, data, kind in zip(files, written, DAMAGES, strict=True)]
-        torn = [file.stat().st_size for file in files]
+        folders = [cluster.partition_directory(node, TOPIC, p) for p in range(len(DAMAGES))]
+        count = sum(len(files(folder)) for folder in folders)
+        good = [damage(folder, kind) for folder, kind in zip(folders, DAMAGES, strict=True)]
+        torn = [size_of(folder) for folder in folders]
         with plugged(places(work)) as plugs:
             cluster.restart(node)
-        left = [file.read_bytes() for file in files]
-        indexes = [file.with_suffix(".index").stat().st_size // OffsetIndex.entry.size for file in files]
-        wanted = [records_in(data[:size]) for data, size in zip(written, good, strict=True)]
-        found = read(cluster, sum(wanted))
-    ends = {kind: (len(data), size) for kind, data, size in zip(DAMAGES, left, good, strict=True)}
+        left = [size_of(folder) for folder in folders]
+        indexes = [sum(file.stat().st_size for file in folder.glob("*.index")) for folder in folders]
+        wanted = sum(records_in(data) for data in good)
+        found = read(cluster, wanted)
+    ends = {kind: (size, len(data)) for kind, size, data in zip(DAMAGES, left, good, strict=True)}
     wrong = [kind for kind, (is_left, should_be) in ends.items() if is_left != should_be]
+    entries = [size // OffsetIndex.entry.size for size in indexes]
     lines = [
-        f"{len(events):,} flights lay in {len(DAMAGES)} logs when the node was killed.",
+        f"{len(events):,} flights lay in {len(DAMAGES)} logs of {count} segments in all when the node was killed.",
         f"{len(DAMAGES) - len(wrong)} of {len(DAMAGES)} logs end where the good part ends."
         + "".join(f" {kind}: {ends[kind][0]:,} bytes, and {ends[kind][1]:,} are good." for kind in wrong),
-        f"A consumer read {found:,} flights of the {sum(wanted):,} that were left whole.",
-        f"Their indexes have {', '.join(map(str, indexes))} entries.",
+        f"A consumer read {found:,} flights of the {wanted:,} that were left whole.",
+        f"Their indexes have {', '.join(map(str, entries))} entries.",
     ]
     figure = bars(
-        {kind: size - len(data) for kind, size, data in zip(DAMAGES, torn, left, strict=True)},
+        {kind: before - after for kind, before, after in zip(DAMAGES, torn, left, strict=True)},
         unit="bytes",
         marked=wrong,
-        title=f"Your recovery cut {sum(torn) - sum(map(len, left)):,} bytes from the ends of {len(DAMAGES)} logs",
+        title=f"Your recovery cut {sum(torn) - sum(left):,} bytes from the ends of {len(DAMAGES)} logs",
         note="Marked are those that end elsewhere than they should.",
     )
-    facts = {"ends": ends, "wrong": wrong, "found": found, "wanted": sum(wanted), "indexes": indexes}
-    agrees = not wrong and found == sum(wanted) and all(indexes) and not any(plug.errors for plug in plugs.values())
+    facts = {"ends": ends, "wrong": wrong, "found": found, "wanted": wanted, "indexes": entries}
+    agrees = not wrong and found == wanted and all(entries) and not any(plug.errors for plug in plugs.values())
     return Outcome(agrees, tuple(lines), tuple(plugs.values()), figure, facts)
 
 
 def places(work):
-    """Your functions where a starting node reads a segment through, and where it writes the new index."""
+    """Your functions where a starting node recovers a log, reads a segment through, and writes the new index."""
     indexes = {}
+
+    def recover_log(loader, segments, epochs):
+        if loader.topic_partition.topic != TOPIC or loader.clean:
+            return plain_recovery(loader, segments, epochs)
+        mine = [work.Segment(each.base_offset, each.size, each.records._file.read) for each in segments]
+        kept, _ = work.recover_log(mine, loader.recovery_point)
+        loader._lose(segments, len(kept))
+        for segment, (_, size) in zip(segments, kept, strict=True):
+            if size < segment.size:
+                segment.cut(size)
+        state, found = loader._producer_state(), []
+        for segment in segments:
+            segment.recover(state, found)
+        epochs.relearn(segments[0].base_offset, found)
+        return state
 
     def undamaged(segment):
         read = segment.records._file.read
@@ -91,10 +112,10 @@ def places(work):
             index.reset()
             for relative, position in index.entry.iter_unpack(indexes.pop(index)):
                 index.append(index.base_offset + relative, position)
-        plain(index)
+        plain_rewrite(index)
 
-    plain = OffsetIndex.rewrite
-    return {BATCHES: undamaged, INDEX: rewrite}
+    plain_recovery, plain_rewrite = LogLoader._recover, OffsetIndex.rewrite
+    return {LOG: recover_log, BATCHES: undamaged, INDEX: rewrite}
 
 
 def produce(cluster, events):
@@ -105,21 +126,43 @@ def produce(cluster, events):
             producer.send(TOPIC, event.value, event.key, partition=partition, timestamp_ms=event.timestamp_ms)
 
 
-def damage(file, data, kind):
-    """Spoil a log of these bytes; returns how many of them are good still."""
-    sizes = [batch.size for batch in batches(memoryview(data))]
+def files(folder):
+    """The segments of a log, oldest first."""
+    return sorted(folder.glob("*.log"))
+
+
+def size_of(folder):
+    return sum(file.stat().st_size for file in files(folder))
+
+
+def damage(folder, kind):
+    """Spoil a log; returns the bytes that are good still."""
+    *older, last = files(folder)
+    before = [file.read_bytes() for file in older]
+    if kind == "a batch less in the middle":
+        middle = len(older) // 2
+        data = before[middle]
+        whole = data[: -sizes_of(data)[-1]]
+        older[middle].write_bytes(whole)
+        return b"".join([*before[:middle], whole])
+    data = last.read_bytes()
+    sizes = sizes_of(data)
     if kind == "a bit flipped":
         torn = bytearray(data)
         torn[-sizes[-1] + HEADER_BYTES] ^= 1
-        file.write_bytes(torn)
-        return len(data) - sizes[-1]
+        last.write_bytes(torn)
+        return b"".join([*before, data[: -sizes[-1]]])
     more = {
         "half a batch more": data[: sizes[0] // 2],
         "an old batch more": data[: sizes[0]],
         "zeros more": bytes(1_000),
     }[kind]
-    file.write_bytes(data + more)
-    return len(data)
+    last.write_bytes(data + more)
+    return b"".join([*before, data])
+
+
+def sizes_of(data):
+    return [batch.size for batch in batches(memoryview(data))]
 
 
 def records_in(data):

@@ -1,24 +1,28 @@
 """Lab 20 in a live cluster: a node's cleaner forgets with your code.
 
-The changing states of flights go into a compacted topic; some flights are deleted in the middle, by a tombstone. The
-cleaner is kept waiting until all of it is written. Then it comes, and asks your code for the map, for the records that
-stay, and for the segments that are put together. librdkafka, which has never heard of this course, reads what is left.
+The changing states of flights go into two compacted topics; some flights are deleted in the middle, by a tombstone. The
+cleaner is kept waiting until all of it is written. Then it comes. For the one topic it asks your code step by step: for
+the map, for what stays of each batch and when its tombstones may go, for the segments that are put together. For the
+other your `compact` decides the whole pass. librdkafka, which has never heard of this course, reads what is left.
 """
 
 import time
+from bisect import bisect_left
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as OtherProducer
 
 from pykraft import Cluster, ConfigResource, ConfigResourceType, NewTopic
-from pykraft.common.topic_config import SEGMENT_BYTES
+from pykraft.common.topic_config import DELETE_RETENTION_MS, SEGMENT_BYTES
 from pykraft.course.plug import Outcome, plugged
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flight_statuses
-from pykraft.records.filtering import outlines
+from pykraft.records.filtering import filtered, outlines, unpacked
+from pykraft.storage.cleaner import Cleaning
 from pykraft.viz import bars
 
-TOPIC, DELETED = "states", 100
+STEPS, PASS = TOPICS = ("step-by-step", "in-one-pass")
+DELETED = 100
 HOUSEKEEPING = {"log.cleaner.backoff.ms": "200"}
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -28,52 +32,62 @@ SETTINGS = {
     "min.compaction.lag.ms": "3600000",
 }
 MAP = "pykraft.storage.cleaner.OffsetMap.note"
-RECORDS = "pykraft.storage.cleaner.OffsetMap.pick"
+BATCH = "pykraft.storage.cleaner.Cleaning._filtered"
 GROUPS = "pykraft.storage.cleaner.Cleaning._groups"
-ITERATORS = ("pykraft.storage.cleaner.outlines", "pykraft.records.filtering.outlines")
-"""They are lists here: where your code raises, pykraft's own has to see the same records once more."""
+WHOLE = "pykraft.storage.cleaner.Cleaning._make_map"
+ITERATOR = "pykraft.storage.cleaner.outlines"
+"""A list here: where your code raises, pykraft's own has to see the same records once more."""
 SMALLER, LIMIT_S, EMPTY_POLLS, FLUSH_S = 0.8, 15, 3, 30
 
 
 def run(work):
-    """Compact with the functions of `work`; the outcome agrees if the log has shrunk and readers believe the same."""
+    """Compact with the functions of `work`; it agrees if both logs have shrunk and readers believe the same."""
     sent = changes(pick(small=20_000, full=60_000))
     with Cluster(nodes=1, properties=HOUSEKEEPING) as cluster, plugged(places(work)) as plugs, cluster.admin() as admin:
-        admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=SETTINGS)])
+        admin.create_topics([NewTopic(topic, 1, 1, topic_configs=SETTINGS) for topic in TOPICS])
         write(cluster, sent)
-        before = log_bytes(cluster)
+        before = {topic: log_bytes(cluster, topic) for topic in TOPICS}
         admin.incremental_alter_configs(
-            {ConfigResource(ConfigResourceType.TOPIC, TOPIC): {"min.compaction.lag.ms": "0"}}
+            {ConfigResource(ConfigResourceType.TOPIC, topic): {"min.compaction.lag.ms": "0"} for topic in TOPICS}
         )
         after = settled(cluster, before)
-        left = read(cluster, len(sent) - 1)
-    yours = tuple(plugs[place] for place in (MAP, RECORDS, GROUPS))
-    tombstones = sum(value is None for _, _, value in left)
+        left = {topic: read(cluster, topic, len(sent) - 1) for topic in TOPICS}
+    yours = tuple(plugs[place] for place in (MAP, BATCH, GROUPS, WHOLE))
+    judged = {topic: judge(sent, left[topic]) for topic in TOPICS}
+    lines = []
+    for topic in TOPICS:
+        wrong, moved, tombstones = judged[topic]
+        lines += [
+            f"{topic}: {len(sent):,} changes of flights had {before[topic]:,} bytes, and have {after[topic]:,} now.",
+            f"{len(left[topic]):,} records are left; {moved} of them are not at the offset that they had.",
+            f"A reader who begins now is wrong about {wrong} flights.",
+            f"{tombstones} of {DELETED} tombstones are there, for readers who come late.",
+        ]
+    figure = bars(
+        {"before": before[STEPS]} | {f"after, {topic}": after[topic] for topic in TOPICS},
+        unit="bytes",
+        marked=[f"after, {topic}" for topic in TOPICS],
+        title=f"Your compactor has left {after[STEPS] / before[STEPS]:.0%} of the log",
+        note="The active segment is never compacted.",
+    )
+    are_smaller = all(after[topic] < SMALLER * before[topic] for topic in TOPICS)
+    are_right = all(found == (0, 0, DELETED) for found in judged.values())
+    agrees = are_smaller and are_right and not any(plug.errors for plug in yours)
+    return Outcome(agrees, tuple(lines), yours, figure, {"judged": judged, "before": before, "after": after})
+
+
+def judge(sent, left):
+    """Of how many keys a reader believes something wrong, how many records have moved, and how many tombstones are
+    there."""
     believed, wanted = view((key, value) for _, key, value in left), view(sent)
     wrong = sum(believed.get(key) != wanted.get(key) for key in believed.keys() | wanted.keys())
     moved = sum(sent[offset] != (key, value) for offset, key, value in left)
-    lines = [
-        f"{len(sent):,} changes of flights had {before:,} bytes, and have {after:,} now.",
-        f"{len(left):,} records are left; {moved} of them are not at the offset that they had.",
-        f"A reader who begins now is wrong about {wrong} flights.",
-        f"{tombstones} of {DELETED} tombstones are there, for readers who come late.",
-    ]
-    figure = bars(
-        {"before": before, "after": after},
-        unit="bytes",
-        marked=["after"],
-        title=f"Your compactor has left {after / before:.0%} of the log",
-        note="The active segment is never compacted.",
-    )
-    facts = {"left": len(left), "wrong": wrong, "tombstones": tombstones, "before": before, "after": after}
-    is_smaller = after < SMALLER * before
-    is_right = not wrong and not moved and tombstones == DELETED
-    agrees = is_smaller and is_right and not any(plug.errors for plug in yours)
-    return Outcome(agrees, tuple(lines), yours, figure, facts)
+    return wrong, moved, sum(value is None for _, _, value in left)
 
 
 def places(work):
-    """Your functions where the cleaner makes its map, picks records, and puts segments together."""
+    """Your functions where the cleaner makes its map, filters a batch, puts segments together, and begins a pass."""
+    plans = {}  # of a pass that is yours as a whole, by its map: its batches, where its groups end, and its segments
 
     def note(offset_map, records, first_offset):
         its = tuple(as_record(work, record) for record in records)
@@ -81,18 +95,62 @@ def places(work):
             batch = work.Batch(its[0].offset, its[-1].offset, its)
             offset_map._offsets.update(work.latest_offsets([batch], first_offset, 1 << 30)[0])
 
-    def pick_records(offset_map, records, tombstones_stay):
-        outlines = {record.offset: record for record in records}
-        its = [as_record(work, record) for record in outlines.values()]
-        end = offset_map.latest_offset + 1
-        return [outlines[r.offset] for r in work.survivors(its, offset_map._offsets, end, tombstones_stay)]
+    def keep(cleaning, batch, is_spent):
+        known, now_ms, retention_ms = cleaning.offsets, cleaning.now_ms, cleaning.config[DELETE_RETENTION_MS]
+        if known in plans:
+            clean = plans[known][0].get(batch.base_offset)
+        else:
+            mine = as_batch(work, batch)
+            clean = work.clean_batch(mine, known._offsets, known.latest_offset + 1, now_ms, retention_ms)
+        if clean is None:
+            return None
+        stay = {record.offset for record in clean.records}
+        return filtered(batch, lambda records: [one for one in records if one.offset in stay], clean.horizon_ms or 0)
 
     def groups(cleaning):
         reached = [segment for segment in cleaning.segments if segment.base_offset <= cleaning.offsets.latest_offset]
-        return work.groups(reached, cleaning.config[SEGMENT_BYTES])
+        if cleaning.offsets not in plans:
+            return work.groups(reached, cleaning.config[SEGMENT_BYTES])
+        _, ends, segment_ends = plans[cleaning.offsets]
+        found = [[] for _ in ends]
+        for segment, end in zip(reached, segment_ends, strict=False):
+            found[min(bisect_left(ends, end), len(ends) - 1)].append(segment)
+        return [group for group in found if group]
 
-    again = {place: lambda batch, data: list(outlines(batch, data)) for place in ITERATORS}
-    return {MAP: note, RECORDS: pick_records, GROUPS: groups, **again}
+    def begin(cleaning):
+        if cleaning.log.topic_partition.topic != PASS:
+            return plain(cleaning)
+        segments = [
+            work.Segment(
+                each.base_offset, each.size, tuple(as_batch(work, batch) for _, batch in each.records.batches())
+            )
+            for each in cleaning.segments
+        ]
+        first_dirty, retention_ms = cleaning.first_dirty_offset, cleaning.config[DELETE_RETENTION_MS]
+        max_bytes = cleaning.config[SEGMENT_BYTES]
+        cleaned, end = work.compact(segments, first_dirty, cleaning.now_ms, retention_ms, 1 << 30, max_bytes)
+        plans[cleaning.offsets] = (
+            {batch.first_offset: batch for group in cleaned for batch in group},
+            [group[-1].last_offset for group in cleaned if group],
+            [segment.batches[-1].last_offset for segment in segments],
+        )
+        cleaning.offsets.latest_offset = end - 1
+        return iter(())
+
+    plain = Cleaning._make_map
+    return {
+        MAP: note,
+        BATCH: keep,
+        GROUPS: groups,
+        WHOLE: begin,
+        ITERATOR: lambda batch, data: list(outlines(batch, data)),
+    }
+
+
+def as_batch(work, batch):
+    """A batch of the log as your code knows it."""
+    records = tuple(as_record(work, outline) for outline in outlines(batch, unpacked(batch)))
+    return work.Batch(batch.base_offset, batch.last_offset, records, batch.delete_horizon_ms)
 
 
 def as_record(work, outline):
@@ -118,15 +176,16 @@ def view(changes):
 def write(cluster, sent):
     producer = OtherProducer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "log_level": 0})
     for key, value in sent:
-        producer.produce(TOPIC, value, key, partition=0)
+        for topic in TOPICS:
+            producer.produce(topic, value, key, partition=0)
         producer.poll(0)
     producer.flush(FLUSH_S)
     del producer
 
 
-def log_bytes(cluster):
+def log_bytes(cluster, topic):
     found = 0
-    for file in cluster.partition_directory(cluster.node_ids[0], TOPIC, 0).glob("*.log"):
+    for file in cluster.partition_directory(cluster.node_ids[0], topic, 0).glob("*.log"):
         try:
             found += file.stat().st_size
         except FileNotFoundError:  # it was replaced meanwhile
@@ -135,23 +194,23 @@ def log_bytes(cluster):
 
 
 def settled(cluster, before):
-    """The log's bytes once the cleaner has made it smaller, and has nothing more to do; or when time is up."""
+    """The logs' bytes once the cleaner has made them smaller, and has nothing more to do; or when time is up."""
     deadline, last, since = time.monotonic() + LIMIT_S, before, time.monotonic()
     while time.monotonic() < deadline:
-        now = log_bytes(cluster)
+        now = {topic: log_bytes(cluster, topic) for topic in TOPICS}
         if now != last:
             last, since = now, time.monotonic()
-        if now < SMALLER * before and time.monotonic() - since > 1:
+        if all(now[topic] < SMALLER * before[topic] for topic in TOPICS) and time.monotonic() - since > 1:
             break
         time.sleep(0.1)
     return last
 
 
-def read(cluster, last_offset):
+def read(cluster, topic, last_offset):
     """(offset, key, value) of all that is left, by librdkafka."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "lab", "enable.auto.commit": False}
     consumer = Consumer({**settings, "log_level": 0, "check.crcs": True})
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found, empty = [], 0
     while empty < EMPTY_POLLS and not (found and found[-1][0] >= last_offset):
         messages = [message for message in consumer.consume(5_000, timeout=1) if not message.error()]

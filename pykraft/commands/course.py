@@ -4,6 +4,7 @@
     course status                 what has been done so far, from the learner's own ~/.pykraft/progress.json
     course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
     course grade 08 --file f.py   check some other file
+    course binder --write         put the badge that opens this copy on Binder into the README
 
 A grade is a run of the same checks that the learner has; another seed asks other questions. Exit code 0 says that all
 points were won.
@@ -15,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
-from pykraft.course.places import LABS, NoSuchLab, lab_folder, lab_folders
+from pykraft.course.places import LABS, ROOT, NoSuchLab, lab_file, lab_folder, lab_folders
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     grading.add_argument("--seed", type=int, help="what chance begins with (default: one that is drawn)")
     grading.add_argument("--file", type=Path, help="the file to be checked, instead of work.py; for one lab")
     grading.add_argument("--json", action="store_true", help="print everything that was found, as JSON")
+    binder = actions.add_parser("binder", help="print the badge that opens the course on Binder")
+    binder.add_argument("--repository", metavar="OWNER/NAME", help="on GitHub (default: this copy's origin)")
+    binder.add_argument("--ref", default="HEAD", help="a branch or a tag (default: HEAD)")
+    binder.add_argument("--write", action="store_true", help="put it into README.md")
 
 
 def run(options: argparse.Namespace) -> int:
     try:
-        return {"build": _build, "status": _status, "grade": _grade}[options.action](options)
+        return {"build": _build, "status": _status, "grade": _grade, "binder": _binder}[options.action](options)
     except NoSuchLab as error:
         raise CommandError(str(error)) from None
 
@@ -63,7 +68,7 @@ def _write_checks(folder: Path) -> None:
     from pykraft.course.lab import with_checks
 
     readme = folder / "README.md"
-    report = grade(folder, folder / "solution.py")
+    report = grade(folder, lab_file(folder, "solution"))
     if not report.has_passed:
         raise CommandError(f"{folder.name}: the solution does not pass: {report.problem or sorted(report.failed)}")
     readme.write_text(with_checks(readme.read_text(encoding="utf-8"), report), encoding="utf-8")
@@ -108,12 +113,15 @@ def _grade(options: argparse.Namespace) -> int:
         if not options.file.is_file():
             raise CommandError(f"{options.file} cannot be read: there is no such file")
     else:
-        folders = [folder for folder in folders or lab_folders(LABS) if (folder / "work.py").exists() or options.labs]
-        missing = [folder.name for folder in folders if not (folder / "work.py").exists()]
+        folders = [
+            folder for folder in folders or lab_folders(LABS) if lab_file(folder, "work").exists() or options.labs
+        ]
+        missing = [folder for folder in folders if not lab_file(folder, "work").exists()]
         if missing or not folders:
-            raise CommandError(f"{missing[0] if missing else 'No lab'} was begun: there is no work.py to be graded")
+            who, file = (missing[0].name, lab_file(missing[0], "work").name) if missing else ("No lab", "work.py")
+            raise CommandError(f"{who} was begun: there is no {file} to be graded")
     seed = Random().randrange(1 << 31) if options.seed is None else options.seed
-    reports = [grade(folder, (options.file or folder / "work.py").resolve(), seed) for folder in folders]
+    reports = [grade(folder, (options.file or lab_file(folder, "work")).resolve(), seed) for folder in folders]
     if options.json:
         say(json.dumps({"seed": seed, "labs": [report.as_json() for report in reports]}, indent=1))
         return 0 if all(report.has_passed for report in reports) else 1
@@ -124,3 +132,20 @@ def _grade(options: argparse.Namespace) -> int:
                 say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:200]}")
     say(f"seed {seed}")
     return 0 if all(report.has_passed for report in reports) else 1
+
+
+# --- binder -----------------------------------------------------------------------------------------------------------
+
+
+def _binder(options: argparse.Namespace) -> int:
+    from pykraft.course import binder
+
+    try:
+        text = binder.badge(options.repository or binder.this_repository(), options.ref)
+        if options.write:
+            readme = ROOT / "README.md"
+            readme.write_text(binder.with_badge(readme.read_text(encoding="utf-8"), text), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    say(text)
+    return 0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pykraft.course.execute import NotebookFailed, execute, normalized, read, save
 from pykraft.course.form import file_problems, problems
-from pykraft.course.places import LABS, NOTEBOOKS, lab_folder
+from pykraft.course.places import LABS, NOTEBOOKS, is_report, lab_folder
 
 LAB_NOTEBOOK = "lab.ipynb"
 
@@ -49,5 +49,5 @@ def build(path: Path) -> float:
 
 def what_is_missing(path: Path) -> Iterator[str]:
     """What the notebook's form lacks, in words."""
-    yield from problems(read(path), is_lab=path.name == LAB_NOTEBOOK)
+    yield from problems(read(path), is_lab=path.name == LAB_NOTEBOOK, is_report=is_report(path.parent))
     yield from file_problems(path)

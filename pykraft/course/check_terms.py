@@ -4,7 +4,7 @@ Environment variables of a run, its defaults, and the three outcomes of a check.
 kernel, which only starts checks, need not load pytest.
 """
 
-IMPL, SEED, REPORT, LIMIT = ("PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S"))
+IMPL, SEED, REPORT, LIMIT, TRACE = ("PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S", "TRACE"))
 DEFAULT_SEED = 1
 LIMIT_S = 5.0
 PASSED, FAILED, NOT_YET = "passed", "failed", "not yet"

@@ -6,9 +6,9 @@ A lab's checks are plain tests in ``labs/labNN_.../test_lab.py``. Each belongs t
     def test_known_keys_have_kafkas_hash(impl): ...
 
 and takes `impl`, the module under test, which may import the standard library alone, and what ALLOWED_IMPORTS in
-test_lab.py names. Its docstring says what it sends and asserts; its assertions say in words what
-went wrong. A check that draws lots takes `chance`, whose numbers depend on the seed and on the name of the check. So
-nothing has to be hidden: a grader with another seed asks other questions.
+test_lab.py names; where the lab asks for a report, it is that (`reports`). The check's docstring says what it sends and
+asserts; its assertions say in words what went wrong. A check that draws lots takes `chance`, whose numbers depend on
+the seed and on the name of the check. So nothing has to be hidden: a grader with another seed asks other questions.
 
 ``labs/conftest.py`` imports the names below. The environment says the rest, so that it works from any folder:
 
@@ -16,6 +16,7 @@ nothing has to be hidden: a grader with another seed asks other questions.
     PYKRAFT_LAB_SEED      a whole number; without it 1
     PYKRAFT_LAB_REPORT    where the results are written, as JSON
     PYKRAFT_LAB_LIMIT_S   how long one check may compute; without it 5 seconds
+    PYKRAFT_LAB_TRACE     where the calls of the code under test are written, if somebody wants to see them (`calls`)
 
 What is printed on the way is the learner's own business. The report is written at the end of the run: a file that
 ends the interpreter leaves none, and has passed nothing.
@@ -35,8 +36,11 @@ from typing import Any
 
 import pytest
 
-from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, LIMIT_S, NOT_YET, PASSED, REPORT, SEED
+from pykraft.course.calls import Calls
+from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, LIMIT_S, NOT_YET, PASSED, REPORT, SEED, TRACE
 from pykraft.course.loading import load
+from pykraft.course.places import is_report, lab_file
+from pykraft.course.reports import Report, read_report
 
 
 class TooLong(BaseException):
@@ -47,22 +51,32 @@ class _Results:
     """What this run has found."""
 
     checks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 (there is one run in a process)
+    calls: Calls | None = None
 
 
 @pytest.fixture(scope="module")
-def impl(request: pytest.FixtureRequest) -> ModuleType:
-    """The module under test."""
+def impl(request: pytest.FixtureRequest) -> ModuleType | Report:
+    """The module under test, or the report."""
     folder = Path(request.path).parent
-    work = folder / "work.py"
-    path = Path(os.environ.get(IMPL) or (work if work.exists() else folder / "starter.py"))
+    work = lab_file(folder, "work")
+    path = Path(os.environ.get(IMPL) or (work if work.exists() else lab_file(folder, "starter")))
     allowed: frozenset[str] = getattr(request.module, "ALLOWED_IMPORTS", frozenset())
     try:
+        if is_report(folder):
+            return read_report(path)
         foreign = sorted(_imported(path) - sys.stdlib_module_names - allowed)
         if not foreign:
-            return load(path)
+            return _traced(load(path))
     except (Exception, SystemExit) as error:
         return pytest.fail(f"{path.name} cannot be loaded: {type(error).__name__}: {error}", pytrace=False)
     return pytest.fail(f"{path.name} imports {foreign[0]}: this lab is to be solved without it", pytrace=False)
+
+
+def _traced(module: ModuleType) -> ModuleType:
+    """The module, whose calls are written down if somebody wants to see them."""
+    if os.environ.get(TRACE):
+        _Results.calls = Calls(module)
+    return module
 
 
 def _imported(path: Path) -> set[str]:
@@ -135,7 +149,7 @@ def pytest_runtest_makereport(
         outcome, kind, message = _outcome(call)
         check["cases"] += 1
         if outcome != PASSED and check["outcome"] == PASSED:
-            check |= {"outcome": outcome, "kind": kind, "message": message}
+            check |= {"outcome": outcome, "kind": kind, "message": message, "case": item.name}
     return report
 
 
@@ -143,7 +157,7 @@ def _new_check(item: pytest.Item, function: str, marker: pytest.Mark) -> dict[st
     text = getattr(getattr(item, "function", None), "__doc__", None) or ""
     points = marker.kwargs.get("points", 1)
     check = {"name": function, "task": marker.args[0], "points": points, "about": " ".join(text.split())}
-    return {**check, "outcome": PASSED, "kind": "", "message": "", "cases": 0}
+    return {**check, "outcome": PASSED, "kind": "", "message": "", "cases": 0, "case": ""}
 
 
 def _outcome(call: pytest.CallInfo[None]) -> tuple[str, str, str]:
@@ -172,3 +186,5 @@ def write_report(exit_status: int) -> None:
     if path:
         found = {"checks": list(_Results.checks.values()), "exit_status": exit_status}
         Path(path).write_text(json.dumps(found), encoding="utf-8")
+    if _Results.calls is not None:
+        _Results.calls.write(Path(os.environ[TRACE]))

@@ -17,6 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from pykraft.course.slides import slide_type
 from pykraft.course.surroundings import HEADLESS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -85,13 +86,13 @@ def normalized(notebook: Any, name: str) -> None:
     count = 0
     for index, cell in enumerate(notebook.cells):
         cell.id = f"{name}-c{index + 1:02}"
-        tags = cell.metadata.get("tags")
-        cell.metadata = _node({"tags": tags} if tags else {})
         if cell.cell_type == "code":
             count += 1
             cell.execution_count = count
             kept = [_normalized_output(output, count) for output in cell.outputs if is_kept(output)]
             cell.outputs = _merged(kept)
+        tags = cell.metadata.get("tags")
+        cell.metadata = _node({"slideshow": {"slide_type": slide_type(cell)}, **({"tags": tags} if tags else {})})
 
 
 def _merged(outputs: list[Any]) -> list[Any]:

@@ -32,7 +32,18 @@ EXERCISES = 3
 CHECKED = "nbval-check-output"
 LAST_CELL = "nb.finish()"
 
-PARTS = ("# ", "## Where this differs from Apache Kafka", "## Summary", "## Exercises", "## References")
+PARTS = {
+    "# ": r"# ",
+    "the time that it takes": r"\*\*(?:About|At most) [\w ]+ to run, [\w ]+ to read\.\*\*",
+    "what the reader needs to know": r".*\bYou (?:need|should know)\b",
+    "what the reader will be able to do, in three points": r"Afterwards you will be able to\n\n(?:- (?:.|\n )+\n){3,}",
+    "## Where this differs from Apache Kafka": r"## Where this differs from Apache Kafka\n\n\| Here \| Apache Kafka \|",
+    "## Summary": r"## Summary\n",
+    "## Exercises": r"## Exercises\n",
+    "**Lab:**": r"\*\*Lab:\*\* \[lab ",
+    "## References, in points": r"## References\n\n- ",
+}
+"""What every notebook of the course has, and how it is known."""
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
 SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
@@ -54,10 +65,13 @@ def outputs(notebook: Any) -> Iterator[Any]:
         yield from cell.outputs
 
 
-def problems(notebook: Any, is_lab: bool = False) -> Iterator[str]:
-    """All that is wrong with a notebook, in words."""
+def problems(notebook: Any, is_lab: bool = False, is_report: bool = False) -> Iterator[str]:
+    """All that is wrong with a notebook, in words; `is_report` is a lab whose result is a report."""
     yield from length_problems(notebook)
-    yield from (lab_problems(notebook) if is_lab else part_problems(notebook))
+    if is_report:
+        yield from report_problems(notebook)
+    else:
+        yield from (lab_problems(notebook) if is_lab else part_problems(notebook))
     yield from output_problems(notebook)
 
 
@@ -107,8 +121,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 def part_problems(notebook: Any) -> Iterator[str]:
     """What a notebook of the course must have."""
     text, cells = prose(notebook), code_cells(notebook)
-    for wanted in PARTS:
-        if not re.search(rf"^{wanted}", text, re.MULTILINE):
+    for wanted, pattern in PARTS.items():
+        if not re.search(f"^{pattern}", text, re.MULTILINE):
             yield f"no {wanted!r}"
     sources = "\n".join(cell.source for cell in cells)
     if sources.count("nb.predict(") < PREDICTIONS:
@@ -156,6 +170,16 @@ def lab_problems(notebook: Any) -> Iterator[str]:
         yield f"tasks {sorted(tasks)} are written, tasks {sorted(checked)} are checked"
     for wanted in ("lab.start()", "lab.run_in_cluster()"):
         if not any(wanted in source for source in sources):
+            yield f"no cell with {wanted}"
+
+
+def report_problems(notebook: Any) -> Iterator[str]:
+    """What the notebook of a lab must have that ends in a report: the report is written elsewhere."""
+    sources = "\n".join(cell.source for cell in code_cells(notebook))
+    if not re.search(r"^# ", prose(notebook), re.MULTILINE):
+        yield "no '# '"
+    for wanted in ("lab.start()", "lab.write(", "lab.check("):
+        if wanted not in sources:
             yield f"no cell with {wanted}"
 
 

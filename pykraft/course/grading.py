@@ -40,6 +40,8 @@ class Check(NamedTuple):
     """The class of the exception, where there was one."""
     message: str
     cases: int
+    case: str = ""
+    """The first case that did not pass."""
 
     @property
     def sentence(self) -> str:

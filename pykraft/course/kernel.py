@@ -11,9 +11,12 @@ The counters are those of this process in ``/proc/self/io``:
     syscr, syscw               how many such calls there were
     read_bytes, write_bytes    bytes that had to be fetched from, or sent towards, a storage device
 
-and the kind of file system a folder lies on, from ``/proc/self/mountinfo``.
+and the kind of file system a folder lies on, from ``/proc/self/mountinfo``. Another process has such counters,
+too. Which pages of a file are in memory is told by the system call ``mincore``.
 """
 
+import ctypes
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 IO_FILE = Path("/proc/self/io")
+PROCESSES = Path("/proc")
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 PROBE_BYTES = 8 * 1024 * 1024
 
@@ -42,22 +46,23 @@ class Obstacle:
         return f"{self.reason} ({counted})"
 
 
-def counters() -> dict[str, int]:
-    """This process's counters of input and output; empty on a system that has none."""
+def counters(process_id: int | None = None) -> dict[str, int]:
+    """This process's counters of input and output, or those of another one; empty on a system that has none."""
     try:
-        lines = IO_FILE.read_text().splitlines()
+        file = IO_FILE if process_id is None else PROCESSES / str(process_id) / "io"
+        lines = file.read_text().splitlines()
     except OSError:
         return {}
     return {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
 
 
 @contextmanager
-def counted() -> Iterator[dict[str, int]]:
+def counted(process_id: int | None = None) -> Iterator[dict[str, int]]:
     """Yields a dict that holds, after the block, how far each counter went up in it."""
-    before = counters()
+    before = counters(process_id)
     found: dict[str, int] = {}
     yield found
-    found |= {name: value - before.get(name, 0) for name, value in counters().items()}
+    found |= {name: value - before.get(name, 0) for name, value in counters(process_id).items()}
 
 
 def file_system(folder: Path) -> str:
@@ -84,6 +89,32 @@ def evict(path: Path) -> None:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+def pages_in_memory(path: Path) -> bytes:
+    """One byte for each page of a file: 1 if the page is in memory, 0 if it is not. Nothing is read for it. Empty for
+    an empty file, and on a system that does not tell; the file must be ours."""
+    try:
+        mincore = ctypes.CDLL(None, use_errno=True).mincore
+    except (OSError, AttributeError, TypeError):
+        return b""
+    size = path.stat().st_size
+    if not size:
+        return b""
+    told = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
+        start = ctypes.c_char.from_buffer(mapped)
+        failed = mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), told)
+        del start  # or the mapping could not be closed
+    return b"" if failed else bytes(page & 1 for page in told)
+
+
+def folder_for_measurements() -> Path:
+    """Where temporary files lie; if that is in memory, and the system has such a folder on a device, that one."""
+    usual, on_device = Path(tempfile.gettempdir()), Path("/var/tmp")
+    if why_no_cold_reads(usual) is None or not os.access(on_device, os.W_OK):
+        return usual
+    return usual if why_no_cold_reads(on_device) is not None else on_device
 
 
 def why_no_cold_reads(folder: Path) -> Obstacle | None:

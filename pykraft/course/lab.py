@@ -5,6 +5,7 @@
     lab = Lab("08")
     lab.start()              # work.py, the learner's own file, is made once and never overwritten
     lab.check("8.1")         # the checks of one task, in a process of their own
+    lab.replay()             # the first check that failed, once more: the call, your answer, the expected one
     lab.hint("8.1")          # the next of three hints
     lab.run_in_cluster()     # the learner's code in the place of pykraft's own
     lab.diff()               # against the solution, once everything has passed
@@ -14,6 +15,8 @@ A lab is a folder, ``labs/labNN_name``: README.md with the problem, the hints an
 solution.py; test_lab.py (`checks`); mutants/, wrong solutions that the checks must catch; live.py, which starts a small
 cluster and says what the code is plugged into (`plug`); lab.ipynb, the guided route.
 
+A lab whose result is a report (`reports`) has starter.md, work.md and solution.md instead, and nothing to plug in.
+
 Where nobody reads (`surroundings.is_headless`) the file is a temporary one: a test of the lab's notebook neither finds
 nor leaves anybody's work.
 """
@@ -21,19 +24,23 @@ nor leaves anybody's work.
 import atexit
 import difflib
 import html
+import json
 import re
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pykraft.course.grading import SIGNS, Check, Report, grade
 from pykraft.course.loading import load
-from pykraft.course.places import LABS, NoSuchLab, lab_folder
+from pykraft.course.places import LABS, NoSuchLab, is_report, lab_file, lab_folder
+from pykraft.course.plug import counted_calls
 from pykraft.course.progress import note, read_progress
-from pykraft.course.surroundings import Shown, is_headless, is_notebook
+from pykraft.course.replay import Failure, Replay, first_failure
+from pykraft.course.surroundings import Shown, home, is_headless, is_notebook
 from pykraft.course.task_cells import (
     Task,
     TaskError,
@@ -74,19 +81,20 @@ class Lab:
     @cached_property
     def work(self) -> Path:
         """The learner's own file."""
+        file = lab_file(self.folder, "work")
         if not is_headless():
-            return self.folder / "work.py"
+            return file
         folder = tempfile.mkdtemp(prefix="pykraft-lab-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder) / "work.py"
+        return Path(folder) / file.name
 
     @property
     def starter(self) -> Path:
-        return self.folder / "starter.py"
+        return lab_file(self.folder, "starter")
 
     @property
     def solution(self) -> Path:
-        return self.folder / "solution.py"
+        return lab_file(self.folder, "solution")
 
     @property
     def tasks(self) -> list[Task]:
@@ -111,34 +119,41 @@ class Lab:
         starter = self.starter.read_text(encoding="utf-8")
         if not self.work.exists():
             self.work.write_text(starter, encoding="utf-8")
-            said = "Your file is work.py, beside this lab's README."
+            said = f"Your file is {self.work.name}, beside this lab's README."
         else:
             work = self.work.read_text(encoding="utf-8")
             added = missing_tasks(work, starter)
             if added:
                 self.work.write_text(with_tasks(work, added), encoding="utf-8")
             new = f" New in it: {', '.join(f'task {task.name}' for task in added)}." if added else ""
-            said = f"Your file work.py is there already, and stays as it is.{new}"
-        if is_notebook():
+            said = f"Your file {self.work.name} is there already, and stays as it is.{new}"
+        if is_notebook() and not is_report(self.folder):
             sys.modules["IPython"].get_ipython().register_magic_function(self._cell, "cell", "task")
         lines = [f"{self.name.capitalize()}. {said}", *(f"  task {task.name}: {task.title}" for task in self.tasks)]
         items = "".join(f"<li>task {task.name}: {html.escape(task.title)}</li>" for task in self.tasks)
         return Shown("\n".join(lines), f"{html.escape(lines[0])}<ul>{items}</ul>")
 
     def write(self, name: str, cell: str) -> Shown:
-        """What a ``%%task`` cell does: put its text into the learner's file. LabError says why it cannot."""
+        """What a ``%%task`` cell does: put its text into the learner's file. LabError says why it cannot. Raw numbers
+        come into a report this way."""
         task = self._task(name.strip())
         work = self._begun()
         try:
             text, went_in = saved(
-                work.read_text(encoding="utf-8"), self.starter.read_text(encoding="utf-8"), task.name, cell
+                work.read_text(encoding="utf-8"),
+                self.starter.read_text(encoding="utf-8"),
+                task.name,
+                cell,
+                is_program=not is_report(self.folder),
             )
         except TaskError as error:
             raise LabError(str(error)) from None
         if not went_in:
-            return Shown(f"This cell is still the starter's; task {task.name} in your work.py stays as you wrote it.")
+            return Shown(
+                f"This cell is still the starter's; task {task.name} in your {work.name} stays as you wrote it."
+            )
         work.write_text(text, encoding="utf-8")
-        return Shown(f"Task {task.name} is saved in work.py. Next: lab.check({task.name!r})")
+        return Shown(f"Task {task.name} is saved in {work.name}. Next: lab.check({task.name!r})")
 
     def _cell(self, line: str, cell: str) -> Shown:
         """``%%task NAME``: save the cell, and define in the notebook what it defines."""
@@ -166,7 +181,36 @@ class Lab:
         shown = report if task is None else report.of(task)
         points = {name: {"points": won, "of": of} for name, (won, of) in shown.points_by_task().items()}
         note("labs", self.number, tasks=points)
-        return Verdict(shown)
+        return Verdict(shown, self._keep(first_failure(shown)))
+
+    @property
+    def failed(self) -> Path:
+        """What is kept of the check that failed last."""
+        return self.work.parent / "failed.json" if is_headless() else home() / f"failed-lab{self.number}.json"
+
+    def _keep(self, failure: Failure | None) -> bool:
+        """Write down a failure, so that it can be shown again; whether there is one."""
+        if failure is None or is_report(self.folder):
+            self.failed.unlink(missing_ok=True)
+            return False
+        found = Replay.of(self.folder, self._begun(), None, failure)
+        self.failed.parent.mkdir(parents=True, exist_ok=True)
+        self.failed.write_text(json.dumps(found.as_json(), indent=1), encoding="utf-8")
+        return True
+
+    def replay(self) -> Shown | Replay:
+        """The check that failed in the last `check`, run again from its seed: the call where it went wrong, with your
+        answer and the expected one."""
+        if is_report(self.folder):
+            return Shown(f"{self.name} is a report, which calls nothing: lab.check() says all that there is.")
+        try:
+            kept = json.loads(self.failed.read_text(encoding="utf-8"))
+            failure = Failure(kept["seed"], kept["case"], kept["sentence"], kept["message"])
+        except FileNotFoundError:
+            return Shown("No check has failed: call lab.check() first.")
+        except (KeyError, TypeError, ValueError):
+            return Shown(f"{self.failed} cannot be read: call lab.check() again.")
+        return Replay.of(self.folder, self._begun(), self.solution, failure)
 
     # --- being helped -------------------------------------------------------------------------------------------------
 
@@ -189,8 +233,8 @@ class Lab:
         lines = difflib.unified_diff(
             work.read_text(encoding="utf-8").splitlines(),
             self.solution.read_text(encoding="utf-8").splitlines(),
-            "work.py",
-            "solution.py",
+            work.name,
+            self.solution.name,
             lineterm="",
         )
         text = "\n".join(lines) or "Your file is the solution, line by line."
@@ -201,7 +245,7 @@ class Lab:
         self._is_revealed = True
         note("labs", self.number, revealed=True)
         text = self.solution.read_text(encoding="utf-8").rstrip()
-        return Shown(text, markdown=f"```python\n{text}\n```")
+        return Shown(text, markdown=text if is_report(self.folder) else f"```python\n{text}\n```")
 
     def _noted(self, name: str) -> Any:
         """What the learner's progress says of this lab; nothing where nobody reads."""
@@ -212,12 +256,17 @@ class Lab:
     def run_in_cluster(self, file: Path | None = None) -> Any:
         """Start a small cluster that runs on the learner's code, and show what becomes of it. Before every task has
         something in it there is nothing to show, and it says so."""
+        if is_report(self.folder):
+            raise LabError(f"{self.name} is a report: there is nothing in it that a cluster could run on")
         path = file or self._begun()
         report = grade(self.folder, path)
         if not report.is_begun:
             missing = [task for task in report.tasks if not report.of(task).is_begun]
             return Shown(report.problem or f"Not yet: first write something for task {' and '.join(missing)}.")
-        return self.load(self.folder / "live.py").run(self.load(path))
+        work = self.load(path)
+        with counted_calls(work, {task.name: definitions(task.body) for task in self.tasks}) as calls:
+            outcome = self.load(self.folder / "live.py").run(work)
+        return replace(outcome, calls=calls)
 
     def __repr__(self) -> str:
         return f"{self.name}: {', '.join(f'task {task.name}' for task in self.tasks)}"
@@ -226,8 +275,9 @@ class Lab:
 class Verdict:
     """The outcome of checks, as a table: a sign and a word for each, and the first thing that is wrong."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, is_kept: bool = False) -> None:
         self.report = report
+        self._is_kept = is_kept
 
     def __repr__(self) -> str:
         if self.report.problem:
@@ -241,7 +291,8 @@ class Verdict:
 
     @property
     def _last(self) -> str:
-        return f"{self.report.points} of {self.report.total} points"
+        more = "; lab.replay() shows the first failure again" if self._is_kept else ""
+        return f"{self.report.points} of {self.report.total} points{more}"
 
     def _repr_html_(self) -> str:
         if self.report.problem:

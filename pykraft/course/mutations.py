@@ -14,12 +14,17 @@ with its reason, one a line::
     whole = len(data) // 4 * 4 | line dropped | why nobody can tell the difference
 
 The first two parts are `Mutation.key`.
+
+A report (`reports`) is changed by two rules: a line is dropped, and a number becomes a tenth of what it was: in the raw
+numbers, in tables, and in fields that hold no sentence. What is said in sentences only a reader can judge.
 """
 
 import ast
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 _NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.GtE,
@@ -84,6 +89,38 @@ def mutations(text: str) -> Iterator[Mutation]:
         line = lines[change.line - 1].strip()
         number = seen[line, change.words] = seen.get((line, change.words), 0) + 1
         yield Mutation(line, change.words, number, ast.unparse(ast.fix_missing_locations(tree)) + "\n")
+
+
+_NUMBER = re.compile(r"(?<![\w.,:-])\d[\d,]*(?:\.\d+)?(?![\w:-])")
+
+
+def report_mutations(text: str) -> Iterator[Mutation]:
+    """All changed reports, from the top down; `text` is a report's Markdown with the marks of its tasks."""
+    lines, is_in_task = text.splitlines(), False
+    for index, line in enumerate(lines):
+        if line.startswith("<!--"):
+            is_in_task = not line.startswith("<!-- end")
+        elif is_in_task and line and not line.startswith("#"):
+            yield Mutation(line.strip(), "line dropped", 1, _joined(lines[:index] + lines[index + 1 :]))
+            for number, found in enumerate([] if line.endswith(".") else _NUMBER.finditer(_spaced(line)), 1):
+                tenth = str(Decimal(found[0].replace(",", "")) / 10)
+                changed = line[: found.start()] + tenth + line[found.end() :]
+                yield Mutation(
+                    line.strip(),
+                    f"{found[0]} becomes {tenth}",
+                    number,
+                    _joined([*lines[:index], changed, *lines[index + 1 :]]),
+                )
+
+
+def _spaced(line: str) -> str:
+    """A line whose commas between columns are no part of a number."""
+    is_row = re.match(r"\d{4}-\d\d-\d\d ", line)
+    return line.replace(",", " ") if is_row else line
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 @dataclass

@@ -21,6 +21,16 @@ def lab_folders(labs: Path = LABS) -> list[Path]:
     return sorted(path for path in labs.glob("lab[0-9][0-9]_*") if path.is_dir())
 
 
+def is_report(folder: Path) -> bool:
+    """Whether a lab's result is a report in words and numbers, and no program."""
+    return (folder / "starter.md").exists()
+
+
+def lab_file(folder: Path, name: str) -> Path:
+    """A lab's "starter", "solution" or "work": a program, or a report."""
+    return folder / f"{name}{'.md' if is_report(folder) else '.py'}"
+
+
 def lab_folder(number: str, labs: Path = LABS) -> Path:
     """The folder of one lab, such as "08". NoSuchLab if there is none."""
     folders = lab_folders(labs)

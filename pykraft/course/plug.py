@@ -8,9 +8,10 @@ code answer when the learner's raises; the first such error is kept and told. A 
 does to the cluster is what the lab wants to show.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -80,6 +81,40 @@ def _as_method(plug: Plug) -> Callable[..., Any]:
     return method
 
 
+@contextmanager
+def counted_calls(module: Any, functions: Mapping[str, Sequence[str]]) -> Iterator[dict[str, int]]:
+    """Count the calls of a module's functions, also those among themselves; `functions` are the names by task. Yields
+    the calls by task, which go up meanwhile."""
+    calls = dict.fromkeys(functions, 0)
+
+    def counting(task: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls[task] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    places = [
+        (owner, name, getattr(owner, name), task)
+        for task, names in functions.items()
+        for owner, name in (_counted_place(module, name) for name in names)
+    ]
+    try:
+        for owner, name, function, task in places:
+            setattr(owner, name, counting(task, function))
+        yield calls
+    finally:
+        for owner, name, function, _ in places:
+            setattr(owner, name, function)
+
+
+def _counted_place(module: Any, name: str) -> tuple[Any, str]:
+    """A function of the module; of a class, how it is made."""
+    found = getattr(module, name)
+    return (found, "__init__") if isinstance(found, type) else (module, name)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a cluster that ran on the learner's code."""
@@ -91,16 +126,20 @@ class Outcome:
     figure: Any = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The numbers behind the lines."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """For each task, how often the learner's code for it was called."""
 
     @property
     def text(self) -> str:
+        called = [f"task {task} {_times(calls)}" for task, calls in self.calls.items()]
+        tasks = [f"Your code was called: {', '.join(called)}."] if called else []
         driven = [f"{plug.name}: your code was called {_times(plug.calls)}" for plug in self.plugs]
         failed = [
             f"{plug.name}: your code raised {_times(plug.errors)}, first {plug.first_error}; pykraft's own answered"
             for plug in self.plugs
             if plug.errors
         ]
-        return "\n".join([*self.lines, *driven, *failed])
+        return "\n".join([*self.lines, *tasks, *driven, *failed])
 
     def __repr__(self) -> str:
         return self.text

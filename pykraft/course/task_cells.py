@@ -9,13 +9,15 @@
 The learner edits the file, or writes a ``%%task 8.1`` cell in the lab's notebook, which puts the cell's text between
 the marks and leaves the rest alone. A cell that still holds the starter's text never replaces what the learner has
 written meanwhile: to run the notebook from the top is no reason to lose work.
+
+In a report, ``work.md``, the marks are comments: ``<!-- task 4.1: the claim -->``, ``<!-- end of task 4.1 -->``.
 """
 
 import re
 import textwrap
 from typing import NamedTuple
 
-_BEGIN = re.compile(r"^# --- task (?P<name>[\d.]+): (?P<title>.*?) ---$", re.MULTILINE)
+_BEGIN = re.compile(r"^(?:# ---|<!--) task (?P<name>[\d.]+): (?P<title>.*?) (?:---|-->)$", re.MULTILINE)
 
 
 _AFTER = "\n\n\n"
@@ -52,8 +54,8 @@ def with_body(text: str, name: str, body: str) -> str:
 
 
 def _place(text: str, name: str) -> tuple[int, int]:
-    begin = re.search(rf"^# --- task {re.escape(name)}: .*? ---$", text, re.MULTILINE)
-    end = re.search(rf"^# --- end of task {re.escape(name)} ---$", text, re.MULTILINE)
+    begin = re.search(rf"^(?:# ---|<!--) task {re.escape(name)}: .*? (?:---|-->)$", text, re.MULTILINE)
+    end = re.search(rf"^(?:# ---|<!--) end of task {re.escape(name)} (?:---|-->)$", text, re.MULTILINE)
     if begin is None or end is None or end.start() < begin.end():
         raise TaskError(
             f"the marks of task {name} are not there: its text must stand between the lines "
@@ -67,11 +69,12 @@ def same(one: str, other: str) -> bool:
     return textwrap.dedent(one).strip() == textwrap.dedent(other).strip()
 
 
-def saved(work: str, starter: str, name: str, cell: str) -> tuple[str, bool]:
+def saved(work: str, starter: str, name: str, cell: str, is_program: bool = True) -> tuple[str, bool]:
     """The learner's file after a ``%%task`` cell, and whether the cell went in. TaskError if the cell is no Python, or
     lacks what the task is to define."""
     try:
-        compile(cell, f"task {name}", "exec")
+        if is_program:
+            compile(cell, f"task {name}", "exec")
     except SyntaxError as error:
         raise TaskError(f"line {error.lineno} of the cell is no Python: {error.msg}. Nothing was saved") from None
     begun = body_of(starter, name)

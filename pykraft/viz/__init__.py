@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykraft.viz.bytes_drawn import Field, hexdump
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
     from pykraft.viz.figure import Figure
+    from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.live import live_board
     from pykraft.viz.plots import lines, points
 
 _HOMES = {
-    "Field": "pykraft.viz.bytes_drawn",
+    "Field": "pykraft.viz.hex_dump",
     "Figure": "pykraft.viz.figure",
     "bars": "pykraft.viz.charts",
     "board": "pykraft.viz.cluster_board",
     "heat_map": "pykraft.viz.charts",
-    "hexdump": "pykraft.viz.bytes_drawn",
+    "hexdump": "pykraft.viz.hex_dump",
     "lines": "pykraft.viz.plots",
     "live_board": "pykraft.viz.live",
     "points": "pykraft.viz.plots",

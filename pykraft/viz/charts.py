@@ -74,6 +74,7 @@ def heat_map(
     known = [value for line in values for value in line if value is not None]
     need(known, "heat_map")
     low, high = min(known), max(known)
+    written = _digits(known)
     left = _label_width(rows)
     width = (WIDTH - left) / len(columns)
     svg = headed(title, note, _TOP + 22 + 26 * len(rows) + 34)
@@ -83,8 +84,8 @@ def heat_map(
         y = _TOP + 20 + 26 * row
         svg.text(left - 10, y + 17, shortened(name, left - 11, 13), 13, anchor="end")
         for column, value in enumerate(values[row]):
-            _square(svg, left + width * column, y, width, value, (low, high))
-    _scale(svg, left, svg.height - 22, (low, high), unit)
+            _square(svg, left + width * column, y, width, value, (low, high), written)
+    _scale(svg, left, svg.height - 22, (low, high), unit, written)
     lines = [
         f"{name}: " + ", ".join(f"{c} {amount(v)}" for c, v in zip(columns, line, strict=True) if v is not None)
         for name, line in zip(rows, values, strict=True)
@@ -111,22 +112,39 @@ def _label_width(names: Iterable[str]) -> float:
     return min(240.0, max(text_width(name, 13) for name in names)) + 12
 
 
-def _square(svg: Svg, x: float, y: float, width: float, value: float | None, bounds: tuple[float, float]) -> None:
+def _digits(values: Sequence[float]) -> str:
+    """How the numbers in the squares are written: none of them loses what tells it from its neighbours."""
+    largest = max(map(abs, values))
+    if largest >= 100 or all(float(value).is_integer() for value in values):
+        return ",.0f"
+    return ".1f" if largest >= 1 else ".2g"
+
+
+def _square(
+    svg: Svg, x: float, y: float, width: float, value: float | None, bounds: tuple[float, float], written: str
+) -> None:
     if value is None:
         svg.text(x + width / 2, y + 17, "·", 12, anchor="middle")
         return
     low, high = bounds
     filling = palette.shade((value - low) / (high - low) if high > low else 0.0)
     svg.rect(x + 1, y + 1, width - 2, 24, rx=3, fill=filling)
-    svg.text(x + width / 2, y + 17, f"{round(value)}", 12, anchor="middle", fill=palette.ink_on(filling))
+    svg.text(
+        x + width / 2,
+        y + 17,
+        shortened(format(value, written), width - 2, 12),
+        12,
+        anchor="middle",
+        fill=palette.ink_on(filling),
+    )
 
 
-def _scale(svg: Svg, x: float, y: float, bounds: tuple[float, float], unit: str) -> None:
+def _scale(svg: Svg, x: float, y: float, bounds: tuple[float, float], unit: str, written: str) -> None:
     """From the lightest to the darkest, in words at both ends."""
-    start = svg.text(x, y + 11, f"{round(bounds[0])}", 12).right + 8
+    start = svg.text(x, y + 11, format(bounds[0], written), 12).right + 8
     for step in range(24):
         svg.rect(start + 6 * step, y, 6.5, 14, fill=palette.shade(step / 23))
-    svg.text(start + 152, y + 11, f"{round(bounds[1])} {unit}".strip(), 12)
+    svg.text(start + 152, y + 11, f"{bounds[1]:{written}} {unit}".strip(), 12)
 
 
 def timeline(
@@ -228,8 +246,9 @@ def layout(title: str, **more: object) -> dict[str, Any]:
 
 
 def amount(value: float, unit: str = "") -> str:
-    """A number as it is read best."""
-    number = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
+    """A number as it is read best: a small one keeps two digits, whatever comes before them."""
+    is_whole = float(value).is_integer() or abs(value) >= 100
+    number = f"{value:,.0f}" if is_whole else f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2g}"
     return f"{number} {unit}".strip()
 
 

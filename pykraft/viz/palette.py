@@ -20,7 +20,7 @@ DARK_INK = "#000000"
 TEXT_ON_LIGHT = "#1A1A1A"
 TEXT_ON_DARK = "#ECECEC"
 PAGES = (("#FFFFFF", TEXT_ON_LIGHT), ("#111111", TEXT_ON_DARK))
-"""The pages that a figure must be readable on, each with the text colour it gives."""
+"""The pages that a figure must be readable on, each with the text colour it gives: light, then dark."""
 
 FAINT = 0.7
 """The least opacity of text."""

@@ -5,22 +5,24 @@ them overlap. How wide a text gets, only the reader's browser knows; `text_width
 (DejaVu Sans and Mono, the widest faces that a system is likely to choose), so what fits here fits there.
 
 In a notebook page the drawing is often an image, which has no text colour to inherit. So where the SVG is a document of
-its own it takes dark or light text by the colour scheme of the page around it; where it stands inside a page it
-inherits.
+its own it takes dark or light text by the colour scheme of the page around it, and the ground that goes with it: a
+browser whose user likes it dark may choose dark on a page that is light. Where it stands inside a page it inherits, and
+has no ground.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from pykraft.viz.palette import TEXT_ON_DARK, TEXT_ON_LIGHT
+from pykraft.viz.palette import PAGES
 
 SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
+_LIGHT, _DARK = PAGES
 _STYLE = (
-    f"svg:root{{color:{TEXT_ON_LIGHT}}}"
-    f"@media (prefers-color-scheme:dark){{svg:root{{color:{TEXT_ON_DARK}}}}}"
+    f"svg:root{{background:{_LIGHT[0]};color:{_LIGHT[1]}}}"
+    f"@media (prefers-color-scheme:dark){{svg:root{{background:{_DARK[0]};color:{_DARK[1]}}}}}"
     f".pk{{font-family:{SANS};font-variant-numeric:tabular-nums;fill:currentColor}}"
     f".pk-m{{font-family:{MONO}}}"
 )
@@ -136,9 +138,8 @@ class Svg:
         """The whole drawing as one SVG document."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_number(self.width)} {_number(self.height)}" '
-            f'width="{_number(self.width)}" height="{_number(self.height)}" role="img" '
-            # A page may narrow it; the text shrinks along.
-            'style="max-width:100%;height:auto">'
+            # It has no width of its own: a page that is narrower would cut it, where it shows it as an image.
+            f'role="img" style="width:100%;max-width:{_number(self.width)}px">'
         )
         about = f"<title>{escape(title)}</title><desc>{escape(description)}</desc><style>{escape(_STYLE)}</style>"
         return "\n".join([head + about, *self.parts, "</svg>"])

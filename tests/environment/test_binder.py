@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import time
+import urllib.request
 
+import psutil
 import pytest
 
+from pykraft import cli
+from pykraft.course import binder
+from pykraft.course.syllabus import SYLLABUS
 from tests.harness.tree import ROOT, project_files
 
 BINDER = ROOT / "binder"
@@ -56,7 +63,97 @@ def test_jupyter_asks_nothing_about_news() -> None:
     assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
 
 
+def test_a_notebook_that_is_closed_gives_its_memory_back() -> None:
+    """Where all of the course has two gigabytes, the kernel of a notebook must not outlive its tab."""
+    settings = json.loads((BINDER / "overrides.json").read_text())
+    assert settings["@jupyterlab/notebook-extension:tracker"]["kernelShutdown"] is True
+
+
 def test_jupyter_opens_the_same_notebook_as_make() -> None:
     settings = json.loads((BINDER / "jupyter_lab_config.json").read_text())
     notebook = settings["LabApp"]["default_url"].partition("/doc/tree/")[2]
     assert f"NOTEBOOK := {notebook}\n" in (ROOT / "Makefile").read_text()
+
+
+# --- two gigabytes ----------------------------------------------------------------------------------------------------
+
+LARGEST_MEGABYTES = 2000
+"""Above it Binder ends the kernel."""
+
+
+def megabytes(process: psutil.Process) -> float:
+    """Of a process and its children, what is shared counted once."""
+    return sum(one.memory_full_info().pss for one in (process, *process.children(recursive=True))) / 1e6
+
+
+def test_jupyterlab_and_any_notebook_have_room_on_binder(tmp_path: pathlib.Path) -> None:
+    """What a notebook may take its own budget says, which is measured with every run of the notebooks."""
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
+    environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(tmp_path), "PYKRAFT_PROFILE": "small"}
+    with (tmp_path / "said").open("w") as said:
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said)
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := list(tmp_path.glob("jpserver-*.json"))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert found, (tmp_path / "said").read_text()
+        about = json.loads(found[0].read_text())
+        with urllib.request.urlopen(f"{about['url']}lab?token={about['token']}", timeout=60) as page:
+            assert page.status == 200
+        lab = megabytes(psutil.Process(server.pid))
+    finally:
+        server.terminate()
+        server.wait(30)
+    assert lab + max(entry.limit_megabytes for entry in SYLLABUS.values()) < LARGEST_MEGABYTES, f"{lab:.0f} MB"
+
+
+# --- the badge --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "repository"),
+    [
+        ("https://github.com/ann/kraft.git\n", "ann/kraft"),
+        ("https://github.com/ann/kraft", "ann/kraft"),
+        ("https://token@github.com/ann/py.kraft/", "ann/py.kraft"),
+        ("git@github.com:ann/kraft.git", "ann/kraft"),
+        ("ssh://git@github.com/ann/kraft", "ann/kraft"),
+        ("https://example.org/ann/kraft.git", None),
+        ("../kraft", None),
+        ("", None),
+    ],
+)
+def test_the_repository_is_known_from_its_address(address: str, repository: str | None) -> None:
+    assert binder.repository_of(address) == repository
+
+
+def test_a_copy_without_a_public_origin_says_what_to_do(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(binder.NoRepository, match="--repository OWNER/NAME"):
+        binder.this_repository(tmp_path)
+    with pytest.raises(binder.NoRepository, match="must be OWNER/NAME"):
+        binder.badge("kraft")
+
+
+def test_the_badge_opens_the_notebook_that_binder_opens() -> None:
+    settings = json.loads((BINDER / "jupyter_lab_config.json").read_text())
+    assert binder.link("ann/kraft", "v1").endswith("/gh/ann/kraft/v1?urlpath=" + settings["LabApp"]["default_url"][1:])
+
+
+def test_the_readme_has_a_badge_that_leads_somewhere_or_says_how_to_get_one(tmp_path: pathlib.Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme.partition(binder.BEGIN)[2].partition(binder.END)[0].strip()
+    if block != binder.HOW:
+        match = re.search(r"/gh/([^/]+/[^/]+)/([^?]+)\?", block)
+        assert match is not None and block == binder.badge(match[1], match[2])
+    written = binder.with_badge(readme, binder.badge("ann/kraft"))
+    assert written.count(binder.badge("ann/kraft")) == 1
+    assert binder.with_badge(written, block) == readme
+    with pytest.raises(ValueError, match="no place for the badge"):
+        binder.with_badge("# pykraft", "x")
+
+
+def test_the_command_prints_the_badge(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["course", "binder", "--repository", "ann/kraft"]) == 0
+    assert capsys.readouterr().out == binder.badge("ann/kraft") + "\n"
+    assert cli.main(["course", "binder", "--repository", "kraft"]) == 1
+    assert "must be OWNER/NAME" in capsys.readouterr().err

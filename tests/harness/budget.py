@@ -92,8 +92,10 @@ class BudgetItem(pytest.Item):
         self.add_report_section("call", "taken", words)
         if any(figure > limit for figure, limit in zip(taken, allowed, strict=True)):
             pytest.fail(f"{self.path.name}: {words}", pytrace=False)
-        if reporter := self.config.pluginmanager.get_plugin("terminalreporter"):
-            reporter.write_line(f"\n{self.path.name}: {words}")
+        reporter, capture = map(self.config.pluginmanager.get_plugin, ("terminalreporter", "capturemanager"))
+        if reporter is not None and capture is not None:
+            with capture.global_and_fixture_disabled():
+                reporter.write_line(f"\n{self.path.name}: {words}")
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         return self.path, None, f"{self.path.name}::{self.name}"

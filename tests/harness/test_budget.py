@@ -30,7 +30,7 @@ def test_a_notebook_that_takes_more_than_it_may_is_red(
 ) -> None:
     cells = [nbformat.v4.new_code_cell(A_HUNDRED_MEGABYTES)]  # type: ignore[no-untyped-call]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")  # type: ignore[no-untyped-call]
-    (tmp_path / "conftest.py").write_text(f"from tests.harness import budget\nbudget.BUDGETS['a.ipynb'] = {budget}\n")
+    (tmp_path / "conftest.py").write_text(f"from tests.harness import budget\nbudget.DEFAULT = {budget}\n")
     environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *NBVAL, "-p", "tests.harness.budget", "a.ipynb"],

@@ -85,3 +85,11 @@ def test_every_folder_with_tests_is_in_a_row_of_the_full_set() -> None:
 
 def test_the_suites_run_on_the_interpreter_of_the_run() -> None:
     assert all(suite.command("full")[0] == sys.executable for suite in runner.SUITES)
+
+
+def test_a_suite_gets_its_own_variables_beside_those_of_this_process(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import os; print(os.environ['PYKRAFT_PROFILE'], 'PATH' in os.environ)"
+    suite = runner.Suite("one", "timeit", ("-n1", "-r1", program), ("quick",), variables=(("PYKRAFT_PROFILE", "full"),))
+    (row,) = runner.run([suite], "quick")
+    assert row.verdict == "passed"
+    assert "full True" in capfd.readouterr().out

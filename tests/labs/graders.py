@@ -5,10 +5,18 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from pykraft.course.places import lab_folders
+from pykraft.course.places import is_report, lab_folders
 
 LABS = lab_folders()
+REPORTS = [folder for folder in LABS if is_report(folder)]
+PROGRAMS = [folder for folder in LABS if not is_report(folder)]
 SHORT = [folder.name[:5] for folder in LABS]
+
+
+def lines_of(path: Path) -> int:
+    """How long a solution is: the lines of code of a program, all but the blank ones of a report."""
+    text = path.read_text()
+    return code_lines(text) if path.suffix == ".py" else sum(bool(line.strip()) for line in text.splitlines())
 
 
 def code_lines(text: str) -> int:
@@ -22,11 +30,12 @@ def code_lines(text: str) -> int:
 
 
 def mutants(folder: Path) -> list[Path]:
-    return sorted((folder / "mutants").glob("*.py"))
+    return sorted((folder / "mutants").glob("*.md" if is_report(folder) else "*.py"))
 
 
 def killer(mutant: Path) -> str:
-    """The check that a mutant says it is caught by."""
-    told = ast.get_docstring(ast.parse(mutant.read_text())) or ""
+    """The check that a mutant says it is caught by: in its docstring, a report's in the comment that it begins with."""
+    text = mutant.read_text()
+    told = (ast.get_docstring(ast.parse(text)) or "") if mutant.suffix == ".py" else text.partition(" -->")[0]
     (line,) = [line for line in told.splitlines() if line.startswith("caught_by: ")]
     return line.removeprefix("caught_by: ")

@@ -10,9 +10,11 @@ import pytest
 
 from pykraft.course.grading import NOT_YET, grade_many
 from pykraft.course.lab import HINTS, readme_checks, readme_hints
-from pykraft.course.mutations import listed_survivors, mutations
+from pykraft.course.mutations import listed_survivors, mutations, report_mutations
+from pykraft.course.places import is_report, lab_file
+from pykraft.course.reports import UNWRITTEN
 from pykraft.course.task_cells import definitions, tasks
-from tests.labs.graders import LABS, SHORT, code_lines, killer, mutants
+from tests.labs.graders import LABS, SHORT, killer, lines_of, mutants
 
 SEEDS = range(1, 21)
 FEWEST_MUTANTS, MOST_MUTANTS = 4, 8
@@ -33,11 +35,14 @@ def test_a_lab_has_all_its_files(folder: Path) -> None:
         "survivors.txt",
         "test_lab.py",
     }
-    assert {path.name for path in folder.iterdir()} - {"work.py", "__pycache__", ".ipynb_checkpoints"} == wanted
+    if is_report(folder):
+        wanted = wanted - {"live.py", "solution.py", "starter.py"} | {"solution.md", "starter.md"}
+    mine = {lab_file(folder, "work").name, "__pycache__", ".ipynb_checkpoints"}
+    assert {path.name for path in folder.iterdir()} - mine == wanted
 
 
 def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path) -> None:
-    (report,) = grade_many(folder, [(folder / "starter.py", 1)])
+    (report,) = grade_many(folder, [(lab_file(folder, "starter"), 1)])
     assert not report.problem
     assert {check.outcome for check in report.checks} == {NOT_YET}
     assert {check.kind for check in report.checks} == {"NotImplementedError"}
@@ -46,7 +51,7 @@ def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path)
 
 
 def test_the_solution_passes_under_twenty_seeds(folder: Path) -> None:
-    for report in grade_many(folder, [(folder / "solution.py", seed) for seed in SEEDS]):
+    for report in grade_many(folder, [(lab_file(folder, "solution"), seed) for seed in SEEDS]):
         assert report.has_passed, (report.seed, report.problem, report.failed)
         assert report.points == report.total > 0
 
@@ -65,8 +70,9 @@ def test_every_mutant_is_caught_by_the_check_that_it_names_and_passes_half_of_th
 def test_nine_of_ten_mechanical_changes_of_the_solution_are_caught_and_the_others_are_listed(
     folder: Path, tmp_path: Path
 ) -> None:
-    made = list(mutations((folder / "solution.py").read_text()))
-    files = [tmp_path / f"{number}.py" for number in range(len(made))]
+    solution = lab_file(folder, "solution")
+    made = list((report_mutations if is_report(folder) else mutations)(solution.read_text()))
+    files = [tmp_path / f"{number}{solution.suffix}" for number in range(len(made))]
     for mutation, file in zip(made, files, strict=True):
         file.write_text(mutation.text)
     reports = grade_many(folder, [(file, 1) for file in files], stop_at_first=True, check_limit_s=0.25)
@@ -77,11 +83,13 @@ def test_nine_of_ten_mechanical_changes_of_the_solution_are_caught_and_the_other
 
 
 def test_starter_and_solution_have_the_same_tasks_and_signatures(folder: Path) -> None:
-    starter, solution = ((folder / name).read_text() for name in ("starter.py", "solution.py"))
+    starter, solution = (lab_file(folder, name).read_text() for name in ("starter", "solution"))
     assert [task[:2] for task in tasks(starter)] == [task[:2] for task in tasks(solution)]
     assert all(task.name.startswith(f"{int(folder.name[3:5])}.") for task in tasks(starter))
 
     def signatures(text: str) -> dict[str, str]:
+        if is_report(folder):
+            return dict.fromkeys(re.findall(r"^## .*$|^- [\w ]+:", text, re.MULTILINE), "")
         functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
         return {node.name: ast.unparse(node.args) for node in functions}
 
@@ -90,16 +98,16 @@ def test_starter_and_solution_have_the_same_tasks_and_signatures(folder: Path) -
 
 
 def test_the_solution_is_as_long_as_promised(folder: Path) -> None:
-    promised = re.search(r"The solution has (\d+) lines of code", (folder / "README.md").read_text())
+    promised = re.search(r"The solution has (\d+) lines", (folder / "README.md").read_text())
     assert promised is not None
-    assert code_lines((folder / "solution.py").read_text()) == int(promised[1])
+    assert lines_of(lab_file(folder, "solution")) == int(promised[1])
     row = next(line for line in (folder.parent / "README.md").read_text().splitlines() if f"]({folder.name}/" in line)
     assert f"| {promised[1]} |" in row
 
 
 def test_the_readme_lists_the_checks_as_they_are_and_has_three_hints_for_each_task(folder: Path) -> None:
     readme = (folder / "README.md").read_text()
-    (report,) = grade_many(folder, [(folder / "solution.py", 1)])
+    (report,) = grade_many(folder, [(lab_file(folder, "solution"), 1)])
     assert readme_checks(report) in readme, f"run: python -m pykraft course build {folder.name[:5]}"
     for task in report.tasks:
         hints = readme_hints(readme, task)
@@ -118,5 +126,7 @@ def test_every_check_says_what_it_sends_and_what_is_wrong(folder: Path) -> None:
 
 
 def test_the_starter_is_no_copy_of_the_solution(folder: Path) -> None:
-    bodies = {t.name: t.body for t in tasks((folder / "solution.py").read_text())}
-    assert all("NotImplementedError" in t.body != bodies[t.name] for t in tasks((folder / "starter.py").read_text()))
+    bodies = {t.name: t.body for t in tasks(lab_file(folder, "solution").read_text())}
+    missing = UNWRITTEN if is_report(folder) else "NotImplementedError"
+    assert all(missing in t.body != bodies[t.name] for t in tasks(lab_file(folder, "starter").read_text()))
+    assert missing not in "".join(bodies.values())

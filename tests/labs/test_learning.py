@@ -115,7 +115,7 @@ def test_a_verdict_is_a_sign_a_word_and_what_is_wrong_first(lab: Lab) -> None:
     text = repr(lab.check("8.2"))
     assert "✔ passed   1  every partition is one that there is" in text
     assert "✘ failed   2  a hash with its sign bit set loses the bit and not its value" in text
-    assert text.endswith("points") and " partitions: " in text
+    assert text.endswith(" points; lab.replay() shows the first failure again") and " partitions: " in text
     assert "<table>" in lab.check("8.2")._repr_html_()
     lab.work.write_text("import os\nos._exit(3)\n")
     assert repr(lab.check()).startswith("✘ the checks did not come to their end")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pykraft.course import Lab
-from pykraft.course.plug import Outcome, owner_and_name, plugged
+from pykraft.course.plug import Outcome, counted_calls, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
-from tests.labs.graders import LABS
+from tests.labs.graders import PROGRAMS
 
 WRONG = {
     "01": "old_batches_count.py",
     "02": "from_the_beginning.py",
     "03": "null_is_empty.py",
+    "05": "from_the_start_again.py",
     "08": "unsigned_modulo.py",
     "20": "tombstones_at_once.py",
 }
@@ -23,6 +26,7 @@ TOLD = {
     "01": "4 of 5 logs end where the good part ends. an old batch more: ",
     "02": r"A look-up read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
     "03": r"Your code read 2,\d\d\d of 3,000 that librdkafka had packed",
+    "05": r"refused what came (once|[1-9]\d* times)\.\nOver TLS the log's file did not arrive",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
     "20": r"\n0 of 100 tombstones are there",
 }
@@ -34,7 +38,7 @@ def nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_lab_is_looked_at() -> None:
-    assert {folder.name[3:5] for folder in LABS} == set(WRONG)
+    assert {folder.name[3:5] for folder in PROGRAMS} == set(WRONG)
 
 
 @pytest.mark.parametrize("number", WRONG)
@@ -55,6 +59,26 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     outcome = lab.run_in_cluster(lab.folder / "mutants" / WRONG[number])
     assert not outcome.agrees, outcome
     assert re.search(TOLD[number], outcome.text), outcome
+
+
+@pytest.mark.parametrize(
+    ("number", "right", "wrong", "words"),
+    [
+        ("01", "elif segment.base_offset == end:", "elif True:", r"4 of 5 logs .* a batch less in the middle: "),
+        ("20", "kept.append(clean)", "kept.append(clean._replace(records=clean.records[:1]))", r"wrong about \d\d+"),
+    ],
+)
+def test_a_mistake_in_the_last_task_which_holds_all_together_is_seen(
+    number: str, right: str, wrong: str, words: str, tmp_path: Path
+) -> None:
+    lab = Lab(number)
+    file = tmp_path / "work.py"
+    solution = lab.solution.read_text(encoding="utf-8")
+    assert solution.count(right) == 1
+    file.write_text(solution.replace(right, wrong), encoding="utf-8")
+    outcome = lab.run_in_cluster(file)
+    assert not outcome.agrees, outcome
+    assert re.search(words, outcome.text), outcome
 
 
 def test_before_anything_is_written_there_is_nothing_to_show() -> None:
@@ -79,3 +103,16 @@ def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody()
     with plugged({method: lambda index, offset: (index, offset)}):
         index, name = owner_and_name(method)
         assert getattr(index, name)("self", 3) == ("self", 3)
+
+
+def test_calls_are_counted_by_task_also_those_of_one_function_by_another() -> None:
+    class Sticky:
+        pass
+
+    work = SimpleNamespace(one=lambda: work.two() + work.two(), two=lambda: 1, Sticky=Sticky)
+    before = dict(vars(work))
+    with counted_calls(work, {"1.1": ["one"], "1.2": ["two", "Sticky"], "1.3": []}) as calls:
+        assert work.one() == 2 and isinstance(work.Sticky(), Sticky)
+    assert calls == {"1.1": 1, "1.2": 3, "1.3": 0}
+    work.one()
+    assert vars(work) == before and calls["1.1"] == 1

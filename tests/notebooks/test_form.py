@@ -18,6 +18,7 @@ from pykraft.course import form
 from pykraft.course.build import LAB_NOTEBOOK, find, short_name
 from pykraft.course.execute import NotebookFailed, read
 from pykraft.course.form import outputs, prose
+from pykraft.course.places import is_report
 from pykraft.course.shown_source import shown_source
 from pykraft.course.syllabus import SYLLABUS
 from tests.harness.tree import ROOT
@@ -38,7 +39,7 @@ def path(request: pytest.FixtureRequest) -> Path:
 
 
 def test_a_notebook_has_its_form(path: Path) -> None:
-    assert list(form.problems(read(path), is_lab=path.name == LAB_NOTEBOOK)) == []
+    assert list(form.problems(read(path), path.name == LAB_NOTEBOOK, is_report(path.parent))) == []
     assert list(form.file_problems(path)) == []
 
 
@@ -75,6 +76,7 @@ def test_each_picture_has_a_title_and_a_description(path: Path) -> None:
     ]
     for picture in pictures:
         root = ElementTree.fromstring(picture)
+        assert not {"width", "height"} & set(root.keys()), "a page narrower than the picture would cut it"
         for name in ("title", "desc"):
             assert (root.findtext(f"{{http://www.w3.org/2000/svg}}{name}") or "").strip()
 
@@ -131,6 +133,11 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("a sentence of 41 words", [words("word " * 40 + "end.")]),
         ("a paragraph of 121 words", [words("Two words. " * 60 + "End.")]),
         ("no '## Summary'", [code()]),
+        ("no 'the time that it takes'", [words("# A question?\n\n**A minute.** You need Python.")]),
+        ("no 'what the reader needs to know'", [words("# A question?\n\n**About a minute to run, ten to read.**")]),
+        ("in three points'", [words("Afterwards you will be able to\n\n- one;\n- two\n  and a half.")]),
+        ("no '**Lab:**'", [words("## Exercises\n\nLab: none")]),
+        ("no '## References, in points'", [words("## References\n\nA KIP.")]),
         ("fewer than 2 predictions", [code()]),
         ("fewer than 2 claims", [code()]),
         ("2 exercises, fewer than 3", [words("## Exercises\n\n1. One\n2. Two\n\n## References\n\n3. Three")]),
@@ -166,6 +173,11 @@ def test_a_wrong_form_is_seen(problem: str, cells: list[Any]) -> None:
 )
 def test_a_wrong_form_of_a_lab_is_seen(problem: str, cells: list[Any]) -> None:
     assert problem in "; ".join(form.problems(bad(*cells), is_lab=True))
+
+
+def test_a_wrong_form_of_a_lab_that_ends_in_a_report_is_seen() -> None:
+    found = "; ".join(form.problems(bad(code("lab.start()")), is_lab=True, is_report=True))
+    assert "no cell with lab.write(" in found and "no cell with lab.check(" in found and "lab.start" not in found
 
 
 def test_folklore_may_turn_out_to_be_wrong() -> None:

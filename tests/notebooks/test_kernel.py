@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,40 @@ def test_a_system_without_counters_is_an_obstacle_of_its_own(tmp_path: Path, mon
     assert kernel.file_system(tmp_path) == "unknown"
     for why in (kernel.why_no_cold_reads, kernel.why_no_writes_to_a_device):
         assert "does not count" in str(why(tmp_path))
+
+
+def test_the_pages_of_a_file_in_memory_are_counted_before_and_after_an_eviction(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    assert kernel.pages_in_memory(path) == b""
+    path.write_bytes(os.urandom(10 * mmap.PAGESIZE + 1))
+    assert kernel.pages_in_memory(path) == bytes([1] * 11)
+    kernel.evict(path)
+    if kernel.why_no_cold_reads(tmp_path) is None:
+        assert sum(kernel.pages_in_memory(path)) < 11
+
+
+def test_another_process_has_counters_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1_000_000))
+    program = "import sys; input(); open(sys.argv[1], 'rb').read(); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdin is not None and other.stdout is not None
+        with kernel.counted(other.pid) as moved:
+            other.stdin.write(b"\n")
+            other.stdin.flush()
+            other.stdout.readline()
+        assert moved["rchar"] >= 1_000_000
+        assert kernel.counters(other.pid).keys() == kernel.counters().keys()
+        other.communicate(b"\n", timeout=20)
+    assert kernel.counters(other.pid) == {}
+
+
+def test_measurements_go_to_a_device_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel.tempfile, "gettempdir", lambda: "/dev/shm")
+    found = kernel.folder_for_measurements()
+    on_device = Path("/var/tmp")
+    is_better = os.access(on_device, os.W_OK) and kernel.why_no_cold_reads(on_device) is None
+    assert found == (on_device if is_better else Path("/dev/shm"))

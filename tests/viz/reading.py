@@ -26,9 +26,9 @@ def texts(figure: Figure) -> list[str]:
 
 
 def colours(figure: Figure) -> set[str]:
-    """Every colour that is named anywhere in the drawing, without the page's own two text colours."""
-    found = set(re.findall(r"#[0-9A-Fa-f]{6}", figure.svg))
-    return found - {palette.TEXT_ON_LIGHT, palette.TEXT_ON_DARK}
+    """Every colour that is named anywhere in the drawing, without the page's own."""
+    drawn = re.sub(r"<style>.*?</style>", "", figure.svg, flags=re.DOTALL)
+    return set(re.findall(r"#[0-9A-Fa-f]{6}", drawn))
 
 
 def complaints(figure: Figure) -> Iterator[str]:
@@ -43,7 +43,9 @@ def complaints(figure: Figure) -> Iterator[str]:
         yield "a coordinate is no number"
     for pair in overlaps(figure.boxes):
         yield f"{pair[0]!r} stands on {pair[1]!r}"
-    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    width, height = map(float, root.get("viewBox", "0 0 0 0").split()[2:])
+    if {"width", "height"} & set(root.keys()) or f"width:100%;max-width:{width:g}px" not in root.get("style", ""):
+        yield "a page narrower than the drawing would cut it"
     for box in figure.boxes:
         if box.left < -0.5 or box.right > width + 0.5 or box.top < 0 or box.bottom > height:
             yield f"{box.text!r} stands outside of the drawing"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykraft.viz import Figure, bars, heat_map, palette, timeline
+from pykraft.viz.charts import amount
 from pykraft.viz.figure import PLOTLY, SVG, TEXT
 from tests.viz.reading import complaints, elements, texts
 
@@ -55,6 +56,31 @@ def test_names_that_fit_are_not_shortened() -> None:
 def test_bars_that_are_not_marked_are_light() -> None:
     fills = [rect.get("fill") for rect in elements(a_bar_chart(marked=["JFK-LAX"]), "rect")]
     assert fills == [palette.BLUE, palette.SKY, palette.SKY]
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([0.75, 0.8], {"0.75", "0.8"}),
+        ([0.024, 0.5], {"0.024", "0.5"}),
+        ([1.04, 11.3], {"1.0", "11.3"}),
+        ([3, 20], {"3", "20"}),
+        ([0.4, 1234.5], {"0", "1,234"}),
+    ],
+)
+def test_the_squares_of_a_heat_map_keep_what_tells_small_numbers_apart(values: list[float], written: set[str]) -> None:
+    assert written <= set(texts(heat_map(["row"], ["a", "b"], [values], title="Small")))
+
+
+def test_small_amounts_keep_their_digits() -> None:
+    assert [amount(value) for value in (0.04, 0.75, 0, -0.3, 1.25, 250.4)] == [
+        "0.04",
+        "0.75",
+        "0",
+        "-0.3",
+        "1.2",
+        "250",
+    ]
 
 
 def test_a_heat_map_has_every_value_as_text_and_a_dot_where_there_is_none() -> None:

@@ -1,0 +1,127 @@
+"""A small program in a process of its own, so that what it costs can be told from what the notebook costs.
+
+The notebook writes lines to it and reads lines from it. The system counts for each process, under its number PID:
+
+    clock_getcpuclockid(PID)     the processor's time of all its threads, in nanoseconds
+    /proc/PID/io                 calls that read or wrote a file number, and the bytes that they moved (`kernel`)
+
+Both are Linux's. Elsewhere the time comes in ticks, and nobody counts calls (`why_nobody_counts`). Linux also tells the
+program's part of the time from the kernel's. But that is a guess, by who was seen at work when the clock ticked, which
+is too rarely for transfers that take less than a second.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+import psutil
+
+from pykraft.course.kernel import IO_FILE, Obstacle, counters
+
+_PATIENCE_S = 30
+
+
+class ProgramFailed(Exception):  # noqa: N818 (it tells what happened)
+    """A program has ended by an error; the text is the last line that it said."""
+
+
+class Usage(NamedTuple):
+    """What a process has used since it was started, or in between."""
+
+    cpu_s: float
+    read_calls: int
+    """System calls that read from a file number. `sendfile` counts among these and among the next."""
+    write_calls: int
+    """System calls that wrote to a file number; `send`, which takes sockets alone, is not counted by the kernel."""
+    bytes_read: int
+    bytes_written: int
+
+    def since(self, before: "Usage") -> "Usage":
+        return Usage(
+            self.cpu_s - before.cpu_s,
+            self.read_calls - before.read_calls,
+            self.write_calls - before.write_calls,
+            self.bytes_read - before.bytes_read,
+            self.bytes_written - before.bytes_written,
+        )
+
+
+class Program:
+    """A Python program that runs beside the notebook, until `close`."""
+
+    def __init__(self, text: str, *arguments: object) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `close`; a pipe would fill up)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", text, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def say(self, line: object) -> None:
+        """Write a line to its standard input. BrokenPipeError if it has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """The next line of its standard output. ProgramFailed if it has ended instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ProgramFailed(self._last_words())
+        return line.strip()
+
+    def usage(self) -> Usage:
+        """What it has used up to now."""
+        return usage_of(self.pid)
+
+    def close(self) -> None:
+        """End its input, and wait until it has ended; who does not end is killed."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def _last_words(self) -> str:
+        code = self._process.wait(_PATIENCE_S)
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return lines[-1] if lines else f"it ended with code {code}"
+
+
+def usage_of(pid: int) -> Usage:
+    """What a process of this number has used."""
+    counted = counters(pid)
+    names = ("syscr", "syscw", "rchar", "wchar")
+    return Usage(_cpu_s(pid), *(counted.get(name, 0) for name in names))
+
+
+def _cpu_s(pid: int) -> float:
+    if sys.platform == "linux":
+        return time.clock_gettime(~pid << 3 | 2)  # what clock_getcpuclockid(3) makes of a process's number
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def why_nobody_counts() -> Obstacle | None:
+    """None if the system tells what a process reads and writes; else what is missing."""
+    found = counters()
+    if {"syscr", "syscw", "rchar", "wchar"} <= set(found):
+        return None
+    return Obstacle(f"this system has no {IO_FILE}", {"counters": len(found)})
