@@ -19,7 +19,7 @@
 
     python -m pykraft demo NOTEBOOK
     python -m pykraft simulate SEED
-    python -m pykraft course build|status|grade
+    python -m pykraft course build|status|grade|binder
 
 All but the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-start.sh, kafka-
 topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh, kafka-delete-

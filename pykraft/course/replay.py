@@ -24,6 +24,8 @@ from pykraft.course.grading import CHECKS_FILE, PYTEST, RUN_LIMIT_S, Check, Repo
 
 _ROW, _ROWS = 16, 12
 """Bytes in a row of a dump, and how many rows are shown."""
+_LETTERS = 300
+"""Of a check's words."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,20 @@ class Replay:
         return f"{self.failure.sentence} (seed {self.failure.seed}, {self.failure.case})"
 
     @property
+    def _words(self) -> str:
+        return self.failure.message.splitlines()[0][:_LETTERS]
+
+    @property
     def _rows(self) -> list[tuple[str, str]]:
         """What is shown, line by line: its name, and the value."""
         if self.call is None:
             return []
-        rows = [(name, shown(value)) for name, value in self.call["inputs"].items()]
+        inputs = self.call["inputs"]
+        position = inputs.get("position", {}).get(
+            "text", ""
+        )  # where the code was to look: its bytes are shown from there
+        start = int(position) if position.isdecimal() else None
+        rows = [(name, shown(value, start)) for name, value in inputs.items()]
         mine = self.call.get("answer", {"text": "it did not come back"})
         at = first_difference(mine, self.expected)
         rows.append(("your answer", shown(mine, at)))
@@ -116,7 +127,7 @@ class Replay:
     def __repr__(self) -> str:
         if self.has_passed:
             return f"✔ {self._head}: it passes now"
-        lines = [f"✘ {self._head}", self.failure.message.splitlines()[0]]
+        lines = [f"✘ {self._head}", self._words]
         if self.call is not None:
             lines.append(f"call {self.call['number']}: {self.call['name']}")
         for name, value in self._rows:
@@ -132,7 +143,7 @@ class Replay:
             f"<tr>{cell}{html.escape(name)}</td>{cell}<pre>{html.escape(value)}</pre></td></tr>"
             for name, value in self._rows
         )
-        head = f"<b>✘ {html.escape(self._head)}</b><br>{html.escape(self.failure.message.splitlines()[0])}"
+        head = f"<b>✘ {html.escape(self._head)}</b><br>{html.escape(self._words)}"
         return (
             f"{head}<br>Call {self.call['number']}: <code>{html.escape(self.call['name'])}</code><table>{rows}</table>"
         )
