@@ -317,6 +317,8 @@ class Cluster:
     def _known(self, node_id: int) -> int:
         if node_id not in self._nodes:
             raise ValueError(f"there is no node {node_id}; there are {', '.join(map(str, self.node_ids))}")
+        if self._is_closed:
+            raise ValueError("the cluster is closed: start another one")
         return node_id
 
     def _running(self, node_id: int) -> NodeThread | NodeProcess:

@@ -118,7 +118,10 @@ class LiveBoard:
     def look(self) -> None:
         """Look at the cluster; who looks at the newest view goes on to the new one."""
         was_last = self.shown >= self._slider.max
-        self.recorder.look()
+        try:
+            self.recorder.look()
+        except Exception as error:  # it was closed: what was seen can still be stepped through
+            self.said = f"There is nothing new to see: {error}"
         self._slider.max = len(self.recorder.frames) - 1
         if was_last:
             self._slider.value = self._slider.max

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import pykraft
 from pykraft.cluster_view import ClusterView
 from pykraft.course.surroundings import HEADLESS
 from pykraft.viz import Figure, live_board
@@ -121,3 +122,15 @@ def test_what_does_not_work_is_told_beside_the_board(cluster: Cluster) -> None:
 def test_what_is_kept_of_it_where_there_is_no_page_is_its_text(cluster: Cluster) -> None:
     assert "Cluster of three nodes" in repr(LiveBoard(cluster))
     assert any("widget" in kind for kind in LiveBoard(cluster)._repr_mimebundle_())
+
+
+def test_when_the_cluster_is_closed_what_was_seen_stays_and_the_buttons_say_so() -> None:
+    with pykraft.Cluster(nodes=1) as real:
+        board = LiveBoard(real)
+        board.press_node(1)
+        board.press_node(1)
+        seen = len(board.recorder.frames)
+    board.press_node(1)
+    assert board.said == "That did not work: the cluster is closed: start another one"
+    board.look()
+    assert len(board.recorder.frames) - seen <= 1 and board.shown < len(board.recorder.frames)
