@@ -125,7 +125,7 @@ SUITES = (
     Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), STRICT, cores=2, variables=SMALL),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
-    Suite("bench", "tests.bench", (), ("bench",), limit_s=1500, cores=2),
+    Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )
 
 
