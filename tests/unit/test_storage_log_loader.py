@@ -254,6 +254,25 @@ def test_a_log_start_above_its_end_is_its_end() -> None:
     assert log.log_end_offset == 101
 
 
+def test_a_transaction_of_which_nothing_is_left_is_forgotten_at_the_next_start() -> None:
+    """As in Kafka, where a snapshot of the producers is dropped that does not lie above the log's start."""
+    filesystem = MemoryFileSystem()
+    log = open_log(filesystem)
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    log.update_high_watermark(log.log_end_offset)
+    log.increase_log_start(log.log_end_offset)
+    fill(log, 1)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_start_offset < log.log_end_offset, "it is open still"
+    log.truncate_to(log.log_start_offset)
+    start = log.log_start_offset
+    log.close()
+    again = open_log(filesystem, clean=True, log_start_offset=start)
+    fill(again, 1)
+    again.update_high_watermark(again.log_end_offset)
+    assert again.last_stable_offset == again.log_end_offset
+
+
 def test_a_folder_belongs_to_one_topic_id() -> None:
     filesystem, _ = stopped()
     assert loader(filesystem, tiny(), topic_id=None, clean=True).load().topic_id == TOPIC_ID
