@@ -21,6 +21,7 @@ from typing import Any
 from pykraft.course.calls import Value
 from pykraft.course.check_terms import FAILED, TRACE
 from pykraft.course.grading import CHECKS_FILE, PYTEST, RUN_LIMIT_S, Check, Report, read_report, variables
+from pykraft.viz.hex_dump import letters
 
 _ROW, _ROWS = 16, 12
 """Bytes in a row of a dump, and how many rows are shown."""
@@ -167,8 +168,7 @@ def shown(value: Value, at: int | None = None) -> str:
     lines = [f"{value['size']:,} bytes"]
     for position in range(start, min(len(data), start + _ROWS * _ROW), _ROW):
         row = data[position : position + _ROW]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
-        lines.append(f"{position:>6}  {row.hex(' '):<{3 * _ROW - 1}}  {letters}")
+        lines.append(f"{position:>6}  {row.hex(' '):<{3 * _ROW - 1}}  {letters(row)}")
     if start + _ROWS * _ROW < value["size"]:
         lines.append("     …")
     return "\n".join(lines)

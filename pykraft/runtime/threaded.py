@@ -18,7 +18,6 @@ An exception that nobody below has answered is a bug, or a disk that fails: the 
 would, and the error is kept in `failure`. It is never swallowed.
 """
 
-import resource
 import sys
 import threading
 from collections import deque
@@ -44,6 +43,7 @@ from pykraft.server.describe import NodeView, describe
 from pykraft.server.node import Node
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
+from pykraft.storage.open_files import most_open_files
 
 T = TypeVar("T")
 
@@ -269,7 +269,6 @@ class NodeThread:
 
 def _socket_options(config: NodeConfig) -> SocketOptions:
     values = config.values
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return SocketOptions(
         max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],
         send_buffer_bytes=values[keys.SOCKET_SEND_BUFFER_BYTES],
@@ -277,5 +276,5 @@ def _socket_options(config: NodeConfig) -> SocketOptions:
         backlog=values[keys.SOCKET_LISTEN_BACKLOG_SIZE],
         max_idle_ms=values[keys.CONNECTIONS_MAX_IDLE_MS],
         queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
-        max_file_number=sys.maxsize if soft == resource.RLIM_INFINITY else soft * 7 // 8,
+        max_file_number=most_open_files() * 7 // 8,
     )

@@ -110,17 +110,13 @@ class OpenFiles:
             file.held = None
 
 
-def _share() -> int:
-    """Half of what this process may open: the other half is for sockets, and for who else lives in the process."""
+def most_open_files() -> int:
+    """What the system lets this process open (``ulimit -n``): files, sockets and all else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _AT_MOST if soft == resource.RLIM_INFINITY else max(16, min(_AT_MOST, soft // 2))
+    return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
-def _highest_number() -> int:
-    """Sockets keep below seven eighths (see `network.socket_server`): files have a sixteenth to themselves."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft * 15 // 16
-
-
-OPEN_FILES = OpenFiles(_share(), _highest_number())
+# Half is for files, the other half for sockets and for who else lives in the process. Sockets keep below seven eighths
+# of the numbers (see `network.socket_server`), so a sixteenth is the files' alone.
+OPEN_FILES = OpenFiles(max(16, min(_AT_MOST, most_open_files() // 2)), most_open_files() * 15 // 16)
 """Those of this process: the limit is the process's, so nodes that share it share them."""

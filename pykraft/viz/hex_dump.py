@@ -60,6 +60,11 @@ def hexdump(
     return Figure(title, svg.render(title, description), text, tuple(svg.boxes))
 
 
+def letters(data: bytes) -> str:
+    """Bytes as the text beside a dump: those that are letters of ASCII, and dots."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in data)
+
+
 def _check(data: bytes, fields: Sequence[Field]) -> None:
     if not data:
         raise ValueError("hexdump needs at least one byte")
@@ -74,7 +79,6 @@ def _draw_row(svg: Svg, data: bytes, row: int, first: int, owner: dict[int, int]
     y = _TOP + row * _LINE
     start = row * _ROW_BYTES
     svg.text(_LEFT - 10, y + 18, f"{first + start}", 12, anchor="end", mono=True, opacity=palette.FAINT)
-    letters = ""
     for at in range(start, min(start + _ROW_BYTES, len(data))):
         x = _LEFT + (at - start) * _CELL
         number = owner.get(at)
@@ -85,10 +89,9 @@ def _draw_row(svg: Svg, data: bytes, row: int, first: int, owner: dict[int, int]
             fill=filling, stroke=_MARKED if is_marked else "none", stroke_width="2.5" if is_marked else None,
         )  # fmt: skip
         svg.text(x + _CELL / 2, y + 18, f"{data[at]:02x}", 13, anchor="middle", mono=True, fill=palette.ink_on(filling))
-        letters += chr(data[at]) if 32 <= data[at] < 127 else "·"
         if number is not None and owner.get(at - 1) != number:
             svg.text(x + 2, y - 1, f"{number + 1}", 9.5, opacity=palette.FAINT)
-    svg.text(_TEXT_LEFT, y + 18, letters, 13, mono=True)
+    svg.text(_TEXT_LEFT, y + 18, letters(data[start : start + _ROW_BYTES]), 13, mono=True)
 
 
 def _draw_line(svg: Svg, y: float, number: int, field: Field, data: bytes) -> None:

@@ -192,8 +192,8 @@ SUSPICIONS = {"role", "leadership", "isr", "broker_session_expired", "broker_cha
 
 
 ATTEMPTS = 3
-"""Suspicions may have another reason: a machine that is busy with something else. Held up by the cell they come each
-time, as the next test shows."""
+"""A follower may leave the ISR for another reason: a machine that is busy with something else. Held up by the cell they
+are suspected each time, as the next test shows."""
 
 
 def test_a_cell_that_holds_the_interpreter_for_two_seconds_causes_no_election(combined: Cluster) -> None:
@@ -202,6 +202,7 @@ def test_a_cell_that_holds_the_interpreter_for_two_seconds_causes_no_election(co
         stalled = combined._clock.stalled_s
         suspicions = what_follows_a_held_interpreter(combined) & SUSPICIONS
         assert combined._clock.stalled_s - stalled > 1.5
+        assert suspicions <= {"isr"}, "not in any attempt"
         after = combined.describe()
         if not suspicions:
             break

@@ -31,6 +31,8 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from tests.harness.cache import kept
+
 VERSION = os.environ.get("APACHE_KAFKA_VERSION", "4.2.1")
 CLUSTER_ID = "pykraftReferenceQuorum"  # 22 characters: a Uuid in URL-safe base64
 OLDEST_JAVA = 17
@@ -97,23 +99,16 @@ def fetched(version: str) -> pathlib.Path:
 def fetched_jars(name: str, pom: str, what: str, files: Mapping[str, str] | None = None) -> pathlib.Path:
     """The folder `name` in the user's cache, with all jars that this POM depends on in libs/, and with `files`; filled
     by Maven if it is not there. Unavailable, naming `what`, if that fails."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pykraft"
-    home = cache / name
-    if home.exists():
-        return home
-    if shutil.which("mvn") is None:
-        raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as scratch:
-        coming = pathlib.Path(scratch) / "home"
-        coming.mkdir()
+
+    def fill(coming: pathlib.Path) -> None:
+        if shutil.which("mvn") is None:
+            raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn")
         (coming / "pom.xml").write_text(pom)
         maven("dependency:copy-dependencies", "-DoutputDirectory=libs", folder=coming, what=what)
         for path, text in (files or {}).items():
             (coming / path).write_text(text)
-        with contextlib.suppress(OSError):  # another run was faster
-            coming.rename(home)
-    return home
+
+    return kept(name, fill)
 
 
 def maven(*arguments: str, folder: pathlib.Path, what: str) -> None:

@@ -11,13 +11,13 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from pykraft import Cluster, Consumer, TopicPartition
+from tests.harness.cache import kept
 
 VERSION = "2.2.4"
 COUNT = 40
@@ -31,17 +31,13 @@ def modules() -> pathlib.Path:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("there is no Node.js")
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pykraft"
-    home = cache / f"kafkajs-{VERSION}"
-    if not home.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            command = [npm, "install", "--prefix", scratch, "--no-audit", "--no-fund", f"kafkajs@{VERSION}"]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
-            if done.returncode:
-                pytest.skip("npm cannot fetch kafkajs")
-            os.rename(pathlib.Path(scratch) / "node_modules", home)
-    return home
+
+    def fill(coming: pathlib.Path) -> None:
+        command = [npm, "install", "--prefix", str(coming), "--no-audit", "--no-fund", f"kafkajs@{VERSION}"]
+        if subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S).returncode:
+            pytest.skip("npm cannot fetch kafkajs")
+
+    return kept(f"npm-kafkajs-{VERSION}", fill) / "node_modules"
 
 
 @pytest.fixture(scope="module")
