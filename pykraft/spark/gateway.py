@@ -34,6 +34,9 @@ SMALLEST_HEAP_MB = 472
 """Spark refuses to start with less than 450 MiB, of what the JVM says that it has."""
 START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
+_HOME = "SPARK_HOME"
+"""Where it is set, Python workers import PySpark from a zip file in it, and compile each module anew: a second of the
+processor for each of the five processes that a query begins with. Without it they find the installed package."""
 
 _OPENED = (
     "java.base/java.lang",
@@ -90,10 +93,10 @@ class Gateway:
         contact = directory / "contact"
         (directory / "log4j2.properties").write_text(_LOGGING)
         home = java_home()
+        kept = {name: value for name, value in os.environ.items() if name != _HOME}
         variables = {
-            **os.environ,
+            **kept,
             "JAVA_HOME": str(home),
-            "SPARK_HOME": str(spark_home()),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(contact),
             **environment,

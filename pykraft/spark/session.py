@@ -185,7 +185,8 @@ def _spark_settings(settings: Mapping[str, object], directory: Path) -> dict[str
     assert isinstance(conf, dict)
     master = str(settings["master"])
     folders = {"spark.local.dir": str(directory), "spark.sql.warehouse.dir": str(directory / "warehouse")}
-    local = {**_LOCAL, **folders} if _is_local(master) else {}
+    daemon = {"spark.python.daemon.module": "pykraft.spark.daemon"}
+    local = {**_LOCAL, **folders, **daemon} if _is_local(master) else {}
     named = {"spark.master": master, "spark.app.name": str(settings["app_name"])}
     return {**_QUIET, **local, **named, **conf}
 

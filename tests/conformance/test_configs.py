@@ -4,6 +4,7 @@ refused, and what a change does to a topic in use.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +61,20 @@ def told(talk: Dialogue, node: int, topic: str, **settings: str) -> None:
         NEWEST,
         lambda answer: {c.name.replace(".", "_"): c.value for c in answer.results[0].configs} == settings,
     )
+
+
+def in_effect(talk: Dialogue, node: int, topic: str, **settings: str) -> None:
+    """Until this node not only says so but does so: Apache Kafka first shows a change, and then hands it to the logs.
+    It takes one change after the other, so the next one, to a topic that nobody uses, is shown when this one is done."""
+    told(talk, node, topic, **settings)
+    number = next(_numbers)
+    with Connection(talk.server.address(node)) as connection:
+        answer = connection.ask(change((TOPIC, f"{topic}-next", [("segment.ms", SET, number)])), 1)
+        assert not answer.responses[0].error_code
+    told(talk, node, f"{topic}-next", segment_ms=number)
+
+
+_numbers = map(str, itertools.count(1))
 
 
 # --- describing -------------------------------------------------------------------------------------------------------
@@ -266,6 +281,7 @@ def test_what_a_topic_does_not_say_brokers_say(talk: Dialogue) -> None:
 
 def test_a_change_takes_effect_on_a_topic_in_use(talk: Dialogue) -> None:
     talk.topic("configs-used", replicas=[(1, 2, 3)])
+    talk.topic("configs-used-next")
     talk.to().ask(produce("configs-used", batch()), 9)
     for says, name, value in (
         ("too large now", "max.message.bytes", "100"),
@@ -277,7 +293,7 @@ def test_a_change_takes_effect_on_a_topic_in_use(talk: Dialogue) -> None:
         ("by the broker's time", "message.timestamp.type", "LogAppendTime"),
     ):
         talk.to().ask(change((TOPIC, "configs-used", [(name, SET, value)])), 1, f"{name}={value}")
-        told(talk, 1, "configs-used", **{name.replace(".", "_"): value})
+        in_effect(talk, 1, "configs-used", **{name.replace(".", "_"): value})
         talk.to().ask(produce("configs-used", batch(key=None), acks=-1), 9, says)
     talk.until(1, fetch("configs-used", 0), 12, lambda answer: answer.responses[0].partitions[0].high_watermark == 10)
     talk.to().ask(fetch("configs-used", 0), 12)
@@ -285,9 +301,10 @@ def test_a_change_takes_effect_on_a_topic_in_use(talk: Dialogue) -> None:
 
 def test_more_replicas_may_be_demanded_of_a_topic_in_use(talk: Dialogue) -> None:
     talk.topic("configs-demand", replicas=[(1, 2)])
+    talk.topic("configs-demand-next")
     for demanded in ("2", "3", "1"):
         talk.to().ask(change((TOPIC, "configs-demand", [("min.insync.replicas", SET, demanded)])), 1, demanded)
-        told(talk, 1, "configs-demand", min_insync_replicas=demanded)
+        in_effect(talk, 1, "configs-demand", min_insync_replicas=demanded)
         talk.to().ask(produce("configs-demand", batch(1), acks=-1), 9)
 
 
