@@ -144,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not suites:
         say(f"The set {chosen.set} is empty: nothing was run")
         return 1
+    # A shell that starts us in the background lets us ignore it, and each process that we start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     rows = list(run(suites, chosen.set))
     return summarize(chosen.set, rows, time.monotonic() - started)

@@ -22,7 +22,6 @@ from pykraft.course.plug import Outcome, plugged
 from pykraft.course.programs import Program, ProgramFailed
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
-from pykraft.network.selector import Stream
 from pykraft.viz import bars
 
 TOPIC = "flights"
@@ -103,8 +102,14 @@ def flush_with(work, answers):
     under_way = {}
 
     def flush(stream):
-        while stream.has_output and stream._sends_file(stream._out[0]):
+        while stream.has_output:
             region = stream._out[0]
+            if not stream._sends_file(region):
+                try:
+                    stream._advance(stream.sock.sendmsg(stream._gathered()))  # what stands before a large piece
+                except BlockingIOError:
+                    return
+                continue
             if region not in under_way:
                 under_way[region] = Answer(work, stream, region)
                 answers.append(under_way[region])
@@ -120,9 +125,7 @@ def flush_with(work, answers):
             if answer.transfer.remaining:
                 return  # until the socket is ready again
             del under_way[region]
-        plain(stream)
 
-    plain = Stream.flush
     return flush
 
 

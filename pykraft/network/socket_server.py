@@ -9,7 +9,7 @@
 In Kafka each stage has threads of its own, and requests cross from one to the next. Here the loop of one thread runs
 them in turn, because every crossing between Python threads waits for the interpreter's lock. What the stages are for
 stays the same: the acceptor spreads connections, a processor reads no more from a connection while one of its requests
-is being answered (it is *muted*), and the queue in front of the handlers is bounded, so that a flood of requests backs
+is in hand (it is *muted*), and the queue in front of the handlers is bounded, so that a flood of requests backs
 up into the clients' sockets and not into memory.
 
 Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def is_busy(self) -> bool:
-        """A request is being answered, or its answer has not left yet: who does not read is not read from."""
+        """A request is in hand, or an answer has not left yet: who does not read is not read from."""
         return self.channel.state is not ChannelState.NOT_MUTED or self._stream.has_output
 
     def take_request(self) -> None:
@@ -137,6 +137,12 @@ class Connection:
             self._watch(read=True)
         except (OSError, EOFError, ProtocolError, struct.error):
             self.close()
+
+    def read_on(self) -> None:
+        """The request in hand waits for others, and its bytes are not needed any more."""
+        if self.is_open:
+            self.channel.read_on()
+            self.resume()
 
     def unthrottle(self) -> None:
         """The client's time of rest is over."""
@@ -203,7 +209,7 @@ class Processor:
     def make_room(self) -> None:
         """There are too many connections: close the one that has been silent the longest. A flood of connections that
         say nothing neither takes the log's files from it, nor keeps others out."""
-        idle = [connection for connection in self._connections if not connection.is_busy]
+        idle = [each for each in self._connections if not (each.is_busy or each.channel.owes_answers)]
         if idle:
             min(idle, key=lambda connection: connection.last_active).close()
 

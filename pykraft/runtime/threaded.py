@@ -223,7 +223,10 @@ class NodeThread:
             if answer.throttle_ms > 0:
                 self._client.timer.at(self._clock.now() + answer.throttle_ms, lambda _: connection.unthrottle())
 
-        self.node.handle(inbound, now).then(on_answer)
+        answer = self.node.handle(inbound, now)
+        answer.then(on_answer)
+        if not answer.kept and self.node.has_read(inbound):
+            connection.read_on()
 
     def _answer_calls(self) -> None:
         while self._calls:

@@ -240,6 +240,11 @@ class Node:
         except OSError as error:
             raise self.disk_failure(error) from error
 
+    def has_read(self, inbound: InboundRequest) -> bool:
+        """Whether the bytes of a request that was handed to `handle` are not needed any more, answered or not: what
+        it writes is in the log."""
+        return all(waiting is not inbound for waiting, _ in self._waiting)
+
     def poll(self, now: int) -> Poll:
         """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:
         the node can only be abandoned then."""

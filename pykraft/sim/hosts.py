@@ -179,6 +179,11 @@ class SimulatedConnection:
         except (ProtocolError, struct.error, OSError):
             self._end.close()
 
+    def read_on(self) -> None:
+        """The request in hand waits for others, and its bytes are not needed any more."""
+        self._channel.read_on()
+        self._take_requests()
+
     def respond(self, context: RequestContext, answer: Answer) -> None:
         """Send the answer, and go on with the next request."""
         if answer.hang_up:
@@ -323,6 +328,8 @@ class SimulatedNode(Machine):
             context = request.context
             promise = node.handle(request, now)
             promise.then(lambda answer, context=context, connection=connection: connection.respond(context, answer))  # type: ignore[misc]
+            if not promise.kept and node.has_read(request):
+                connection.read_on()
         poll = node.poll(now)
         for outbound in poll.requests:
             self._peers.send(outbound, now)

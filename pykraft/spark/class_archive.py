@@ -68,31 +68,16 @@ def build() -> Path:
 
 _A_LESSON = """
 import sys
-from pykraft import Cluster, NewTopic, Producer, spark
+from pykraft import spark
 from pykraft.spark.java import QUICK_START
-import pyspark.sql.functions as sf
 
 session = spark.session(java_options=(*QUICK_START, *sys.argv[1:]))
 rows = session.createDataFrame([(number, str(number % 7)) for number in range(100)], ["number", "name"])
 rows.groupBy("name").avg("number").orderBy("name").toPandas()
 rows.mapInArrow(lambda batches: batches, rows.schema).count()
-with Cluster(nodes=1) as cluster:
-    with cluster.admin() as admin:
-        admin.create_topics([NewTopic("lesson", 3, 1)])
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(300):
-            producer.send("lesson", key=b"%d" % (number % 7), value=b'{"number": %d}' % number)
-    topic = session.read.format("pykraft").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-    topic = topic.option("subscribe", "lesson").load()
-    fields = sf.from_json(sf.col("value").cast("string"), "number int").alias("fields")
-    table = topic.select("partition", "offset", sf.col("key").cast("string").alias("key"), fields)
-    table = table.select("partition", "offset", "key", "fields.*").cache()
-    table.groupBy("partition").agg(sf.countDistinct("offset"), sf.max("number")).orderBy("partition").collect()
-    table.groupBy("key").count().toPandas()
 spark.stop()
 """
-"""What notebooks do first: start, a small table, a question that shuffles, Arrow in both directions, a topic of JSON
-that is kept in memory and asked twice."""
+"""What notebooks do first: start, a small table, a question that shuffles, Arrow in both directions."""
 
 
 def _run(command: Sequence[str]) -> None:

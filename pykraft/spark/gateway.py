@@ -28,7 +28,7 @@ from pathlib import Path
 
 from pykraft.common.errors import ConfigError
 from pykraft.spark.class_archive import archive_options, class_path
-from pykraft.spark.java import JavaError, java_home, spark_home
+from pykraft.spark.java import JavaError, java_home
 
 SMALLEST_HEAP_MB = 472
 """Spark refuses to start with less than 450 MiB, of what the JVM says that it has."""

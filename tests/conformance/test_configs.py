@@ -65,7 +65,7 @@ def told(talk: Dialogue, node: int, topic: str, **settings: str) -> None:
 
 def in_effect(talk: Dialogue, node: int, topic: str, **settings: str) -> None:
     """Until this node not only says so but does so: Apache Kafka first shows a change, and then hands it to the logs.
-    It takes one change after the other, so the next one, to a topic that nobody uses, is shown when this one is done."""
+    It takes one change after the other, so the next one, of an unused topic, is shown when this one is done."""
     told(talk, node, topic, **settings)
     number = next(_numbers)
     with Connection(talk.server.address(node)) as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 
 import pytest
@@ -49,6 +50,16 @@ def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
 def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "SUITES", (GREEN,))
     assert runner.main(["quick"]) == 0
+
+
+def test_what_is_started_in_the_background_can_be_interrupted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    monkeypatch.setattr(runner, "SUITES", (runner.Suite("asks", "timeit", ("-n1", "-r1", ask), ("quick",)),))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert runner.main(["quick"]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_suite_is_ended_at_its_limit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

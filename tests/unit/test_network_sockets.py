@@ -14,7 +14,8 @@ from pykraft.network.selector import Selector, Stream
 from pykraft.network.socket_server import Acceptor, Processor, QueuedRequest, RequestChannel, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request
-from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
 from tests.harness.waiting import wait_until
@@ -101,6 +102,27 @@ def test_one_request_of_a_connection_is_queued_at_a_time(server: Server) -> None
     for number in range(3):
         assert server.answer().inbound.context.correlation_id == number
     assert len(server.requests) == 0
+
+
+def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server: Server) -> None:
+    """Behind a Produce request that waits, nothing else is taken, and what comes stays in the caller's socket."""
+    caller = server.call()
+    caller.sendall(b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[]), 9, 0, "test")))
+    server.turn()
+    produce = server.requests.receive()
+    assert produce is not None
+    produce.connection.read_on()
+    flood = b"".join(encode_request(MetadataRequest(topics=[]), 9, 1, "x" * 30_000))
+    caller.settimeout(0.01)
+    sent = 0
+    with pytest.raises(TimeoutError):
+        while sent < 1 << 28:
+            sent += caller.send(flood[sent % len(flood) :])
+            server.turn(1)
+    assert server.requests.receive() is None and len(produce.connection.channel.frames._buffer) < 1 << 20
+    produce.connection.respond(produce.inbound.context, ProduceResponse(responses=[]), throttled=False)
+    following = server.requests.receive()
+    assert following is not None and following.inbound.context.correlation_id == 1
 
 
 def test_a_full_queue_leaves_the_others_in_their_sockets_and_loses_none(server: Server) -> None:

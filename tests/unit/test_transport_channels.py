@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from pykraft.common.types import ZERO_UUID
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request, encode_response
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
-from pykraft.protocol.messages.data import ProduceRequest
+from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
 from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion
 from pykraft.transport.frames import FrameReader
-from pykraft.transport.server_channel import ChannelState, InboundRequest, ServerChannel
+from pykraft.transport.server_channel import MOST_IN_LINE, ChannelState, InboundRequest, RequestContext, ServerChannel
 
 
 def framed(payload: bytes) -> bytes:
@@ -84,6 +85,7 @@ def sent(request: Any, version: int, correlation_id: int = 1) -> bytes:
 
 
 METADATA = MetadataRequest(topics=None)
+METADATA_ANSWER = MetadataResponse(brokers=[], topics=[])
 
 
 def test_one_request_is_answered_at_a_time() -> None:
@@ -112,6 +114,66 @@ def test_a_move_that_the_table_does_not_have_is_a_bug() -> None:
         channel.respond(request.context, None)
     with pytest.raises(AssertionError):
         channel.unthrottle()
+
+
+PRODUCE = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[])
+
+
+def ids(leaving: list[Any]) -> list[int]:
+    """The correlation ids of the answers in these bytes."""
+    data = b"".join(map(bytes, leaving))
+    found = []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        found.append(int.from_bytes(data[4:8], "big"))
+        data = data[4 + size :]
+    return found
+
+
+def test_batches_wait_for_their_replicas_together_and_are_answered_in_order() -> None:
+    channel = server()
+    for number in range(MOST_IN_LINE + 1):
+        channel.frames.feed(sent(PRODUCE, 9, number))
+    contexts = []
+    while isinstance(taken := channel.next_request(), InboundRequest):
+        contexts.append(taken.context)
+        assert channel.next_request() is None, "the bytes of the one in hand are still needed"
+        channel.read_on()
+    assert [context.correlation_id for context in contexts] == [0, 1, 2, 3, 4]
+    assert channel.state is ChannelState.MUTED, "no more is read from one who has five in line"
+    answer = ProduceResponse(responses=[])
+    assert [ids(channel.respond(contexts[number], answer)) for number in (2, 0, 4)] == [[], [0], []]
+    assert isinstance(last := channel.next_request(), InboundRequest) and last.context.correlation_id == 5
+    assert ids(channel.respond(contexts[1], answer)) == [1, 2]
+    assert ids(channel.respond(last.context, answer)) == []
+    assert ids(channel.respond(contexts[3], answer)) == [3, 4, 5] and not channel.owes_answers
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=20), st.randoms(use_true_random=False), st.booleans())
+def test_whatever_is_answered_first_answers_leave_in_the_order_of_the_requests(
+    produces: list[bool], random: Random, throttled: bool
+) -> None:
+    channel = server()
+    for number, is_produce in enumerate(produces):
+        channel.frames.feed(sent(PRODUCE if is_produce else METADATA, 9, number))
+    waiting: list[RequestContext] = []
+    left: list[int] = []
+    while len(left) < len(produces):
+        taken = channel.next_request()
+        if isinstance(taken, InboundRequest):
+            waiting.append(taken.context)
+            keys = {context.api_key for context in waiting}
+            assert len(waiting) == 1 or keys == {ProduceRequest.api}, "what is behind others sees what they did"
+            if random.random() < 0.7:
+                channel.read_on()
+                continue
+        context = waiting.pop(random.randrange(len(waiting)))
+        response = ProduceResponse(responses=[]) if context.api_key == ProduceRequest.api else METADATA_ANSWER
+        left += ids(channel.respond(context, response, throttled=throttled))
+        if throttled:
+            assert channel.state is not ChannelState.NOT_MUTED
+            channel.unthrottle()
+    assert left == list(range(len(produces))) and channel.state is ChannelState.NOT_MUTED
 
 
 @pytest.mark.parametrize(
