@@ -44,6 +44,7 @@ class ProducerBatch:
         "builder",
         "created",
         "data",
+        "has_unknown_attempts",
         "leader_epoch",
         "not_before",
         "place",
@@ -64,6 +65,8 @@ class ProducerBatch:
         self.leader_epoch = -1
         """That of the leader it was last sent to."""
         self.sequence = NO_SEQUENCE
+        self.has_unknown_attempts = False
+        """It was sent under its number, and what came back, if anything, does not say that it is not in the log."""
         self.data: bytearray | None = None
         """The finished bytes; None while records are added."""
         self._callbacks: list[OnDelivery | None] = []
@@ -108,6 +111,7 @@ class ProducerBatch:
         """It is not in the log, and will be numbered anew."""
         self.data = None
         self.sequence = NO_SEQUENCE
+        self.has_unknown_attempts = False
 
     def deliver(self, base_offset: int, log_append_time: int) -> None:
         """It is acknowledged."""

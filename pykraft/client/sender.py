@@ -14,10 +14,12 @@ were under way are refused, come back, and follow it in order. Three rules keep 
   does not wait here; the simulator found the gap.)
 
 If a batch is given up after it was sent, nobody knows whether it is in the log, and the numbers after it in its
-partition are in *doubt*. Those that were sent too are asked for again, one at a time, under their old numbers: who is
-in the log is acknowledged, and the first that the broker refuses for the gap shows that neither it nor any later one
-is. Then the producer asks for another id, and what waits for that partition is numbered anew from 0 under it (KIP-360).
-The other partitions go on under the old one. (Kafka's own producer renumbers at once, and may write a batch twice.)
+partition are in *doubt*. Those that were sent too are asked for again, one at a time, under their old numbers. Who is
+known to be in the log is acknowledged. Who is refused for its number is not in the log, if each attempt was refused so;
+then no later one is either. But if the answer to an attempt was lost, it may also be that the broker had forgotten the
+batch: after a restart it knows only the last one of each producer. Such a batch is given up too, since nobody knows.
+When all that waits is certain, the producer asks for another id, and numbers it anew from 0 under it (KIP-360). The
+other partitions go on under the old one. (Kafka's own producer renumbers at once, and may write a batch twice.)
 
 Follows org.apache.kafka.clients.producer.internals.{Sender,TransactionManager}.
 """
@@ -247,7 +249,9 @@ class Sender:
             self._split(batch)
         elif self._may_retry(batch, error, now):
             self._under_way[batch.topic_partition].remove(batch)
-            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._has_earlier(batch):
+            if error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                batch.has_unknown_attempts = True
+            elif not self._has_earlier(batch):
                 batch.forget_sequence()
             batch.not_before = now + self._backoff.pause_ms(batch.attempts - 1)
             self._accumulator.put_back(batch)
@@ -262,7 +266,8 @@ class Sender:
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # Refused because an earlier one was: it will be in order when that one is in, or renumbered.
-            return self._has_earlier(batch) or batch.topic_partition in self._doubtful
+            is_surely_not_written = batch.topic_partition in self._doubtful and not batch.has_unknown_attempts
+            return self._has_earlier(batch) or is_surely_not_written
         return error.retriable
 
     def _has_earlier(self, batch: ProducerBatch) -> bool:

@@ -19,12 +19,13 @@ import errno
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pykraft.common.errors import ProtocolError
 from pykraft.network.selector import READ, WRITE, Selector, Stream
 from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.schema import Response
+from pykraft.protocol.schema import Request, Response
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
 _ACCEPT_AT_ONCE = 64
@@ -83,6 +84,8 @@ class Connection:
         self.channel = channel
         self.last_active = now
         self.is_open = True
+        self._has_ended = False
+        """The client has closed its half. It may still read what it is owed."""
         self._events = READ
 
     @property
@@ -91,19 +94,18 @@ class Connection:
 
     def on_ready(self, events: int) -> None:
         """The socket can be read or written. Whatever is wrong with it closes this connection, and no other."""
+        self.last_active = self._processor.now
         try:
             if events & WRITE:
                 self._stream.flush()
                 self.take_request()
-            if events & READ:
-                if self.is_busy:
-                    self._watch(read=False)
-                    return
-                if not self._stream.receive():
-                    self.close()
-                    return
+            reads = READ
+            if events & READ and self.is_busy:
+                reads = 0
+            elif events & READ:
+                self._has_ended = not self._stream.receive()
                 self.take_request()
-            self._watch(read=True)
+            self._go_on(reads)
         except (OSError, EOFError, ProtocolError):
             self.close()
 
@@ -121,7 +123,6 @@ class Connection:
             taken = self.channel.next_request()
             if taken is None:
                 return
-            self.last_active = self._processor.now
             if isinstance(taken, InboundRequest):
                 self._processor.requests.put(QueuedRequest(self, taken))
                 return
@@ -133,13 +134,13 @@ class Connection:
             return
         try:
             self._stream.send(self.channel.respond(context, response, throttled))
-            self.take_request()
-            self._watch(read=True)
-        except (OSError, EOFError, ProtocolError, struct.error):
+        except (OSError, EOFError, struct.error):
             self.close()
+            return
+        self.resume()
 
     def read_on(self) -> None:
-        """The request in hand waits for others, and its bytes are not needed any more."""
+        """The request in hand was looked at, and is answered later."""
         if self.is_open:
             self.channel.read_on()
             self.resume()
@@ -154,21 +155,30 @@ class Connection:
         """Go on with what waits in the buffer, and in the socket."""
         try:
             self.take_request()
-            self._watch(read=True)
+            self._go_on()
         except (OSError, EOFError, ProtocolError):
             self.close()
 
-    def _watch(self, read: bool) -> None:
-        wanted = (READ if read else 0) | (WRITE if self._stream.has_output else 0)
-        if self.is_open and wanted != self._events:
+    def _go_on(self, reads: int = READ) -> None:
+        """Wait for what the socket does next. Who has ended is closed when nothing is owed any more. (Who is busy may
+        be watched all the same: mostly nothing comes, and to stop watching costs more than to be told once.)"""
+        if self._has_ended and not (self.is_busy or self.channel.owes_answers):
+            self.close()
+        if self.is_open:
+            self._watch(0 if self._has_ended else reads)
+
+    def _watch(self, reads: int) -> None:
+        """A socket that nothing is wanted of is not watched at all: the system tells of a reset again and again."""
+        wanted = reads | (WRITE if self._stream.has_output else 0)
+        if wanted != self._events:
+            self._processor.watch(self, self._events, wanted)
             self._events = wanted
-            self._processor.watch(self, wanted)
 
     def close(self, reset: bool = False) -> None:
         """Close the socket; with `reset` the peer sees an error instead of an end, as when a process dies."""
         if self.is_open:
             self.is_open = False
-            self._processor.remove(self)
+            self._processor.remove(self, self._events)
             if reset:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.sock.close()
@@ -177,10 +187,17 @@ class Connection:
 class Processor:
     """The accepted connections of a node."""
 
-    def __init__(self, selector: Selector, requests: RequestChannel, options: SocketOptions) -> None:
+    def __init__(
+        self,
+        selector: Selector,
+        requests: RequestChannel,
+        options: SocketOptions,
+        may_wait_in_line: Callable[[Request], bool],
+    ) -> None:
         self._selector = selector
         self.requests = requests
         self._options = options
+        self._may_wait_in_line = may_wait_in_line
         self._connections: set[Connection] = set()
         self.starved: list[Connection] = []
         """Connections with a request in their buffer for which the queue had no room."""
@@ -192,7 +209,9 @@ class Processor:
 
     def add(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
         if sock.fileno() >= self._options.max_file_number:
-            self.make_room()
+            if not self.make_room():
+                sock.close()
+                return
             sock, high = sock.dup(), sock  # it moves to the number that has become free, or what is free is used up
             high.close()
         sock.setblocking(False)
@@ -201,24 +220,34 @@ class Processor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        channel = ServerChannel(connection_id, listener, kind, address, self._options.max_request_bytes)
+        most_bytes = self._options.max_request_bytes
+        channel = ServerChannel(connection_id, listener, kind, address, most_bytes, self._may_wait_in_line)
         connection = Connection(self, sock, channel, self.now)
         self._connections.add(connection)
         self._selector.register(sock, READ, connection)
 
-    def make_room(self) -> None:
-        """There are too many connections: close the one that has been silent the longest. A flood of connections that
-        say nothing neither takes the log's files from it, nor keeps others out."""
+    def make_room(self) -> bool:
+        """There are too many connections: close the one that has been silent the longest, and is not owed an answer;
+        False if there is none. A flood of connections neither takes the log's files from it, nor do those that say
+        nothing keep others out."""
         idle = [each for each in self._connections if not (each.is_busy or each.channel.owes_answers)]
         if idle:
             min(idle, key=lambda connection: connection.last_active).close()
+        return bool(idle)
 
-    def watch(self, connection: Connection, events: int) -> None:
-        self._selector.modify(connection.sock, events, connection)
+    def watch(self, connection: Connection, before: int, events: int) -> None:
+        """Watch its socket for these events, instead of those before."""
+        if not before:
+            self._selector.register(connection.sock, events, connection)
+        elif not events:
+            self._selector.unregister(connection.sock)
+        else:
+            self._selector.modify(connection.sock, events, connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Connection, events: int) -> None:
         self._connections.discard(connection)
-        self._selector.unregister(connection.sock)
+        if events:
+            self._selector.unregister(connection.sock)
 
     def feed(self) -> None:
         """The queue has room again."""

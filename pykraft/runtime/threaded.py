@@ -40,6 +40,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
+from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
@@ -84,7 +85,7 @@ class NodeThread:
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
         self._options = _socket_options(config)
         self._requests = RequestChannel(self._options.queued_max_requests)
-        self._processor = Processor(self._selector, self._requests, self._options)
+        self._processor = Processor(self._selector, self._requests, self._options, may_wait_in_line)
         self._client = NetworkClient(self._selector, f"{self.name}-client", random)
         self._acceptors: list[Acceptor] = []
         self.failure: BaseException | None = None
@@ -225,7 +226,7 @@ class NodeThread:
 
         answer = self.node.handle(inbound, now)
         answer.then(on_answer)
-        if not answer.kept and self.node.has_read(inbound):
+        if not answer.kept and self.node.has_looked_at(inbound):
             connection.read_on()
 
     def _answer_calls(self) -> None:

@@ -240,9 +240,8 @@ class Node:
         except OSError as error:
             raise self.disk_failure(error) from error
 
-    def has_read(self, inbound: InboundRequest) -> bool:
-        """Whether the bytes of a request that was handed to `handle` are not needed any more, answered or not: what
-        it writes is in the log."""
+    def has_looked_at(self, inbound: InboundRequest) -> bool:
+        """Whether a request that was handed to `handle` is in the works, or still waits until the broker is open."""
         return all(waiting is not inbound for waiting, _ in self._waiting)
 
     def poll(self, now: int) -> Poll:

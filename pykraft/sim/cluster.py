@@ -26,7 +26,7 @@ from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.faults import Faults
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
-from pykraft.sim.invariants import Violation, require
+from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import Knobs, draw
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
@@ -151,9 +151,10 @@ class SimulatedCluster:
         self._add_client("admin", self._maker)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
+            is_plain = knobs.has_plain_producer and number == 0
             writer = Writer(
-                f"p{number}",
-                producer,
+                PLAIN.decode() if is_plain else f"p{number}",
+                {**producer, "enable.idempotence": not is_plain},
                 servers,
                 knobs.records_per_s,
                 knobs.partitions,

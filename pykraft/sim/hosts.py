@@ -21,6 +21,7 @@ from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
@@ -148,11 +149,11 @@ class SimulatedConnection:
     def __init__(self, machine: "SimulatedNode", listener: Listener, end: End) -> None:
         self._machine = machine
         self._end = end
-        self._channel = ServerChannel(
-            f"{machine.name}-{machine.next_connection()}", listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES
-        )
+        name = f"{machine.name}-{machine.next_connection()}"
+        limits = (_MAX_REQUEST_BYTES, may_wait_in_line)
+        self._channel = ServerChannel(name, listener.name, listener.kind, "peer", *limits)
         self._unread: deque[bytes] = deque()
-        """What has come while a request was being answered: a muted channel is not read from."""
+        """What has come while the channel was muted: it is not read from then."""
 
     def connected(self) -> None:
         """It was from the beginning."""
@@ -180,7 +181,7 @@ class SimulatedConnection:
             self._end.close()
 
     def read_on(self) -> None:
-        """The request in hand waits for others, and its bytes are not needed any more."""
+        """The request in hand was looked at, and is answered later."""
         self._channel.read_on()
         self._take_requests()
 
@@ -328,7 +329,7 @@ class SimulatedNode(Machine):
             context = request.context
             promise = node.handle(request, now)
             promise.then(lambda answer, context=context, connection=connection: connection.respond(context, answer))  # type: ignore[misc]
-            if not promise.kept and node.has_read(request):
+            if not promise.kept and node.has_looked_at(request):
                 connection.read_on()
         poll = node.poll(now)
         for outbound in poll.requests:

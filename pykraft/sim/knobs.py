@@ -37,6 +37,8 @@ class Knobs:
     properties: dict[str, int]
     topic: dict[str, int]
     producers: tuple[dict[str, object], ...]
+    has_plain_producer: bool
+    """The first of them is not idempotent."""
     consumers: tuple[dict[str, object], ...]
     records_per_s: int
     faults: dict[str, float]
@@ -71,6 +73,7 @@ def draw(seed: int) -> Knobs:
             "index.interval.bytes": random.choice((0, 100, 4096)),
         },
         producers=tuple(_producer(random) for _ in range(random.randint(1, 3))),
+        has_plain_producer=Random(f"plain {seed}").random() < 0.25,
         consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
         records_per_s=random.choice((20, 60, 100)),
         faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds},

@@ -1,8 +1,9 @@
 """What the clients do meanwhile: produce numbered records, read everything, and compare what they are told.
 
-Each producer is idempotent and waits for all in-sync replicas. It numbers its records for each partition, so that a
-record that is missing, doubled or out of order is seen without looking anywhere else. A record whose sending failed is
-given up: it may be in the log or not, but at most once.
+Each producer waits for all in-sync replicas, and nearly each is idempotent. It numbers its records for each partition,
+so that a record that is missing, doubled or out of order is seen without looking anywhere else. A record whose sending
+failed is given up: it may be in the log or not, but at most once. In some histories one producer is a plain one, whose
+records may be there twice; what was acknowledged must be where it was said to be all the same.
 """
 
 from collections.abc import Callable

@@ -4,36 +4,37 @@ A request is taken when the one before is through: while one is in hand the chan
 the buffer. So a client that sends faster than it is served fills its own socket buffers, not the server's memory. A
 throttled client stays muted a while longer.
 
-A Produce request with acks=all is through with its bytes long before it is answered: they are in the log, and it waits
-for the replicas. The connection is read on then (`read_on`), but only for the Produce requests behind it, and for no
-more than `MOST_IN_LINE` together: any other request could ask for what those before it have not done yet. Their answers
-leave in the order in which they came, whichever is ready first. So the batches of a producer travel to the replicas
-together, where Kafka takes a request of a connection only after it has answered the one before.
+Some requests are through with their bytes long before they are answered: what a Produce request with acks=all brings
+is in the log, and it waits for the replicas. It steps into a *line* then (`read_on`), and requests of the same kind may
+be taken behind it, up to `MOST_IN_LINE`. Anything else waits until the line is empty, for it could ask for what those
+before it have not done yet, or end the connection to which their answers belong. Answers leave in the order of the
+requests, whichever is ready first. Which requests may do so, whoever makes the channel says (`server.line`).
 
 ::
 
-    event \\ state          NOT_MUTED               MUTED                   MUTED_AND_THROTTLED
-    ---------------------  ----------------------  ----------------------  ----------------------
-    request taken          MUTED                   -                       -
-    next one must wait     MUTED                   -                       -
-    in hand: read on       -                       NOT_MUTED (*)           -
-    in hand: answered      -                       NOT_MUTED (*)           -
-    in line: answered      NOT_MUTED (*)           MUTED, NOT_MUTED (*)    MUTED_AND_THROTTLED
-    time is up             -                       MUTED                   NOT_MUTED (*)
+    event \\ state            NOT_MUTED    MUTED                    MUTED_AND_THROTTLED
+    -----------------------  -----------  -----------------------  -----------------------
+    request taken            MUTED        -                        -
+    next one has to wait     MUTED        -                        -
+    the one in hand joins    -            NOT_MUTED (*)            -
+    the one in hand is done  -            NOT_MUTED (*)            -
+    one in line is done      NOT_MUTED    NOT_MUTED or MUTED (*)   MUTED_AND_THROTTLED
+    time is up               -            MUTED                    NOT_MUTED (*)
 
-    (*) or MUTED_AND_THROTTLED, as long as the client is throttled
+    (*) but MUTED while one is in hand, and MUTED_AND_THROTTLED while the client is throttled
 
 (Kafka has five states, because there the answer and the end of the throttling come from different threads.)
 
-What cannot be read, or is not served on this listener, closes the connection: there is nothing to answer it with. One
-exception: ApiVersions in a version that is not known is answered in version 0, so that client and server of any age can
-find out what they share.
+What cannot be read, or is not served on this listener, closes the connection when its turn comes: there is nothing to
+answer it with. One exception: ApiVersions in a version that is not known is answered in version 0, so that client and
+server of any age can find out what they share.
 
 Follows org.apache.kafka.common.network.KafkaChannel and kafka.network.{Processor,RequestChannel}.
 """
 
 import re
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -41,7 +42,6 @@ from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ListenerKind, advertised, requests, served
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.schema import Request, Response
 from pykraft.transport.frames import FrameReader
 
@@ -50,7 +50,7 @@ _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"
 
 MOST_IN_LINE = 5
-"""As many requests as an idempotent producer sends without an answer."""
+"""As many requests as Kafka's own producer sends without an answer."""
 
 
 class RequestContext(NamedTuple):
@@ -84,10 +84,11 @@ class ChannelState(Enum):
 class _Taken:
     """A request that was taken, and its answer, which may have to wait for those before it."""
 
-    __slots__ = ("answer", "context")
+    __slots__ = ("answer", "context", "may_join")
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, may_join: bool) -> None:
         self.context = context
+        self.may_join = may_join
         self.answer: list[Any] | None = None
 
 
@@ -95,18 +96,32 @@ class ServerChannel:
     """One accepted connection."""
 
     def __init__(
-        self, connection_id: str, listener: str, kind: ListenerKind, client_address: str, max_request_bytes: int
+        self,
+        connection_id: str,
+        listener: str,
+        kind: ListenerKind,
+        client_address: str,
+        max_request_bytes: int,
+        may_wait_in_line: Callable[[Request], bool],
     ) -> None:
         self.connection_id = connection_id
         self.listener = listener
         self.kind = kind
         self._client_address = client_address
         self.frames = FrameReader(max_request_bytes)
-        self.state = ChannelState.NOT_MUTED
+        self._may_wait_in_line = may_wait_in_line
         self._line: deque[_Taken] = deque()
-        """Whose answers have not left, in the order in which they came."""
+        """Whose answers have not left, in the order in which they came; the last may be in hand."""
         self._in_hand: _Taken | None = None
+        self._is_held = False
+        """The next request is there, and has to wait until the line moves."""
         self._throttles = 0
+
+    @property
+    def state(self) -> ChannelState:
+        if self._in_hand is not None or self._is_held:
+            return ChannelState.MUTED
+        return ChannelState.MUTED_AND_THROTTLED if self._throttles else ChannelState.NOT_MUTED
 
     @property
     def owes_answers(self) -> bool:
@@ -123,17 +138,32 @@ class ServerChannel:
         frame = self.frames.peek_frame()
         if frame is None:
             return None
-        self.state = ChannelState.MUTED
-        key, version, _ = peek(frame)
-        if self._line and (key != ProduceRequest.api or len(self._line) == MOST_IN_LINE):
+        try:
+            context, message = self._read(frame)
+        except ProtocolError:
+            if not self._line:
+                raise
+            self._is_held = True
+            return None
+        may_join = not isinstance(message, ErrorCode) and self._may_wait_in_line(message)
+        if self._line and not (may_join and len(self._line) < MOST_IN_LINE):
+            self._is_held = True
             return None
         self.frames.next_frame()
-        if not served(self.kind, key, version) and key != API_VERSIONS_KEY:
+        self._in_hand = _Taken(context, may_join)
+        self._line.append(self._in_hand)
+        if isinstance(message, ErrorCode):
+            return self._refusal(context, message)
+        return InboundRequest(context, message)
+
+    def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode]:
+        """What stands in a frame: a request, or why the channel itself refuses it."""
+        key, version, _ = peek(frame)
+        is_served = served(self.kind, key, version)
+        if not is_served and key != API_VERSIONS_KEY:
             raise ProtocolError(f"API {key} version {version} is not served on a {self.kind.value} listener")
-        known_version = version if served(self.kind, key, version) else 0
         request_type = requests[key]
-        header_version = request_header_version(request_type, version)
-        header, position = RequestHeader.decode_from(frame, header_version)
+        header, position = RequestHeader.decode_from(frame, request_header_version(request_type, version))
         context = RequestContext(
             self.connection_id,
             self.listener,
@@ -142,17 +172,15 @@ class ServerChannel:
             header.client_id,
             self._client_address,
             key,
-            known_version,
+            version if is_served else 0,
             header.correlation_id,
         )
-        self._in_hand = _Taken(context)
-        self._line.append(self._in_hand)
-        if known_version != version:
-            return self._refusal(context, ErrorCode.UNSUPPORTED_VERSION)
+        if not is_served:
+            return context, ErrorCode.UNSUPPORTED_VERSION
         message = request_type.decode(frame, version, position)
         if isinstance(message, ApiVersionsRequest) and version >= 3 and not _is_legal(message):
-            return self._refusal(context, ErrorCode.INVALID_REQUEST)
-        return InboundRequest(context, message)
+            return context, ErrorCode.INVALID_REQUEST
+        return context, message
 
     def _refusal(self, context: RequestContext, error: ErrorCode) -> Response:
         """An ApiVersions answer that says what went wrong; after a version that is not known, also what this API
@@ -170,11 +198,10 @@ class ServerChannel:
         return self.respond(self._refused, response)
 
     def read_on(self) -> None:
-        """The request in hand needs its bytes no more, and is answered later."""
+        """The request in hand was looked at, and is answered later: if it may wait in line, the next one may come."""
         assert self._in_hand is not None, f"{self.connection_id} has nothing in hand"
-        if self._in_hand.context.api_key == ProduceRequest.api:
+        if self._in_hand.may_join:
             self._in_hand = None
-            self._open()
 
     def respond(self, context: RequestContext, response: Response | None, throttled: bool = False) -> list[Any]:
         """The bytes that may leave with this answer, as parts (see `Message.encode`): none if the request wants no
@@ -191,18 +218,12 @@ class ServerChannel:
         leaving: list[Any] = []
         while self._line and self._line[0].answer is not None:
             leaving += self._line.popleft().answer or ()
-        self._open()
+            self._is_held = False
         return leaving
 
     def unthrottle(self) -> None:
         assert self._throttles, f"{self.connection_id} is not throttled"
         self._throttles -= 1
-        self._open()
-
-    def _open(self) -> None:
-        """Take the next request, unless one is in hand or the client is throttled."""
-        if self._in_hand is None:
-            self.state = ChannelState.MUTED_AND_THROTTLED if self._throttles else ChannelState.NOT_MUTED
 
 
 def _is_legal(message: ApiVersionsRequest) -> bool:

@@ -22,6 +22,7 @@ from pykraft.cluster_view import ClusterView
 from pykraft.common.errors import KafkaError
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.raft.state_machine import CommitReader
 from pykraft.runtime.clock import MonotonicClock, StallTolerantClock
 from pykraft.runtime.threaded import NodeThread
@@ -29,6 +30,9 @@ from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.filesystem import OsFileSystem
+from pykraft.transport.server_channel import MOST_IN_LINE
+from tests.harness import asking
+from tests.harness.connection import Connection
 from tests.harness.waiting import wait_until
 
 NODES = {1, 2, 3}
@@ -171,6 +175,35 @@ def test_two_nodes_that_are_cut_apart_find_together_again(combined: Cluster) -> 
     combined.reconnect(leader, other)
     wait_until_all_are_in_sync(combined)
     assert len(set(logs(combined).values())) == 1
+
+
+def test_batches_of_a_connection_wait_for_their_replicas_together_and_are_answered_in_order(combined: Cluster) -> None:
+    """Without a majority nobody leaves the ISR, so what is produced waits for as long as it takes."""
+    make_topic(combined, "line")
+    leader = combined.describe().leader("line", 0)
+    assert leader is not None
+    batches = [asking.produce("line", asking.batch(1), acks=-1, timeout_ms=120_000) for _ in range(MOST_IN_LINE + 1)]
+    behind = MetadataRequest(topics=[])
+    with Connection(combined.bootstrap_servers.split(",")[leader - 1], patience_s=100) as connection:
+        for node in NODES - {leader}:
+            combined.kill(node)
+        asked = [connection.send(request, 9) for request in (*batches, behind)]
+
+        def end(view: ClusterView) -> int:
+            return view.replicas("line", 0)[leader].log_end_offset
+
+        combined.wait_until(lambda v: end(v) >= MOST_IN_LINE, what="as many as may wait are in the log")
+        connection.sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.sock.recv(1)
+        connection.sock.settimeout(100)
+        assert end(combined.describe()) == MOST_IN_LINE, "the next one waits outside"
+        for node in NODES - {leader}:
+            combined.restart(node)
+        for request, correlation_id in zip((*batches, behind), asked, strict=True):
+            connection.receive(request, 9, correlation_id)
+    wait_until_all_are_in_sync(combined, "line")
+    wait_until_all_are_in_sync(combined)
 
 
 def what_follows_a_held_interpreter(cluster: Cluster) -> set[str]:

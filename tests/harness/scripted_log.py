@@ -48,6 +48,11 @@ class ScriptedLog:
             ]
         )
 
+    def restart(self) -> None:
+        """What a broker knows of producers after an orderly stop: the last batch of each (its snapshot has no more)."""
+        for known in self._producers.values():
+            del known[:-1]
+
     def _append(self, key: TopicPartition, data: bytes) -> ProduceResponse.Topic.Partition:
         batch = RecordBatch(memoryview(data))
         assert batch.is_valid

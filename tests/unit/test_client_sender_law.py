@@ -10,14 +10,16 @@ import pytest
 
 from pykraft.client.accumulator import ProducerBatch, RecordAccumulator, RecordMetadata
 from pykraft.client.sender import Sender
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
 from tests.harness.scripted import learn
 from tests.unit.test_client_sender import PASSING, PAUSE_MS, T0, T1, Sending
 
 
-def run(seed: int) -> None:
-    """Requests and answers are lost, brokers refuse, leaders change; but nothing is given up."""
+def run(seed: int, restarts: bool = False) -> None:
+    """Requests and answers are lost, brokers refuse, leaders change; but nothing is given up, unless brokers are
+    restarted as well, and forget what they knew."""
     random = Random(seed)
     some = Sending(batch_size=random.choice([1, 100, 300]), linger_ms=random.choice([0, 5]))
     appended: dict[TopicPartition, list[bytes]] = {T0: [], T1: []}
@@ -46,12 +48,33 @@ def run(seed: int) -> None:
                     break
         if random.random() < 0.05:
             learn(some.metadata, {"t": [(random.choice([1, 2, 3]), step), (random.choice([1, 2, 3]), step)]})
+        if restarts and random.random() < 0.2:
+            some.log.restart()
     some.finish()
+    if restarts:
+        check_with_restarts(some, appended)
+        return
     assert {key: values for key, values in appended.items() if values} == some.log.values
     assert all(isinstance(result, RecordMetadata) for result in some.told.values())
     for key, values in appended.items():
         assert [some.told[value].offset for value in values] == list(range(len(values))), key  # type: ignore[union-attr]
     assert some.accumulator.used_bytes == 0
+
+
+def check_with_restarts(some: Sending, appended: dict[TopicPartition, list[bytes]]) -> None:
+    """What is not acknowledged may be in the log or not, but never twice."""
+    for key, values in appended.items():
+        log = some.log.values.get(key, [])
+        acknowledged = [value for value in values if isinstance(some.told[value], RecordMetadata)]
+        assert log == [value for value in values if value in log], "each once, and in order"
+        assert set(acknowledged) <= set(log)
+    assert set(some.errors) <= {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert some.accumulator.used_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_brokers_forget_no_record_is_written_twice(seed: int) -> None:
+    run(seed, restarts=True)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -76,6 +99,19 @@ def numbers_again(
 ) -> None:
     batch.forget_sequence()
     put_back(accumulator, batch)
+
+
+def trusts_a_refusal(sender: Sender, batch: ProducerBatch, error: ErrorCode, now: int) -> bool:
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return sender._has_earlier(batch) or batch.topic_partition in sender._doubtful
+    return error.retriable
+
+
+def test_the_law_of_restarts_dies_of_a_planted_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sender, "_may_retry", trusts_a_refusal)
+    with pytest.raises(AssertionError, match="each once, and in order"):
+        for seed in range(60):
+            run(seed, restarts=True)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
+from pykraft.server.line import may_wait_in_line
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
 from tests.harness.waiting import wait_until
@@ -31,13 +33,16 @@ OPTIONS = SocketOptions(
 )
 
 
+PRODUCE = b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[]), 9, 0, "test"))
+
+
 class Server:
     """The stages of a listener, and whoever called."""
 
     def __init__(self, options: SocketOptions = OPTIONS) -> None:
         self.selector = Selector()
         self.requests = RequestChannel(options.queued_max_requests)
-        self.processor = Processor(self.selector, self.requests, options)
+        self.processor = Processor(self.selector, self.requests, options, may_wait_in_line)
         self.acceptor = Acceptor(self.selector, self.processor, "PLAINTEXT", ListenerKind.BROKER)
         self.port = self.acceptor.bind("127.0.0.1", 0, options)
         self.callers: list[socket.socket] = []
@@ -107,11 +112,7 @@ def test_one_request_of_a_connection_is_queued_at_a_time(server: Server) -> None
 def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server: Server) -> None:
     """Behind a Produce request that waits, nothing else is taken, and what comes stays in the caller's socket."""
     caller = server.call()
-    caller.sendall(b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[]), 9, 0, "test")))
-    server.turn()
-    produce = server.requests.receive()
-    assert produce is not None
-    produce.connection.read_on()
+    produce = waiting_produce(server, caller)
     flood = b"".join(encode_request(MetadataRequest(topics=[]), 9, 1, "x" * 30_000))
     caller.settimeout(0.01)
     sent = 0
@@ -123,6 +124,92 @@ def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server:
     produce.connection.respond(produce.inbound.context, ProduceResponse(responses=[]), throttled=False)
     following = server.requests.receive()
     assert following is not None and following.inbound.context.correlation_id == 1
+
+
+def waiting_produce(server: Server, caller: socket.socket) -> QueuedRequest:
+    """A Produce request that was looked at, and waits for its replicas."""
+    caller.sendall(PRODUCE)
+    wait_until(lambda: server.turn(1) or len(server.requests), "it has come")
+    produce = server.requests.receive()
+    assert produce is not None
+    produce.connection.read_on()
+    return produce
+
+
+def answered(server: Server, request: QueuedRequest) -> None:
+    request.connection.respond(request.inbound.context, ProduceResponse(responses=[]), throttled=False)
+    server.turn()
+
+
+def test_who_has_sent_all_and_says_so_still_gets_the_answers(server: Server) -> None:
+    caller = server.call()
+    produce = waiting_produce(server, caller)
+    caller.shutdown(socket.SHUT_WR)
+    server.turn()
+    answered(server, produce)
+    caller.settimeout(10)
+    assert caller.recv(1 << 16)[4:8] == bytes(4), "the correlation id"
+    assert is_hung_up(caller), "and nothing is owed any more"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\0\0\0\x08" + (0).to_bytes(2, "big") + (99).to_bytes(2, "big") + bytes(4),
+        b"\0\0\0\x0c" + (0).to_bytes(2, "big") + (9).to_bytes(2, "big") + b"\xff" * 8,
+    ],
+    ids=["a version that is not served", "a request that cannot be read"],
+)
+def test_what_cannot_be_read_does_not_take_the_answers_before_it_along(server: Server, bad: bytes) -> None:
+    caller = server.call()
+    produce = waiting_produce(server, caller)
+    caller.sendall(bad)
+    server.turn()
+    assert produce.connection.is_open
+    answered(server, produce)
+    caller.settimeout(10)
+    assert caller.recv(1 << 16)[4:8] == bytes(4)
+    assert is_hung_up(caller)
+
+
+def test_a_caller_who_resets_while_a_request_is_in_hand_is_not_told_of_again_and_again(server: Server) -> None:
+    caller = server.call()
+    server.ask(caller)
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    caller.close()
+    server.turn()
+    assert not server.selector.wait(0.05), "nothing is wanted of it, so nothing is told"
+    server.answer()
+    server.turn()
+    assert not len(server.processor), "and when the answer does not get through it is closed"
+
+
+def test_who_sends_a_large_request_is_not_silent(server: Server) -> None:
+    uploading, silent = server.call(), server.call()
+    server.processor.now = 900
+    uploading.sendall(PRODUCE[:20])
+    server.turn()
+    server.processor.close_idle(1500)
+    assert is_hung_up(silent) and not is_hung_up(uploading)
+
+
+def test_where_files_are_few_and_everybody_is_owed_an_answer_the_next_one_is_sent_away() -> None:
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(12)]
+    for number in free:
+        os.close(number)
+    server = Server(OPTIONS._replace(max_file_number=free[-1], queued_max_requests=100))
+    try:
+        busy: list[socket.socket] = []
+        while len(busy) == len(server.processor):
+            assert len(busy) < 12, "somebody must be sent away"
+            busy.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            server.callers.append(busy[-1])
+            server.ask(busy[-1])
+        assert is_hung_up(busy.pop())
+        assert len(server.processor) == len(busy) > 0
+        assert not any(map(is_hung_up, busy))
+    finally:
+        server.close()
 
 
 def test_a_full_queue_leaves_the_others_in_their_sockets_and_loses_none(server: Server) -> None:

@@ -17,6 +17,7 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request, encode_response
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
+from pykraft.server.line import may_wait_in_line
 from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion
 from pykraft.transport.frames import FrameReader
 from pykraft.transport.server_channel import MOST_IN_LINE, ChannelState, InboundRequest, RequestContext, ServerChannel
@@ -77,7 +78,7 @@ def test_a_large_frame_does_not_keep_its_memory() -> None:
 
 
 def server(kind: ListenerKind = ListenerKind.BROKER) -> ServerChannel:
-    return ServerChannel("c", "PLAINTEXT", kind, "127.0.0.1", 1 << 20)
+    return ServerChannel("c", "PLAINTEXT", kind, "127.0.0.1", 1 << 20, may_wait_in_line)
 
 
 def sent(request: Any, version: int, correlation_id: int = 1) -> bytes:

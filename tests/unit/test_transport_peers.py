@@ -19,6 +19,7 @@ from pykraft.protocol.messages.cluster import (
     MetadataResponse,
 )
 from pykraft.protocol.messages.data import ProduceRequest
+from pykraft.server.line import may_wait_in_line
 from pykraft.transport.peers import CONNECT_TIMEOUT_MS, RECONNECT_BACKOFF_MAX_MS, Peer, Peers
 from pykraft.transport.server_channel import InboundRequest, ServerChannel
 
@@ -31,7 +32,7 @@ class Cable:
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.server = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20)
+        self.server = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20, may_wait_in_line)
         self.is_closed = False
         self.breaks = False
 
