@@ -39,6 +39,11 @@ class Timeout(NamedTuple):
 class Timeouts(list[Timeout]):
     """Several settings; reads as a table."""
 
+    def only(self, *keys: str) -> "Timeouts":
+        """Some of them, by their names and in that order; KeyError for one that is not there."""
+        known = {timeout.key: timeout for timeout in self}
+        return Timeouts(known[key] for key in keys)
+
     def __repr__(self) -> str:
         width = max(len(timeout.key) for timeout in self)
         rows = [f"{'setting':<{width}}  {'here':>9}  {'Kafka':>9}  meaning"]

@@ -93,17 +93,25 @@ class BatchDump:
             yield from (f"  {first} is followed by {second}" for first, second in reversed(gaps))
 
 
+def offset_in_name(path: PurePath) -> int:
+    """The number that the file's name is. A log's own files have 20 digits; one that was copied may have any number for
+    a name, as Kafka's tool has it. CorruptRecordError if it is none."""
+    return _number(path.name.split(".")[0])
+
+
+def _number(digits: str) -> int:
+    if not (digits.isascii() and digits.isdecimal()):
+        raise CorruptRecordError("its name says no offset")
+    return int(digits)
+
+
 def _title(path: PurePath) -> str:
-    stem = path.name.split(".")[0]
-    try:
-        if path.suffix == LOG_SUFFIX:
-            return f"Log starting offset: {int(stem)}"
-        if path.name == _BOOTSTRAP_SNAPSHOT:
-            return "KRaft bootstrap snapshot"
-        offset, epoch = stem.split("-")
-        return f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}"
-    except ValueError:
-        raise CorruptRecordError("its name says no offset") from None
+    if path.suffix == LOG_SUFFIX:
+        return f"Log starting offset: {offset_in_name(path)}"
+    if path.name == _BOOTSTRAP_SNAPSHOT:
+        return "KRaft bootstrap snapshot"
+    offset, _, epoch = path.name.split(".")[0].partition("-")
+    return f"Snapshot end offset: {_number(offset)}, epoch: {_number(epoch)}"
 
 
 def _batch_line(batch: RecordBatch, position: int) -> str:

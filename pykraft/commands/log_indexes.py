@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import PurePath
 
 from pykraft.commands.common import say
-from pykraft.commands.log_batches import LOG_SUFFIX, batches_from
+from pykraft.commands.log_batches import LOG_SUFFIX, batches_from, offset_in_name
 from pykraft.commands.read_only import ReadOnlyFile, ReadOnlyFileSystem, open_file
 from pykraft.common.errors import CorruptRecordError
 from pykraft.storage.index import OffsetIndex, TimeIndex, TimestampOffset
@@ -41,7 +41,7 @@ class IndexDump:
         """Print one ``.index``. CorruptRecordError if it points at what is no batch, or fails the sanity check."""
         with (
             open_file(_beside(path, LOG_SUFFIX)) as log,
-            closing(OffsetIndex(ReadOnlyFileSystem(), path, _base_offset(path), _ANY_SIZE)) as index,
+            closing(OffsetIndex(ReadOnlyFileSystem(), path, offset_in_name(PurePath(path)), _ANY_SIZE)) as index,
         ):
             if not len(index):
                 say(f"{path} is empty.")
@@ -69,7 +69,7 @@ class IndexDump:
 
     def dump_time_index(self, path: str) -> None:
         """Print one ``.timeindex``. CorruptRecordError if it fails the sanity check."""
-        base_offset = _base_offset(path)
+        base_offset = offset_in_name(PurePath(path))
         files = ReadOnlyFileSystem()
         with (
             open_file(_beside(path, LOG_SUFFIX)) as log,
@@ -120,13 +120,6 @@ class IndexDump:
         for pairs in self._missing_offsets.values():
             yield "The following indexed offsets are not found in the log."
             yield from (f"Indexed offset: {said}, found log offset: {found}" for said, found in pairs)
-
-
-def _base_offset(path: str) -> int:
-    try:
-        return int(PurePath(path).name.split(".")[0])
-    except ValueError:
-        raise CorruptRecordError("its name says no offset") from None
 
 
 def _beside(path: str, suffix: str) -> str:

@@ -69,12 +69,19 @@ def integer(
     """A key whose value is a whole number; `kind` is what Kafka calls its width: short, int or long."""
 
     def parse(text: str) -> int:
-        value = int(text)
+        value = int(_digits(text))
         if not at_least <= value <= at_most:
             raise ValueError(value)
         return value
 
     return Key(name, default, parse, _range(at_least, at_most), meaning, kind, tuple(synonyms), required)
+
+
+def _digits(text: str) -> str:
+    """A number as Kafka reads it: without the underscores that Python lets pass."""
+    if "_" in text:
+        raise ValueError(text)
+    return text
 
 
 def _range(at_least: int, at_most: int) -> str:
@@ -89,7 +96,7 @@ def decimal(
     """A key whose value is a number with a fraction."""
 
     def parse(text: str) -> float:
-        value = float(text)
+        value = float(_digits(text))
         if not at_least <= value <= at_most:
             raise ValueError(value)
         return value

@@ -185,10 +185,15 @@ class ErrorCode(IntEnum):
 _BY_CODE = {member.value: member for member in ErrorCode}
 
 
+LONGEST_DETAIL = 4000
+"""Characters. What was wrong may quote what a peer has sent, and the texts of an answer have at most 32 kB."""
+
+
 class KafkaError(Exception):
     """An answer with an error code. `detail` says what was wrong with this very request."""
 
     def __init__(self, code: ErrorCode, detail: str = "") -> None:
+        detail = detail[:LONGEST_DETAIL]
         super().__init__(code, detail)
         self.code = code
         self.detail = detail

@@ -27,6 +27,10 @@ from pykraft.protocol.messages.records import (
 )
 
 REGISTER_BROKER_VERSION = 3
+_RESERVED_DIRECTORIES = 100
+"""Ids with a meaning of their own, such as "no directory yet"."""
+_SECURITY_PROTOCOLS = frozenset(range(4))
+"""PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
 
 
 class ClusterControl:
@@ -42,7 +46,10 @@ class ClusterControl:
     ) -> Result[BrokerRegistrationResponse]:
         """`epoch` is the offset that the registration's record will have. Records that must come before it are counted
         by the caller: they are in the result, and shift it."""
-        self._check_registration(image, request)
+        if request.cluster_id != self._cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._cluster_id}, not {request.cluster_id}"
+            )
         known = image.brokers.get(request.broker_id)
         is_same_process = known is not None and known.incarnation_id == request.incarnation_id
         if known is not None and not is_same_process and self.heartbeats.has_valid_session(request.broker_id, now):
@@ -50,6 +57,7 @@ class ClusterControl:
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"broker {request.broker_id} is registered, and was heard from within its session",
             )
+        _check_registration(image, request)
         records: list[VersionedRecord] = []
         registration = _registration(request)
         if known is not None and is_same_process:
@@ -64,23 +72,6 @@ class ClusterControl:
             registration.broker_epoch = epoch + len(records)
         records.append((registration, REGISTER_BROKER_VERSION))
         return Result(records, BrokerRegistrationResponse(broker_epoch=registration.broker_epoch))
-
-    def _check_registration(self, image: MetadataImage, request: BrokerRegistrationRequest) -> None:
-        if request.cluster_id != self._cluster_id:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._cluster_id}, not {request.cluster_id}"
-            )
-        if request.broker_id < 0 or not request.listeners:
-            raise KafkaError(ErrorCode.INVALID_REGISTRATION, "a broker has an id of at least 0 and a listener")
-        if not request.log_dirs or len(set(request.log_dirs)) < len(request.log_dirs):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a broker names each of its log directories once")
-        supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-        for name, level in sorted(image.features.items()):
-            low, high = supported.get(name, (0, 0))
-            if name == METADATA_VERSION and not low <= level <= high:
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, f"the cluster runs {name} {level}, the broker {low} to {high}"
-                )
 
     def heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now: int
@@ -132,6 +123,42 @@ class ClusterControl:
         if broker.epoch != epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {epoch}")
         return broker
+
+
+def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    """Whether a broker may be so."""
+    _check_directories(image, request)
+    if request.broker_id < 0 or not request.listeners:
+        raise _invalid("a broker has an id of at least 0 and a listener")
+    if not {listener.security_protocol for listener in request.listeners} <= _SECURITY_PROTOCOLS:
+        raise _invalid("a listener has an unknown security protocol")
+    supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    if METADATA_VERSION not in supported:
+        raise _invalid(f"a broker says which levels of {METADATA_VERSION} it can run with")
+    low, high = supported[METADATA_VERSION]
+    level = image.features.get(METADATA_VERSION, low)
+    if not low <= level <= high:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"the cluster runs {METADATA_VERSION} {level}, the broker {low} to {high}"
+        )
+
+
+def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    """Whether these are directories, and this broker's. A copied disk has another broker's: if both registered, the
+    one would be taken for what the other holds."""
+    if not request.log_dirs:
+        raise _invalid("a broker has a log directory")
+    if len(set(request.log_dirs)) < len(request.log_dirs):
+        raise _invalid("a broker names each of its log directories once")
+    if any(int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES for directory in request.log_dirs):
+        raise _invalid(f"directory ids below {_RESERVED_DIRECTORIES} are reserved")
+    for broker_id, broker in image.brokers.items():
+        if broker_id != request.broker_id and not set(request.log_dirs).isdisjoint(broker.directories):
+            raise _invalid(f"a log directory is that of broker {broker_id}: the disk may have been copied")
+
+
+def _invalid(detail: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGISTRATION, detail)
 
 
 def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:

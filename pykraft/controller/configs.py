@@ -22,10 +22,10 @@ from pykraft.common.topic_config import (
     broker_names,
     check_topic_settings,
 )
-from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
-from pykraft.metadata.settings import node_layers
+from pykraft.metadata.settings import broker_number, node_layers
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -36,7 +36,6 @@ from pykraft.protocol.messages.configs import (
 )
 from pykraft.protocol.messages.records import ConfigRecord
 
-MAX_RECORDS_PER_REQUEST = 10_000
 LONGEST_VALUE = (1 << 15) - 1
 _SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
 
@@ -132,8 +131,9 @@ class ConfigControl:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
     def _check_broker(self, image: MetadataImage, name: str, settings: Mapping[str, str]) -> None:
-        if name and not name.isdecimal():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a broker")
+        broker_id = broker_number(name) if name else self._node_id
+        if broker_id < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the number of a broker is at least 0")
         unknown = sorted(set(settings) - DYNAMIC_BROKER_CONFIGS)
         if unknown:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(unknown)} cannot be changed while the brokers run")
@@ -142,12 +142,7 @@ class ConfigControl:
             check_topic_settings({}, settings, static)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        if (
-            name
-            and int(name) not in image.brokers
-            and int(name) not in image.controllers
-            and int(name) != self._node_id
-        ):
+        if broker_id not in {*image.brokers, *image.controllers, self._node_id}:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {name}")
 
 

@@ -33,7 +33,7 @@ from pykraft.controller.configs import ConfigControl
 from pykraft.controller.features import bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.replication_control import ReplicationControl
-from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
@@ -66,8 +66,6 @@ from pykraft.raft.listener import CommittedBatch
 
 PRODUCER_ID_BLOCK = 1000
 NOT_ACTIVE = -1
-MAX_RECORDS_PER_APPEND = 10_000
-"""As many as the largest request may ask for."""
 
 T = TypeVar("T")
 
@@ -279,10 +277,9 @@ class QuorumController:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
         try:
             result = plan(self._image)
+            self._append(result.records, now)
         except KafkaError as error:
             return Promise.of(Outcome(None, error))
-        if result.records:
-            self._append(result.records, now)
         outcome = Outcome(result.response, None)
         if self._image.provenance.offset <= self._decided.image.provenance.offset:
             return Promise.of(outcome)
@@ -291,12 +288,16 @@ class QuorumController:
         return promise
 
     def _append(self, records: Sequence[VersionedRecord], now: int) -> None:
-        """Give the records to the log, and let the newest image take them in. What a request asks for is never so much
-        that it could become true by halves; a broker with very many partitions may be fenced in several pieces."""
+        """What a request asks for is never so much that it could become true by halves; a broker with very many
+        partitions may be fenced in several pieces."""
+        for start in range(0, len(records), MAX_RECORDS_PER_REQUEST):
+            self._append_together(records[start : start + MAX_RECORDS_PER_REQUEST], now)
+
+    def _append_together(self, records: Sequence[VersionedRecord], now: int) -> None:
+        """Give the records to the log, and let the newest image take them in. KafkaError(RECORD_LIST_TOO_LARGE) if they
+        are too large for one batch: nothing has changed then."""
         values = [encode_metadata_record(record, version) for record, version in records]
-        last_offset = -1
-        for start in range(0, len(values), MAX_RECORDS_PER_APPEND):
-            last_offset = self._raft.append(self._epoch, values[start : start + MAX_RECORDS_PER_APPEND], now)
+        last_offset = self._raft.append(self._epoch, values, now)
         delta = MetadataDelta(self._image)
         for record, _ in records:
             delta.replay(record)

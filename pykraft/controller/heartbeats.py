@@ -13,6 +13,7 @@ What follows from silence, or from what a broker asks in its heartbeat, is a row
     UNFENCED             to be fenced                                               FENCED
     UNFENCED             to shut down       it leads nothing                        SHUTDOWN_NOW
     UNFENCED             to shut down       it leads partitions                     CONTROLLED_SHUTDOWN
+    UNFENCED             both                                                       SHUTDOWN_NOW
     CONTROLLED_SHUTDOWN                     it leads nothing, and every other       SHUTDOWN_NOW
                                             broker knows that
     UNFENCED             (is silent)        its session is over                     FENCED
@@ -61,7 +62,8 @@ class BrokerHeartbeats:
 
     def begin(self, unfenced: list[int], now: int) -> None:
         """This node became the controller: who is not fenced has a full session time from now on. A fenced broker has
-        no session, so another process may take its id at once."""
+        no session with it, so another process may take its id at once. (With the controller that has heard of it, it
+        has: also a broker that may stop is waited for until its session is over.)"""
         self._contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
 
     def touch(self, broker_id: int, now: int, metadata_offset: int | None = None) -> None:
@@ -70,9 +72,6 @@ class BrokerHeartbeats:
         contact.last_contact = now
         if metadata_offset is not None:
             contact.metadata_offset = metadata_offset
-
-    def forget(self, broker_id: int) -> None:
-        self._contacts.pop(broker_id, None)
 
     def register(self, broker_id: int, now: int) -> None:
         """Another process has this id now."""
@@ -113,7 +112,8 @@ class BrokerHeartbeats:
                 return BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
             case BrokerState.UNFENCED:
                 if request.want_shut_down:
-                    return BrokerState.CONTROLLED_SHUTDOWN if leads_partitions else BrokerState.SHUTDOWN_NOW
+                    hands_over = leads_partitions and not request.want_fence
+                    return BrokerState.CONTROLLED_SHUTDOWN if hands_over else BrokerState.SHUTDOWN_NOW
                 return BrokerState.FENCED if request.want_fence else BrokerState.UNFENCED
             case _:
                 if leads_partitions or not self._all_know(broker.broker_id, active):

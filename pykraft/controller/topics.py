@@ -17,7 +17,7 @@ from pykraft.common.topic_config import check_topic_settings
 from pykraft.common.types import METADATA_TOPIC, UNASSIGNED_DIRECTORY, ZERO_UUID, Uuid
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from pykraft.controller.placement import UsableBroker, place
-from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration, TopicImage
 from pykraft.metadata.settings import node_layers, settings_of_new_topic
 from pykraft.protocol.messages.admin import (
@@ -29,7 +29,6 @@ from pykraft.protocol.messages.admin import (
 )
 from pykraft.protocol.messages.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 
-MAX_RECORDS_PER_REQUEST = 10_000
 PARTITION_RECORD_VERSION = 2
 MAX_NAME_LENGTH = 249
 
@@ -152,8 +151,9 @@ class TopicControl:
         if partitions < 1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions are wanted: at least 1")
         brokers = [
-            UsableBroker(broker_id, broker.rack or "", fenced=not broker.is_active)
+            UsableBroker(broker_id, broker.rack or "", broker.fenced)
             for broker_id, broker in sorted(image.brokers.items())
+            if broker.fenced or not broker.in_controlled_shutdown  # who is about to stop gets nothing to begin with
         ]
         return place(brokers, partitions, factor, self._random)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 CODE_CELLS = 30
 CELL_LINES = 25
-LONG_CELL_LINES = 20
-"""Two cells as long as this may not follow each other without a word between them."""
+LONG_CELL_LINES = 10
+"""Two cells longer than this may not follow each other without a word between them."""
 WORDS = 2400
 SENTENCE_WORDS = 40
 PARAGRAPH_WORDS = 120
@@ -34,6 +34,7 @@ LAST_CELL = "nb.finish()"
 
 PARTS = {
     "# ": r"# ",
+    "the way to the notebooks beside it, and to its lab": r"(?:Previous|Next): \[\d\d, (?:.|\n)+?\bLab:\s\[\d\d, ",
     "the time that it takes": r"\*\*(?:About|At most) [\w ]+ to run, [\w ]+ to read\.\*\*",
     "what the reader needs to know": r".*\bYou (?:need|should know)\b",
     "what the reader will be able to do, in three points": r"Afterwards you will be able to\n\n(?:- (?:.|\n )+\n){3,}",

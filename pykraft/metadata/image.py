@@ -94,11 +94,6 @@ class PartitionRegistration:
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
 
-    @property
-    def preferred_leader(self) -> int:
-        """The first replica: where leadership goes back to when it can."""
-        return self.replicas[0]
-
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
         """The registration after a change. All at once: when a broker comes or goes, there are thousands of them."""
         has_leader = change.leader != NO_LEADER_CHANGE

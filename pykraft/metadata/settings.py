@@ -18,11 +18,12 @@ What stands in the metadata log but makes no sense to this node is left out, as 
 Follows kafka.server.{ConfigHelper,DynamicBrokerConfig} and org.apache.kafka.metadata.KafkaConfigSchema.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pykraft.common.config import Config, ConfigDef, Key, as_text
-from pykraft.common.errors import ConfigError
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.topic_config import (
     BROKER_DEFAULTS,
     DYNAMIC_BROKER_CONFIGS,
@@ -34,9 +35,20 @@ from pykraft.metadata.image import BROKER_RESOURCE, MetadataImage
 from pykraft.protocol.messages.configs import ConfigSource, ConfigType
 
 ALL_BROKERS = ""
+_NUMBER = re.compile(r"[+-]?\d{1,10}")
+_END_OF_NUMBERS = 1 << 31
 
 # Settings that Kafka has as text where they are lists here.
 _OTHER_TYPES = {"listener.security.protocol.map": ConfigType.STRING}
+
+
+def broker_number(name: str) -> int:
+    """The number in a broker's name, as Kafka reads it: with a sign, zeros in front and any alphabet's digits. But it
+    comes from a peer and may be of any length. KafkaError(INVALID_REQUEST) if it is none."""
+    number = int(name) if _NUMBER.fullmatch(name) else _END_OF_NUMBERS
+    if not -_END_OF_NUMBERS <= number < _END_OF_NUMBERS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name[:20]!r} is not the number of a broker")
+    return number
 
 
 class NodeLayers(NamedTuple):

@@ -1,20 +1,27 @@
 """The Python text of encoders and decoders.
 
 `schema` declares messages; this module writes the code that reads and writes one version of one structure. Here is
-the decoder that it writes for version 2 of ``FindCoordinatorRequest.Coordinator``-like structures, to show the style::
+the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a number, to show the style::
 
     def decode(b, p):
         m = new(cls)
         size = len(b)
-        m.partition, m.leader_epoch = fixed_1(b, p); p += 8
         n = b[p]; p += 1
         if n > 127: n, p = uvarint(b, p - 1)
         n -= 1
-        if n < 0: raise unexpected_null('topic')
+        if n < 0: raise unexpected_null('name')
         q = p + n
-        if q > size: raise too_short('topic', n, size - p)
-        m.topic = str(b[p:q], 'utf-8', 'replace'); p = q
-        ...
+        if q > size: raise too_short('name', n, size - p)
+        if n > 32767: raise too_long('name', 32767)
+        m.name = str(b[p:q], 'utf-8', 'replace'); p = q
+        m.feature_level, = fixed_8(b, p); p += 2
+        count = b[p]; p += 1
+        if count > 127: count, p = uvarint(b, p - 1)
+        for _ in range(count):
+            tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length
+            if end > size: raise too_short('a tagged field', length, size - p)
+            if p > end: raise too_long('a tagged field', length)
+            p = end
         return m, p
 
 One letter for what each line touches: b the buffer, p the position in it, m the message, w writes one part, n a count

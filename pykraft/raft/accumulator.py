@@ -2,8 +2,9 @@
 
 Every write to the metadata log is synced, and a sync costs far more than the bytes. So the leader gives records their
 offsets at once, but writes them after a short pause (``controller.quorum.append.linger.ms``), several writes in one
-batch. The records of one write stay together in one batch: they become true together. All records of a batch have the
-time of its first: Kafka refuses to read others in the metadata log.
+batch. The records of one write stay together in one batch: they become true together. So what is too large for one
+batch is refused, before anything of it has an offset. All records of a batch have the time of its first: Kafka refuses
+to read others in the metadata log.
 
 Follows org.apache.kafka.raft.internals.BatchAccumulator.
 """
@@ -11,6 +12,8 @@ Follows org.apache.kafka.raft.internals.BatchAccumulator.
 from collections.abc import Sequence
 
 from pykraft.common.core import FOREVER
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.records.batch import HEADER_BYTES
 from pykraft.records.builder import RecordBatchBuilder, estimated_size
 
 
@@ -28,9 +31,15 @@ class BatchAccumulator:
         """When to write what is there."""
 
     def append(self, values: Sequence[bytes], timestamp: int, now: int) -> int:
-        """Take records that become true together; returns the offset of the last one."""
+        """Take records that become true together; returns the offset of the last one. KafkaError(RECORD_LIST_TOO_LARGE)
+        if they do not fit into one batch."""
         assert values, "a write has at least one record"
         size = sum(estimated_size(None, value) for value in values)
+        if HEADER_BYTES + size > self._max_batch_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes of metadata are to become true together; {self._max_batch_bytes} fit into one batch",
+            )
         if not self._batches or self._batches[-1].size + size > self._max_batch_bytes:
             self._batches.append(RecordBatchBuilder(self.next_offset, leader_epoch=self._epoch))
             self._timestamp = timestamp

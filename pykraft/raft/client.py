@@ -110,8 +110,8 @@ class RaftClient:
     def append(self, epoch: int, values: Sequence[bytes], now: int) -> int:
         """Propose records that become true together; returns the offset of the last.
 
-        KafkaError(NOT_CONTROLLER) unless this node leads that epoch. They are decided when the high watermark passes
-        them, or never.
+        KafkaError(NOT_CONTROLLER) unless this node leads that epoch, KafkaError(RECORD_LIST_TOO_LARGE) if they do not
+        fit into one batch. They are decided when the high watermark passes them, or never.
         """
         accumulator = self._replica.accumulator
         if accumulator is None or not self.leads(epoch):

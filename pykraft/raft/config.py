@@ -32,7 +32,10 @@ FETCH_MAX_BYTES = integer(
     "internal.metadata.max.fetch.size.in.bytes", 8 << 20, "how much of the metadata log one fetch brings", at_least=1
 )
 MAX_BATCH_BYTES = integer(
-    "internal.metadata.max.batch.size.in.bytes", 8 << 20, "how large one batch of metadata records may be", at_least=1
+    "internal.metadata.max.batch.size.in.bytes",
+    8 << 20,
+    "how large one batch of metadata records may be: what becomes true together is refused if it is larger",
+    at_least=1000,
 )
 
 RAFT_KEYS: list[Key[Any]] = [

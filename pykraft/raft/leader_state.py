@@ -77,8 +77,11 @@ class LeaderState:
 
     def update_replica(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now: int) -> bool:
         """A replica fetches at `fetch_offset`, the leader's log ends at `leader_end_offset`; whether the high watermark
-        moved."""
-        progress = self._progress(key)
+        moved. A negative id is no replica's: somebody only reads."""
+        assert key.id != self.local.id, "a leader does not fetch from itself"
+        if key.id < 0:
+            return False
+        progress = self._progress(key, now)
         if fetch_offset >= leader_end_offset:
             progress.last_caught_up = now
         elif progress.last_fetch >= 0 and fetch_offset >= progress.last_fetch_end_offset:
@@ -89,10 +92,12 @@ class LeaderState:
         self._check_quorum(key, now)
         return self._update_high_watermark()
 
-    def _progress(self, key: ReplicaKey) -> ReplicaProgress:
+    def _progress(self, key: ReplicaKey, now: int) -> ReplicaProgress:
         voter = self.voters.get(key.id)
         if voter is not None and voter.key == key:
             return voter
+        if key not in self.observers:
+            self.forget_silent_observers(now)  # whoever makes up ids makes room for them, too
         return self.observers.setdefault(key, ReplicaProgress(key))
 
     def _update_high_watermark(self) -> bool:

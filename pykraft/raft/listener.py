@@ -26,7 +26,8 @@ class Listener(Protocol):
         ...
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        """Forget everything and begin from this state, which holds all records before the snapshot's offset."""
+        """Forget everything and begin from this state, which holds all records before the snapshot's offset. Nobody
+        calls it yet: a quorum of pykraft writes no snapshots and fetches none."""
         ...
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:

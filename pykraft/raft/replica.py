@@ -103,7 +103,8 @@ class RaftReplica:
         self.readers: list[CommitReader] = []
         self.leader: LeaderState | None = None
         self.accumulator: BatchAccumulator | None = None
-        self._parked: list[ParkedFetch] = []
+        self.parked: dict[ParkedFetch, None] = {}
+        """In the order in which they came."""
 
     # --- what holds now -----------------------------------------------------------------------------------------------
 
@@ -277,14 +278,18 @@ class RaftReplica:
 
     def park(self, offset: int, answer: Callable[[], FetchResponse], deadline: int) -> Promise[FetchResponse]:
         """Hold a fetch back until there is news for it, or until its time is up."""
-        expiry = self.timer.at(deadline, lambda _: fetch.release())
-        fetch = ParkedFetch(offset, answer, expiry)
-        self._parked.append(fetch)
+
+        def expire(_: int) -> None:
+            self.parked.pop(fetch, None)
+            fetch.release()
+
+        fetch = ParkedFetch(offset, answer, self.timer.at(deadline, expire))
+        self.parked[fetch] = None
         return fetch.promise
 
     def release_parked(self) -> None:
         """Answer the fetches that wait: there is more to read, more is decided, or this node leads no more."""
-        parked, self._parked = self._parked, []
+        parked, self.parked = self.parked, {}
         for fetch in parked:
             fetch.release()
 

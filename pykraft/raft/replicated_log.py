@@ -1,4 +1,4 @@
-"""The metadata log as Raft sees it: the log of ``__cluster_metadata-0``, and the snapshots beside it.
+"""The metadata log as Raft sees it: the log of ``__cluster_metadata-0``.
 
 Three things are asked of it that are asked of no other log:
 
@@ -22,7 +22,8 @@ from pykraft.storage.producer_state import AppendOrigin
 
 
 class Verdict(Enum):
-    """How a replica's log relates to ours."""
+    """How a replica's log relates to ours. Ours begins at offset 0 as long as no snapshots are written, so the third
+    does not come up yet."""
 
     VALID = "it is a prefix of ours: go on from there"
     DIVERGING = "it parts from ours: truncate, and ask again"

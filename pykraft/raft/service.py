@@ -162,6 +162,8 @@ class RaftService:
         error = self._fetch_error(partition.current_leader_epoch)
         if error is not ErrorCode.NONE or replica.leader is None:
             return unavailable(replica.view, error, replica.log)
+        if key.id == replica.local.id:
+            return unavailable(replica.view, ErrorCode.INVALID_REQUEST, replica.log)
         validation = replica.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
         is_valid = validation.verdict is Verdict.VALID
         if is_valid and replica.leader.update_replica(key, partition.fetch_offset, replica.log.end_offset, now):

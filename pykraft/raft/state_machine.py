@@ -70,10 +70,6 @@ class CommitReader:
             self._told = leader
             self.listener.handle_leader_change(leader)
 
-    def rewind(self) -> None:
-        """The listener has dropped its state: it gets everything again."""
-        self.next_offset = 0
-
 
 def committed(batch: RecordBatch) -> CommittedBatch:
     """A batch of the metadata log with its records decoded."""

@@ -42,7 +42,6 @@ EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
-LAST_OFFSET_DELTA_OFFSET = 23
 MAX_TIMESTAMP_OFFSET = 35
 CURRENT_MAGIC = 2
 
@@ -60,7 +59,6 @@ NO_LEADER_EPOCH = -1
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-_OFFSET = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
 
@@ -192,7 +190,7 @@ class RecordBatch:
 
     def assign(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in a log, in the buffer itself; the checksum stays right."""
-        _OFFSET.pack_into(self.buffer, 0, base_offset)
+        _INT64.pack_into(self.buffer, 0, base_offset)
         _INT32.pack_into(self.buffer, EPOCH_OFFSET, leader_epoch)
         self.base_offset = base_offset
         self.partition_leader_epoch = leader_epoch

@@ -28,7 +28,8 @@ from pykraft.records.record import NO_TIMESTAMP, Header, encode_record
 from pykraft.records.varint import varint_size
 
 _RECORD_OVERHEAD = 21
-"""At most: lengths, attributes, timestamp and offset delta of one record."""
+"""At most: length, attributes, timestamp delta and offset delta of one record. The lengths of key and value are not
+counted, as Kafka does not count them: there is room for them while the deltas are as small as usual."""
 
 
 class RecordBatchBuilder:
@@ -100,7 +101,8 @@ class RecordBatchBuilder:
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """An upper bound of what a record adds to a batch."""
+    """What a record adds to a batch, or somewhat more: Kafka's estimate. It may be too low by a few bytes for a large
+    record whose timestamp is far from the first one's."""
     size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + len(name.encode()) + len(content or b"")

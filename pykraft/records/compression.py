@@ -12,8 +12,13 @@ id   name    stream
 4    zstd    RFC 8878
 ===  ======  =========================================================================================================
 
-A few bytes can decompress to gigabytes, so `decompress_chunks` hands out pieces of bounded size and stops when nobody
-wants more; `decompress` gives up at a limit.
+A few bytes can decompress to gigabytes, so `decompress_chunks` hands out pieces of about a megabyte and stops when
+nobody wants more; `decompress` gives up at a limit. Only a block of snappy comes as a whole: it holds at most 22 times
+its own size, so a batch of a megabyte at most 22 MB.
+
+A stream may be several, one behind the other: members of gzip, frames of zstd, snappy that begins again. What follows
+the last member of gzip, or the first frame of lz4, is passed over, as Kafka passes over it. But a stream that ends too
+soon is refused: the readers of others stop there.
 
 Follows org.apache.kafka.common.compress.
 """
@@ -53,6 +58,19 @@ _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """No time, no name, and an unknown system, as Java writes it: the same data gives the same bytes everywhere."""
 _LZ4_DEFAULT_LEVEL = 9
 _ZSTD_DEFAULT_LEVEL = 3
+
+_GZIP_MAGIC = _GZIP_HEADER[:2]
+_GZIP_PIECE_BYTES = 16 * 1024
+"""So much is handed to zlib at once: it gives back what follows the end of a member, as a copy."""
+
+_LZ4_FLAGS_OFFSET = 4
+_LZ4_INDEPENDENT = 0x20
+
+_ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+_ZSTD_FLAGS_OFFSET = 4
+_ZSTD_CHECKSUM = 0x04
+_ZSTD_RLE = 1
+"""The type of a block that is one byte, to be repeated."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -106,7 +124,8 @@ def decompress(codec: Compression, data: memoryview, limit: int = MAX_BATCH_BYTE
 
 
 def decompress_chunks(codec: Compression, data: memoryview) -> Iterator[bytes | memoryview]:
-    """What the stream holds, in pieces of about CHUNK_BYTES; CorruptRecordError where it cannot be read."""
+    """What the stream holds, in pieces of up to CHUNK_BYTES (of snappy: its blocks); CorruptRecordError where it cannot
+    be read."""
     try:
         yield from _DECOMPRESSORS[codec](data)
     except (zlib.error, RuntimeError, cramjam.DecompressionError, zstandard.ZstdError, struct.error, EOFError) as error:
@@ -118,24 +137,30 @@ def _none_chunks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _gzip_chunks(data: memoryview) -> Iterator[bytes]:
-    rest: bytes | memoryview = data
-    while rest:  # a gzip stream may have several members
+    position = 0
+    while position == 0 or data[position : position + len(_GZIP_MAGIC)] == _GZIP_MAGIC:
         decompressor = zlib.decompressobj(wbits=31)
         while not decompressor.eof:
-            chunk = decompressor.decompress(rest, CHUNK_BYTES)
-            rest = decompressor.unconsumed_tail
-            if not chunk and not rest and not decompressor.eof:
+            piece: bytes | memoryview = decompressor.unconsumed_tail
+            if not piece:
+                piece = data[position : position + _GZIP_PIECE_BYTES]
+                position += len(piece)
+            chunk = decompressor.decompress(piece, CHUNK_BYTES)
+            if not chunk and not piece and not decompressor.eof:
                 raise EOFError("it ends too soon")
             yield chunk
-        rest = decompressor.unused_data
+        position -= len(decompressor.unused_data)
 
 
 def _snappy_chunks(data: memoryview) -> Iterator[bytes]:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         yield _snappy_block(data)
         return
-    position = len(_XERIAL_HEADER)
+    position = 0
     while position < len(data):
+        if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            continue
         (size,) = _BLOCK_SIZE.unpack_from(data, position)
         position += 4
         if size < 0 or position + size > len(data):
@@ -162,10 +187,39 @@ def _lz4_chunks(data: memoryview) -> Iterator[bytes]:
         yield chunk
 
 
+def has_linked_blocks(frame: memoryview) -> bool:
+    """Whether the blocks of this lz4 frame refer to those before them. They can be read here, but not by Kafka."""
+    return len(frame) > _LZ4_FLAGS_OFFSET and not frame[_LZ4_FLAGS_OFFSET] & _LZ4_INDEPENDENT
+
+
 def _zstd_chunks(data: memoryview) -> Iterator[bytes]:
+    _check_zstd_frames(data)
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
         while chunk := reader.read(CHUNK_BYTES):
             yield chunk
+
+
+def _check_zstd_frames(data: memoryview) -> None:
+    """EOFError unless the data ends where a frame ends: the library takes a stream that is cut off for one that is
+    over. A frame is a header, then blocks of up to 128 KB with 3 bytes before each, then perhaps a checksum."""
+    position = 0
+    while position < len(data):
+        if int.from_bytes(data[position : position + 4], "little") in _ZSTD_SKIPPABLE:
+            position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+            continue
+        header_size = zstandard.frame_header_size(data[position:])
+        has_checksum = data[position + _ZSTD_FLAGS_OFFSET] & _ZSTD_CHECKSUM
+        position += header_size
+        is_last = False
+        while not is_last:
+            block = int.from_bytes(data[position : position + 3], "little")
+            is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+            position += 3 + (1 if kind == _ZSTD_RLE else size)
+            if position > len(data):
+                raise EOFError("it ends too soon")
+        position += 4 if has_checksum else 0
+    if position > len(data):
+        raise EOFError("it ends too soon")
 
 
 _DECOMPRESSORS: dict[Compression, Callable[[memoryview], Iterator[bytes | memoryview]]] = {

@@ -31,7 +31,7 @@ from pykraft.records.batch import (
 )
 from pykraft.records.compression import Compression, compress, decompress
 from pykraft.records.crc32c import crc32c
-from pykraft.records.record import NO_TIMESTAMP
+from pykraft.records.record import NO_TIMESTAMP, wrapped
 from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 
 
@@ -101,7 +101,7 @@ def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
 
 def timestamp_of(batch: RecordBatch, data: bytes, outline: Outline) -> int:
     """The record's timestamp."""
-    return batch.base_timestamp + decode_varlong(data, outline.timestamp_at)[0]
+    return wrapped(batch.base_timestamp + decode_varlong(data, outline.timestamp_at)[0])
 
 
 def filtered(
@@ -139,10 +139,12 @@ def filtered(
     )
 
 
-def emptied(batch: RecordBatch) -> bytearray:
-    """The batch without any record: 61 bytes that keep its offsets and its producer's sequence numbers."""
+def emptied(batch: RecordBatch, max_timestamp: int | None = None) -> bytearray:
+    """The batch without any record: 61 bytes that keep its offsets and its producer's sequence numbers, and its largest
+    timestamp unless another is given."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
-    return _rebuilt(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)
+    youngest = batch.max_timestamp if max_timestamp is None else max_timestamp
+    return _rebuilt(batch, b"", 0, attributes, NO_TIMESTAMP, youngest)
 
 
 def repacked(
@@ -158,7 +160,7 @@ def repacked(
 def _retimed(batch: RecordBatch, data: bytes, outline: Outline, base_timestamp: int) -> bytes:
     """The record with its timestamp told from another base."""
     delta, after_timestamp = decode_varlong(data, outline.timestamp_at)
-    head = b"\x00" + encode_varint(batch.base_timestamp + delta - base_timestamp)
+    head = b"\x00" + encode_varint(wrapped(batch.base_timestamp + delta - base_timestamp))
     tail = data[after_timestamp : outline.end]
     return encode_varint(len(head) + len(tail)) + head + tail
 

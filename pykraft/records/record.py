@@ -14,6 +14,7 @@ header count        varint         then for each header: key length, key (UTF-8,
 ==================  =============  ====================================================================================
 
 Deltas keep the numbers small, and let the broker place a whole batch at an offset by changing one field of its header.
+A base timestamp and a delta that leave 64 bits together wrap, as Java's numbers do.
 
 Follows org.apache.kafka.common.record.DefaultRecord (KIP-98).
 """
@@ -39,6 +40,11 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header] = ()
+
+
+def wrapped(timestamp: int) -> int:
+    """The number that 64 bits make of this sum or difference."""
+    return (timestamp + (1 << 63) & (1 << 64) - 1) - (1 << 63)
 
 
 def encode_record(
@@ -105,7 +111,7 @@ def decode_places(
         if length < after - body:
             raise CorruptRecordError(f"a record claims {length} bytes, its beginning has {after - body}")
         position = body + length
-        yield base_offset + offset_delta, base_timestamp + timestamp_delta
+        yield base_offset + offset_delta, wrapped(base_timestamp + timestamp_delta)
 
 
 def _decode_body(body: memoryview, base_offset: int, base_timestamp: int) -> Record:
@@ -127,7 +133,7 @@ def _decode_body(body: memoryview, base_offset: int, base_timestamp: int) -> Rec
         raise CorruptRecordError(f"a record's fields take {position} of its {len(body)} bytes")
     timestamp = base_timestamp + timestamp_delta
     if not -(1 << 63) <= timestamp < 1 << 63:
-        raise CorruptRecordError(f"a record's timestamp {timestamp} does not fit into 64 bits")
+        timestamp = wrapped(timestamp)
     return Record(base_offset + offset_delta, timestamp, key, value, headers)
 
 

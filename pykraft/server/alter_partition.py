@@ -2,6 +2,8 @@
 
 An answer that a change was refused tells that nothing has changed. An answer that never came tells nothing: the change
 may be made or not, so the same is asked again, until the controller answers or the metadata log shows another state.
+Before it is asked again there is a pause: a controller that does not know this broker's registration yet answers at
+once, and would be asked at once.
 
 Follows kafka.server.AlterPartitionManager (KIP-497).
 """
@@ -10,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from pykraft.common.errors import ErrorCode
+from pykraft.common.timer import Timer
 from pykraft.common.types import TopicIdPartition
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
 from pykraft.server.controller_channel import ControllerChannel
@@ -19,6 +22,8 @@ _REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 """Errors after which the ISR is sure to be as it was. After others the metadata log will tell."""
 
 _RETRY = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+RETRY_BACKOFF_MS = 50
 
 
 class AlterPartitionManager:
@@ -30,13 +35,16 @@ class AlterPartitionManager:
         broker_epoch: Callable[[], int],
         channel: ControllerChannel,
         on_high_watermark: Callable[[Partition], None],
+        timer: Timer,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._channel = channel
         self._on_high_watermark = on_high_watermark
+        self._timer = timer
         self._pending: dict[TopicIdPartition, IsrProposal] = {}
         self._in_flight = False
+        self._backoff_until = 0
 
     def submit(self, proposal: IsrProposal, now: int) -> None:
         """Ask for this change, soon."""
@@ -44,7 +52,7 @@ class AlterPartitionManager:
         self._send(now)
 
     def _send(self, now: int) -> None:
-        if self._in_flight or not self._pending:
+        if self._in_flight or not self._pending or now < self._backoff_until:
             return
         proposals = [self._pending[key] for key in sorted(self._pending)]
         self._pending = {}
@@ -81,12 +89,15 @@ class AlterPartitionManager:
                 for topic in response.topics
                 for answer in topic.partitions
             }
-        for proposal in proposals:
-            key = proposal.partition.key
-            self._settle(proposal, answers.get((key.topic_id, key.partition)), now)
+        keys = [(proposal.partition.key.topic_id, proposal.partition.key.partition) for proposal in proposals]
+        settled = [self._settle(proposal, answers.get(key), now) for proposal, key in zip(proposals, keys, strict=True)]
+        if not all(settled):
+            self._backoff_until = now + RETRY_BACKOFF_MS
+            self._timer.at(self._backoff_until, self._send)
         self._send(now)
 
-    def _settle(self, proposal: IsrProposal, answer: AlterPartitionResponse.Topic.Partition | None, now: int) -> None:
+    def _settle(self, proposal: IsrProposal, answer: AlterPartitionResponse.Topic.Partition | None, now: int) -> bool:
+        """Do what the answer says; False if the same must be asked again."""
         partition = proposal.partition
         is_current = (
             partition.isr_state.is_in_flight
@@ -94,7 +105,7 @@ class AlterPartitionManager:
             and partition.partition_epoch == proposal.partition_epoch
         )
         if not is_current:
-            return  # the metadata log was faster
+            return True  # the metadata log was faster
         error = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode.of(answer.error_code)
         if error is ErrorCode.NONE and answer is not None:
             if partition.accept_isr(frozenset(answer.isr), answer.partition_epoch, now):
@@ -103,3 +114,5 @@ class AlterPartitionManager:
             partition.reject_isr()
         elif error in _RETRY:
             self._pending[partition.key] = partition.proposal()
+            return False
+        return True

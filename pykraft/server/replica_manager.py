@@ -73,7 +73,7 @@ class ReplicaManager:
         self._clock = clock
         self._trace = trace
         self._broker_epoch = broker_epoch
-        self._alter_partition = AlterPartitionManager(self.broker_id, broker_epoch, isr_changes, self._wake)
+        self._alter_partition = AlterPartitionManager(self.broker_id, broker_epoch, isr_changes, self._wake, timer)
         self.partitions: dict[TopicPartition, Partition] = {}
         self._to_make: dict[TopicPartition, TopicIdPartition] = {}
         """Partitions whose logs are still to be made, in this order."""

@@ -102,7 +102,7 @@ def _properties(random: Random) -> dict[str, int]:
         "controller.quorum.request.timeout.ms": random.choice((100, 500)),
         "controller.quorum.append.linger.ms": random.choice((0, 5, 25)),
         "internal.metadata.max.fetch.size.in.bytes": random.choice((1, 200, 8 << 20)),
-        "internal.metadata.max.batch.size.in.bytes": random.choice((300, 8 << 20)),
+        "internal.metadata.max.batch.size.in.bytes": random.choice((2_000, 8 << 20)),
         "internal.metadata.log.segment.bytes": random.choice((1_000, 8_000, 1 << 20)),
         "metadata.max.idle.interval.ms": random.choice((100, 500)),
         "replica.lag.time.max.ms": fetch_wait + random.choice((200, 1000, 3000)),

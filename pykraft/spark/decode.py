@@ -321,9 +321,7 @@ def _long_varints(octets: Octets, first: Octets, position: Numbers, max_bytes: i
 def _add_timestamps(chunk: _Chunk, batch: Numbers, delta: Numbers) -> Numbers:
     """The records' timestamps in milliseconds: the batch's base and the record's delta, or the time of the append."""
     base = np.array([batch.base_timestamp for batch in chunk.batches], np.int64)[batch]
-    created = base + delta
-    if (((base ^ created) & (delta ^ created)) < 0).any():  # numpy wraps around without a word
-        raise CorruptRecordError("a record's timestamp does not fit into 64 bits")
+    created = base + delta  # which wraps at 64 bits, as `records.record` has it
     is_appended = np.array([batch.uses_log_append_time for batch in chunk.batches], np.bool_)
     if not is_appended.any():
         return created

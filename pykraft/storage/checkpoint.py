@@ -15,7 +15,8 @@ Checkpoints are text: a version line, a count line, then that many entries::
 logs in order, as which broker epoch.
 
 All are replaced as a whole (`filesystem.replace_file`), so a crash leaves the old or the new file. A file that cannot
-be read is refused with its name: it was not a crash that did that.
+be read is refused with its name: it was not a crash that did that. (A node of Kafka stops there, too: it takes the
+directory for one that has failed.)
 
 Follows org.apache.kafka.server.common.CheckpointFile, org.apache.kafka.storage.internals.checkpoint.* and
 org.apache.kafka.metadata.properties.MetaProperties.

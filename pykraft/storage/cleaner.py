@@ -18,13 +18,15 @@ What stays besides the last values:
   long a reader that began before has time to see it;
 * a transaction's *marker*, until nothing is left of the transaction, and then as long as a tombstone;
 * the last batch of each *producer* that the log knows, if need be without its records: it holds the sequence number;
-* the last batch of each new segment, if need be without its records. So a segment ends where the next one begins, and
-  recovery can tell compaction from loss. (Kafka keeps the one batch where the pass ended.)
+* the last batch of each new segment, if need be without its records, and then with the largest timestamp of what is
+  left before it (its own if nothing is). So a segment ends where the next one begins, and recovery can tell compaction
+  from loss. (Kafka keeps the one batch where the pass ended.)
 
 Records of aborted transactions go at once, as nobody may read them, and the aborted transaction stays in the index as
 long as there was one of its batches. Records without a key have no place in a compacted log.
 
-Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full.
+Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full, if
+need be within a batch. What is read is held one batch at a time, unpacked, and a megabyte at a time of what is written.
 The work is done in pieces (`PIECE_BYTES` read), between which others get their turn, and each new segment is taken into
 the log before the next one is begun.
 
@@ -40,7 +42,13 @@ from typing import NamedTuple
 
 from pykraft.common.config import Config
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import DELETE_RETENTION_MS, INTERNAL_SEGMENT_BYTES, SEGMENT_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.topic_config import (
+    DELETE_RETENTION_MS,
+    FOREVER_MS,
+    INTERNAL_SEGMENT_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_INDEX_BYTES,
+)
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.filtering import Outline, emptied, filtered, outlines, unpacked
 from pykraft.records.markers import read_marker
@@ -71,20 +79,21 @@ class OffsetMap:
         return len(self._offsets)
 
     @property
-    def is_full(self) -> bool:
-        return len(self._offsets) >= self._limit
-
-    @property
     def utilization(self) -> float:
         """How much of its memory the map has used."""
         return len(self._offsets) / self._limit
 
-    def note(self, records: Iterable[Outline], first_offset: int) -> None:
-        """Take in the records from `first_offset` on."""
-        offsets = self._offsets
+    def note(self, records: Iterable[Outline], first_offset: int) -> bool:
+        """Take in the records from `first_offset` on; whether there was room for all of them. If not, the map knows of
+        those before the first for which there was none."""
+        offsets, limit = self._offsets, self._limit
         for _, _, _, offset, key, _ in records:
             if key is not None and offset >= first_offset:
+                if len(offsets) >= limit:
+                    self.latest_offset = offset - 1
+                    return False
                 offsets[key if len(key) <= _LONGEST_KEY else digest(key)] = offset
+        return True
 
     def pick(self, records: Iterable[Outline], tombstones_stay: bool) -> list[Outline]:
         """Those of the records that have no later one in the map, or come after all that it knows of."""
@@ -288,18 +297,19 @@ class Cleaning:
             if segment_end <= first:
                 continue
             for _, batch in self._batches(segment, segment.offset_index.lookup(first).position):
-                self._note(batch, transactions)
-                self.offsets.latest_offset = max(self.offsets.latest_offset, batch.last_offset)
-                if self.offsets.is_full:
+                if not self._note(batch, transactions):
                     return
+                self.offsets.latest_offset = max(self.offsets.latest_offset, batch.last_offset)
                 yield from self._turn()
             self.offsets.latest_offset = segment_end - 1
 
-    def _note(self, batch: RecordBatch, transactions: CleanedTransactions) -> None:
+    def _note(self, batch: RecordBatch, transactions: CleanedTransactions) -> bool:
+        """Take the batch into the map; whether there was room for all of it."""
         if batch.is_control:
             transactions.pass_marker(batch)
         elif not transactions.pass_batch(batch):
-            self.offsets.note(outlines(batch, unpacked(batch)), self.first_dirty_offset)
+            return self.offsets.note(outlines(batch, unpacked(batch)), self.first_dirty_offset)
+        return True
 
     # --- the copy -----------------------------------------------------------------------------------------------------
 
@@ -358,13 +368,15 @@ class Cleaning:
         else:
             goes = transactions.pass_batch(batch)
         kept = None if goes else self._filtered(batch, is_spent)
-        if kept is None and (is_last or self._is_last_of_producer(batch)):
+        if kept is None and self._is_last_of_producer(batch):
             kept = emptied(batch)
+        elif kept is None and is_last:
+            kept = emptied(batch, writer.max_timestamp)
         if kept is not None:
             writer.append(kept)
 
     def _filtered(self, batch: RecordBatch, is_spent: bool) -> Data | None:
-        horizon_ms = self.now_ms + self.config[DELETE_RETENTION_MS]
+        horizon_ms = min(self.now_ms + self.config[DELETE_RETENTION_MS], FOREVER_MS)
         if batch.is_control:
             return filtered(batch, list, horizon_ms, is_spent)
         is_past_horizon = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self.now_ms
@@ -386,10 +398,15 @@ class _Writer:
         self.segment = segment
         self._data = bytearray()
         self._batches: list[RecordBatch] = []
+        self.max_timestamp: int | None = None
+        """The largest of all batches; None before there is one."""
 
     def append(self, data: Data) -> None:
         # The header alone: the rest would hold on to all that was read with it.
-        self._batches.append(RecordBatch(memoryview(bytes(memoryview(data)[:HEADER_BYTES]))))
+        header = RecordBatch(memoryview(bytes(memoryview(data)[:HEADER_BYTES])))
+        self._batches.append(header)
+        if self.max_timestamp is None or header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
         self._data += data
         if len(self._data) >= _WRITE_BYTES:
             self.write()

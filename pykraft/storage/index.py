@@ -10,8 +10,9 @@
     timestamp        int64   the largest timestamp so far in the segment
     relative offset  int32   last offset of the batch that has it
 
-An entry is added about every ``index.interval.bytes`` of log, so an index is a thousandth of its log. A look-up finds
-the last entry at or before the target, in a few steps of binary search, and the log is scanned from there.
+An entry is added with the first batch before which more than ``index.interval.bytes`` (4096) went by since the last, so
+the two indexes together are less than half a percent of their log. A look-up finds the last entry at or before the
+target, in a few steps of binary search, and the log is scanned from there.
 
 The files carry no checksum. They can always be made anew from the log, and after an unclean stop they are: that is why
 entries are gathered in memory and written when the log is flushed, rolled or closed, not one by one.

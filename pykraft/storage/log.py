@@ -16,7 +16,9 @@
 
 A leader gives offsets (`append_as_leader`); a follower takes them as they come (`append_as_follower`), so that replicas
 are equal byte for byte. Both do the same in the same order: check, plan the producers' state, note the leader epoch,
-roll the segment if it is full, write, then let the plan be true. Whatever fails before the write leaves no trace.
+roll the segment if it is full, write, then let the plan be true. A check that fails leaves no trace. If the disk fails,
+the records and the producers' state are as before; a new leader epoch stays noted, to begin at the end of the log, as
+that of a leader that wrote nothing.
 
 What is synced, and when: a finished segment in the background, everything by `flush`. What lies below the *recovery
 point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So
@@ -50,7 +52,6 @@ from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
 from pykraft.storage.segment_files import (
-    DELETED_SUFFIX,
     begin_swap,
     finish_swap,
     mark_deleted,
@@ -378,11 +379,13 @@ class UnifiedLog:
         aborted: list[AbortedTransaction] | None = [] if isolation is Isolation.COMMITTED else None
         if offset >= upper_bound:
             return FetchData(b"", False, aborted)
-        for segment in self._segments[self._floor(offset) :]:
+        first = self._floor(offset)
+        for segment, end in zip(self._segments[first:], [*self._base_offsets[first + 1 :], upper_bound], strict=True):
             piece = segment.read(offset, max_bytes, self._end_position(segment, upper_bound), at_least_one)
             if piece is not None:
                 if aborted is not None:
-                    aborted = self.aborted_transactions(offset, segment.upper_bound_offset(piece) or upper_bound)
+                    end = min(segment.upper_bound_offset(piece) or end, upper_bound)
+                    aborted = self.aborted_transactions(offset, end)
                 return FetchData(segment.region(piece), piece.first_batch_is_cut, aborted)
         return FetchData(b"", False, aborted)
 
@@ -435,12 +438,15 @@ class UnifiedLog:
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
-        filled = [segment for segment in self._segments if segment.size]
-        if not filled:
-            return None
-        largest = max(filled, key=lambda segment: segment.largest_timestamp().timestamp)
-        found = largest.find_timestamp(largest.largest_timestamp().timestamp, self.log_start_offset)
-        return self._with_epoch(*found) if found else None
+        claims = [(segment.largest_timestamp().timestamp, segment) for segment in self._segments if segment.size]
+        best: tuple[int, int] | None = None
+        for claimed, segment in sorted(claims, key=lambda claim: claim[0], reverse=True):
+            if best is not None and best[0] >= claimed:
+                break
+            found = segment.find_youngest(self.log_start_offset)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return self._with_epoch(*best) if best is not None else None
 
     def _with_epoch(self, timestamp: int, offset: int) -> TimestampedOffset:
         epoch = self.epochs.epoch_for(offset)
@@ -567,8 +573,8 @@ class UnifiedLog:
         """Take the files of these segments out of the log, oldest first. They stay open for those who read them."""
         for segment in segments:
             segment.is_deleted = True
-            paths = mark_deleted(self._filesystem, self.directory, segment.base_offset)
-            segment.rename_files(DELETED_SUFFIX)
+            paths, suffix = mark_deleted(self._filesystem, self.directory, segment.base_offset)
+            segment.rename_files(suffix)
             self._trash.add(paths, self.config[FILE_DELETE_DELAY_MS], segment.close)
 
     # --- closing ------------------------------------------------------------------------------------------------------

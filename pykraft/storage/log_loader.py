@@ -40,7 +40,7 @@ from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import ProducerStateManager
-from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, finish_leftovers, remove_segment_files
+from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, finish_leftovers, offset_of, remove_segment_files
 from pykraft.storage.trash import Trash
 
 
@@ -144,7 +144,7 @@ class LogLoader:
 
     def _open_segments(self, names: list[str]) -> list[LogSegment]:
         stems = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
-        bases = sorted(int(stem) for stem in stems if stem.isdecimal())
+        bases = sorted(base for stem in stems if (base := offset_of(stem)) is not None)
         known = set(names)
         self._without_index = {base for base in bases if f"{base:020d}{INDEX_SUFFIX}" not in known}
         return [self._segment(base) for base in bases]

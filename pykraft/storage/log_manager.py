@@ -62,6 +62,7 @@ from pykraft.storage.retention import delete_old_segments
 from pykraft.storage.trash import Trash
 
 DELETE_SUFFIX = "-delete"
+_LONGEST_NAME = 255
 _LOOKED_AT_ONCE, _DELETED_AT_ONCE = 500, 20
 _SYNCED_ONE_BY_ONE = 500
 """After a crash so many logs are synced one by one. To sync the whole disk costs less for more logs, but then what
@@ -108,6 +109,13 @@ def parse_directory(name: str) -> TopicPartition | None:
     if not topic or not dash or not partition.isdecimal() or not partition.isascii():
         return None
     return TopicPartition(topic, int(partition))
+
+
+def doomed_name(topic_partition: TopicPartition, unique: str) -> str:
+    """What the folder of a deleted log is called: of a long topic's name only the beginning is left, for no folder's
+    name may be longer."""
+    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+    return topic_partition.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
 class LogManager:
@@ -250,7 +258,7 @@ class LogManager:
         for topic_partition in topic_partitions:
             log = self.logs.pop(topic_partition)
             log.abandon()
-            doomed = f"{log.directory}.{self._random.randbytes(16).hex()}{DELETE_SUFFIX}"
+            doomed = f"{self.directory}/{doomed_name(topic_partition, self._random.randbytes(16).hex())}"
             self._filesystem.rename(log.directory, doomed)
             self.trash.add([doomed], log.config[FILE_DELETE_DELAY_MS])
         self._filesystem.sync_directory(self.directory)

@@ -210,6 +210,16 @@ class LogSegment:
                     return found, offset
         return None
 
+    def find_youngest(self, start_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record from `start_offset` on that has the largest timestamp."""
+        found = self.find_timestamp(self.largest_timestamp().timestamp, start_offset)
+        if found is None:  # what has it lies before `start_offset`, or was emptied by compaction
+            headers = (at.header for at in self.records.headers())
+            left = (batch.max_timestamp for batch in headers if batch.count and batch.last_offset >= start_offset)
+            largest = max(left, default=None)
+            found = None if largest is None else self.find_timestamp(largest, start_offset)
+        return found
+
     # --- after a crash ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:

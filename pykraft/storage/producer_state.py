@@ -31,6 +31,7 @@ from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
 from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.segment_files import offset_of
 
 BATCHES_TO_RETAIN = 5
 MAX_SEQUENCE = 0x7FFFFFFF
@@ -386,7 +387,7 @@ def _nothing() -> None:
 def snapshots_among(names: Iterable[str]) -> list[int]:
     """The offsets of the snapshots among the files of a folder, ascending."""
     stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
-    return sorted(int(stem) for stem in stems if stem.isdecimal())
+    return sorted(offset for stem in stems if (offset := offset_of(stem)) is not None)
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:

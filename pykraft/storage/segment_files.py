@@ -6,6 +6,7 @@
     00000000000000001200.log.cleaned    being written by the cleaner: worth nothing yet
     00000000000000001200.log.swap       whole and synced: it takes the place of the segments that it was made of
     00000000000000001200.log.deleted    out of the log, kept for readers that still have it open
+    00000000000000001200.log.2.deleted  the next of that name, deleted while the first is still there
 
 A cleaned segment comes into the log by renames alone, and in an order in which every crash leaves a correct log:
 
@@ -19,6 +20,9 @@ begin before the .log file is named are thus nothing, and the files after it are
 Follows org.apache.kafka.storage.internals.log.{LogFileUtils,LocalLog.replaceSegments} and the first passes of LogLoader
 (KAFKA-6264).
 """
+
+from collections.abc import Iterator
+from itertools import count
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.storage.file_records import FileRecords
@@ -35,6 +39,9 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 
+_OFFSET_DIGITS = 20
+_LARGEST_OFFSET = (1 << 63) - 1
+
 
 def segment_paths(filesystem: FileSystem, directory: str, base_offset: int, suffix: str = "") -> list[str]:
     """The files that the segment has under this suffix, the .log file first."""
@@ -48,12 +55,19 @@ def remove_segment_files(filesystem: FileSystem, directory: str, base_offset: in
         filesystem.remove(path)
 
 
-def mark_deleted(filesystem: FileSystem, directory: str, base_offset: int) -> list[str]:
-    """Take the segment out of the log; the new names of its files."""
+def mark_deleted(filesystem: FileSystem, directory: str, base_offset: int) -> tuple[list[str], str]:
+    """Take the segment out of the log; the new names of its files, and the suffix that they got. No other file has it:
+    who was promised bytes of one file, and has to open it again, must not find those of another."""
+    suffix = next(each for each in _deleted_suffixes() if not segment_paths(filesystem, directory, base_offset, each))
     paths = segment_paths(filesystem, directory, base_offset)
     for path in paths:
-        filesystem.rename(path, path + DELETED_SUFFIX)
-    return [path + DELETED_SUFFIX for path in paths]
+        filesystem.rename(path, path + suffix)
+    return [path + suffix for path in paths], suffix
+
+
+def _deleted_suffixes() -> Iterator[str]:
+    yield DELETED_SUFFIX
+    yield from (f".{number}{DELETED_SUFFIX}" for number in count(2))
 
 
 def begin_swap(filesystem: FileSystem, directory: str, base_offset: int) -> None:
@@ -70,11 +84,17 @@ def finish_swap(filesystem: FileSystem, directory: str, base_offset: int) -> Non
     filesystem.sync_directory(directory)
 
 
+def offset_of(stem: str) -> int | None:
+    """The offset that is the first part of a file's name: 20 digits. None for anything else, for only a name like that
+    leads to the file again."""
+    is_offset = len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdecimal() and int(stem) <= _LARGEST_OFFSET
+    return int(stem) if is_offset else None
+
+
 def base_offset_of(name: str) -> int | None:
     """The base offset in the name of a segment's file; None for other files."""
     stem, dot, rest = name.partition(".")
-    is_segments = dot + rest.partition(".")[0] in SUFFIXES
-    return int(stem) if is_segments and stem.isdecimal() and stem.isascii() else None
+    return offset_of(stem) if dot + rest.partition(".")[0] in SUFFIXES else None
 
 
 def finish_leftovers(filesystem: FileSystem, directory: str) -> list[str]:

@@ -62,6 +62,6 @@ class Trash:
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:
-            # It may be gone with its folder, or under the same name as another that was deleted since.
+            # It may be gone with its folder.
             with suppress(FileNotFoundError):
                 self._filesystem.remove(path)

@@ -2,8 +2,12 @@
 
 The checksum tells that the bytes are those the producer sent; the checks here, that they are a batch at all. They look
 at the header, and walk over the records from length to length, through the decompressed stream if there is a codec,
-without decoding them: that the records are as many as the header says, and end where the batch ends. A stream is walked
-in pieces, so a batch of a few bytes that decompresses to a gigabyte costs time, but no memory.
+without decoding them: that the records are as many as the header says, that none is shorter than a record can be, and
+that they end where the batch ends. A stream is walked in pieces, so what a few bytes decompress to costs time, but no
+memory (a block of snappy does: 22 times its size at most). The time is bounded, for all of a node waits for it: a batch
+that decompresses to more than 256 MiB, or to more than 131,072 records, is answered MESSAGE_TOO_LARGE, at which Kafka's
+producer sends it in pieces. (Of the shortest records as many fit into a batch of a megabyte that is not compressed.)
+Kafka has no such bounds.
 
 Most batches are appended as they came. The records themselves are looked at only where a setting of the topic asks:
 
@@ -14,42 +18,74 @@ Most batches are appended as they came. The records themselves are looked at onl
 ``compression.type`` is not the producer's     they are packed anew
 =============================================  ========================================================================
 
-Then the answer names the records that are wrong, and what the header says of the records (largest timestamp, numbering)
-is made true. With ``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time; a mark of
-the producer's own is taken away.
+Then they are unpacked, and decoded one by one. The answer names the records that are wrong, ten thousand at most, and
+what the header says of the records (largest timestamp, numbering) is made true. With
+``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time; a mark of the producer's own is
+taken away.
 
 What comes in pieces wrong is answered as Apache Kafka answers it: a wrong checksum or length CORRUPT_MESSAGE, a header
-that contradicts itself INVALID_RECORD, compressed data that cannot be read UNKNOWN_SERVER_ERROR.
+that contradicts itself INVALID_RECORD, compressed data that cannot be read UNKNOWN_SERVER_ERROR. Lz4 whose blocks refer
+to one another cannot be read by Kafka's clients, so it is refused, too.
 
 Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.common.topic_config import FOREVER_MS
-from pykraft.records.batch import HEADER_BYTES, MAGIC_OFFSET, RecordBatch, batches
-from pykraft.records.compression import MAX_BATCH_BYTES, Compression, decompress, decompress_chunks
+from pykraft.records.batch import (
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    RecordBatch,
+    batches,
+)
+from pykraft.records.compression import Compression, decompress, decompress_chunks, has_linked_blocks
 from pykraft.records.filtering import repacked
-from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record
+from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
 MAX_UNPACKED_BYTES = 256 << 20
-"""A batch whose records are looked at may not decompress to more."""
+"""No batch may decompress to more."""
+MAX_RECORDS = 1 << 17
+"""Nor to more records."""
 _BLAMED = 3
-"""As many records are named in the answer's sentence; the list has all."""
+"""As many records are named in the answer's sentence; the list has more."""
+_LISTED = 10_000
+_SHORTEST = 6 << 1
+"""The length of the shortest record as a zigzag number: one byte each for attributes, timestamp delta, offset delta,
+the lengths of key and value, and the number of headers."""
 _LONGEST_VARINT = 5
+_OLDEST_BATCH_BYTES = 14
+"""The shortest length that a batch of any format could have."""
 
 
 def only_batch(data: memoryview) -> RecordBatch:
-    """The one batch that a produce request may hold for a partition. What follows it, if it is no batch, is ignored."""
+    """The one batch that a produce request may hold for a partition. The beginning of another is passed over behind it,
+    as in any piece of a log; CorruptRecordError if what is there can begin none."""
     if len(data) > MAGIC_OFFSET and data[MAGIC_OFFSET] in (0, 1):
         raise KafkaError(ErrorCode.INVALID_RECORD, "the records are in a message format older than 2")
     found = list(batches(data))
     if len(found) != 1:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"a partition's records are {len(found)} batches instead of one")
+    if found[0].size != len(data):
+        _check_beginning(data[found[0].size :])
     return found[0]
+
+
+def _check_beginning(rest: memoryview) -> None:
+    """Judge what is too short for a batch by as much of a header as there is of it."""
+    if len(rest) >= LOG_OVERHEAD:
+        length = int.from_bytes(rest[LENGTH_OFFSET:LOG_OVERHEAD], "big", signed=True)
+        if length < _OLDEST_BATCH_BYTES:
+            raise CorruptRecordError(f"{len(rest)} bytes follow the batch, and claim a length of {length}")
+    if len(rest) > MAGIC_OFFSET and rest[MAGIC_OFFSET] > CURRENT_MAGIC:
+        raise CorruptRecordError(f"{len(rest)} bytes follow the batch, with magic {rest[MAGIC_OFFSET]}")
 
 
 def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
@@ -80,9 +116,11 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
 
 def _check_size(batch: RecordBatch, rules: AppendRules) -> None:
     if batch.size > rules.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed"
-        )
+        raise _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
+
+
+def _too_large(detail: str) -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, detail)
 
 
 def _invalid(detail: str) -> KafkaError:
@@ -109,49 +147,71 @@ def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -
     """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
     InvalidRecordsError if some of the records must not be appended."""
     try:
-        data = decompress(batch.compression, batch.buffer[HEADER_BYTES:], MAX_UNPACKED_BYTES)
-        records = list(decode_records(data, batch.count, 0, batch.base_timestamp))
+        data = decompress(batch.compression, batch.buffer[HEADER_BYTES:])
+        found = _looked_over(_records(batch, data), batch, rules, now_ms)
     except CorruptRecordError as error:
         raise _invalid(error.detail) from error
-    if batch.uses_log_append_time:
-        records = [record._replace(timestamp=batch.max_timestamp) for record in records]
-    _check_records(records, batch.uses_log_append_time, rules, now_ms)
     codec = batch.compression if rules.codec is None else rules.codec
-    is_numbered = all(record.offset == number for number, record in enumerate(records))
-    if codec is not batch.compression or (not is_numbered and codec is not Compression.NONE):
-        if not is_numbered or records[0].timestamp != batch.base_timestamp:
-            data = _encoded(records)
-        batch = RecordBatch(memoryview(repacked(batch, data, codec, rules.levels.get(codec), records[0].timestamp)))
-    batch.set_max_timestamp(max(record.timestamp for record in records))
+    if codec is not batch.compression or (not found.is_numbered and codec is not Compression.NONE):
+        if not found.is_numbered or found.first_timestamp != batch.base_timestamp:
+            data = _encoded(_records(batch, data), found.first_timestamp)
+        batch = RecordBatch(memoryview(repacked(batch, data, codec, rules.levels.get(codec), found.first_timestamp)))
+    batch.set_max_timestamp(found.max_timestamp)
     return batch
 
 
-def _encoded(records: Sequence[Record]) -> memoryview:
+def _records(batch: RecordBatch, data: memoryview) -> Iterator[Record]:
+    """The records one by one, numbered from 0: to hold all of them takes thirty times their bytes."""
+    records = decode_records(data, batch.count, 0, batch.base_timestamp)
+    if not batch.uses_log_append_time:
+        return records
+    return (record._replace(timestamp=batch.max_timestamp) for record in records)
+
+
+def _encoded(records: Iterable[Record], base_timestamp: int) -> memoryview:
     out = bytearray()
     for number, (_, timestamp, key, value, headers) in enumerate(records):
-        encode_record(out, number, timestamp - records[0].timestamp, key, value, headers)
+        encode_record(out, number, wrapped(timestamp - base_timestamp), key, value, headers)
     return memoryview(out)
 
 
-def _check_records(records: Sequence[Record], is_marked: bool, rules: AppendRules, now_ms: int) -> None:
-    earliest = now_ms - rules.before_max_ms
-    latest = now_ms + rules.after_max_ms
+class _Overview(NamedTuple):
+    """What a header says of its records, and whether their offsets are 0, 1, 2 and so on."""
+
+    first_timestamp: int
+    max_timestamp: int
+    is_numbered: bool
+
+
+def _looked_over(records: Iterable[Record], batch: RecordBatch, rules: AppendRules, now_ms: int) -> _Overview:
+    """Look at each record once; InvalidRecordsError if some must not be appended."""
+    earliest, latest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+    is_marked = batch.uses_log_append_time
     wrong: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
-    for number, record in enumerate(records):
-        if rules.wants_keys and record.key is None:
+    first_timestamp = max_timestamp = NO_TIMESTAMP
+    is_numbered = True
+    for number, (offset, timestamp, key, _, _) in enumerate(records):
+        if number == 0:
+            first_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        is_numbered = is_numbered and offset == number
+        if rules.wants_keys and key is None:
             wrong.append(RecordError(number, "it has no key, but the topic is compacted"))
-        elif not rules.uses_append_time and record.timestamp != NO_TIMESTAMP:
-            if not earliest <= record.timestamp <= latest:
+        elif not rules.uses_append_time and timestamp != NO_TIMESTAMP:
+            if not earliest <= timestamp <= latest:
                 code = ErrorCode.INVALID_TIMESTAMP
-                sentence = f"its timestamp {record.timestamp} is not between {earliest} and {latest}"
-                wrong.append(RecordError(number, sentence))
+                wrong.append(RecordError(number, f"its timestamp {timestamp} is not between {earliest} and {latest}"))
         elif is_marked:
             code = ErrorCode.INVALID_TIMESTAMP
             wrong.append(RecordError(number, "only a broker says when a record was appended"))
+        if len(wrong) == _LISTED:
+            break
     if wrong:
         named = "; ".join(f"record {number}: {sentence}" for number, sentence in wrong[:_BLAMED])
-        raise InvalidRecordsError(code, f"{len(wrong)} of {len(records)} records are refused: {named}", wrong)
+        raise InvalidRecordsError(code, f"{len(wrong)} of {batch.count} records are refused: {named}", wrong)
+    return _Overview(first_timestamp, max_timestamp, is_numbered)
 
 
 # --- lengths ----------------------------------------------------------------------------------------------------------
@@ -162,7 +222,11 @@ def _walk_records(batch: RecordBatch) -> None:
     if batch.attributes & 0x07 == Compression.NONE:
         count_records(iter([data]), batch.count)
         return
+    if batch.count > MAX_RECORDS:
+        raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
     try:
+        if batch.compression is Compression.LZ4 and has_linked_blocks(data):
+            raise CorruptRecordError("the lz4 data of a batch is in blocks that depend on one another")
         count_records(decompress_chunks(batch.compression, data), batch.count)
     except CorruptRecordError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.detail) from error
@@ -175,8 +239,8 @@ def count_records(chunks: Iterator[bytes | memoryview], count: int) -> None:
     rest: bytes | memoryview = b""  # a length that the end of a chunk cut in two
     for chunk in chunks:
         total += len(chunk)
-        if total > MAX_BATCH_BYTES:
-            raise _invalid(f"the batch decompresses to more than {MAX_BATCH_BYTES} bytes")
+        if total > MAX_UNPACKED_BYTES:
+            raise _too_large(f"the batch decompresses to more than {MAX_UNPACKED_BYTES} bytes")
         chunk = bytes(rest) + bytes(chunk) if rest else chunk
         rest = b""
         position = skip
@@ -191,11 +255,11 @@ def count_records(chunks: Iterator[bytes | memoryview], count: int) -> None:
                     after += 1
                 else:
                     zigzag, after = _length_at(chunk, position, end)
-            if after < 0:
-                rest = chunk[position:]
-                break
-            if zigzag & 1:
-                raise _invalid(f"record {seen} claims a length of {-(zigzag >> 1) - 1}")
+                    if after < 0:
+                        rest = chunk[position:]
+                        break
+            if zigzag & 1 or zigzag < _SHORTEST:
+                raise _invalid(f"record {seen} claims a length of {(zigzag >> 1) ^ -(zigzag & 1)}")
             position = after + (zigzag >> 1)
             seen += 1
         skip = max(0, position - end)

@@ -157,7 +157,8 @@ class Peer:
             if answer is None:
                 break
             waiting, response = answer
-            assert self._unanswered.popleft() is waiting
+            oldest = self._unanswered.popleft()
+            assert oldest is waiting, "answers come in the order of their requests"
             self._peers.done(waiting, response)
             self._peers.dispatch()  # now: what the response holds is a view of the connection's buffer
         self._advance(now)

@@ -188,10 +188,9 @@ def timeline(
         if start_s <= second <= start_s + span:
             svg.text(at(second), bottom + 18, f"{second} s", 12, anchor="middle", opacity=palette.FAINT)
     _marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
-    shown = [f"{start_s + i * step_s:.2f} s: {amount(count)}" for i, count in enumerate(counts)]
     told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
     told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
-    told += [f"{unit} in each {step_s:g} s: " + "; ".join(shown)]
+    told += [f"{unit}: {_course_of(counts, start_s, step_s)}"]
     spec = {
         "data": [
             {
@@ -204,6 +203,16 @@ def timeline(
         "layout": layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
     }
     return finished(svg, title, note, told, spec)
+
+
+def _course_of(counts: Sequence[float], start_s: float, step_s: float) -> str:
+    """Many counts in one sentence."""
+    most = max(range(len(counts)), key=counts.__getitem__)
+    return (
+        f"{len(counts)} steps of {step_s:g} s from {start_s:.2f} s on; in the mean {amount(sum(counts) / len(counts))},"
+        f" at most {amount(counts[most])} at {start_s + most * step_s:.2f} s,"
+        f" 0 in {sum(not count for count in counts)} of them"
+    )
 
 
 def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:

@@ -21,6 +21,8 @@ _COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, pal
 _DASHES = ("none", "8 4", "2 4", "10 3 2 3", "5 5", "1 6")
 _TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
 _LABEL = 13
+_TOLD_POINTS = 100
+"""More than these are told by their number and where they lie."""
 
 
 def lines(series: Series, **said: Any) -> Figure:
@@ -133,9 +135,15 @@ def _label_place(y: float, taken: Sequence[float]) -> float:
 
 def _told(series: Series, x_unit: str, y_unit: str) -> list[str]:
     units = f" ({x_unit}: {y_unit})" if x_unit or y_unit else ""
-    return [
-        f"{name}{units}: " + ", ".join(f"{amount(x)}: {amount(y)}" for x, y in some) for name, some in series.items()
-    ]
+    return [f"{name}{units}: {_points_told(some)}" for name, some in series.items()]
+
+
+def _points_told(some: Sequence[tuple[float, float]]) -> str:
+    """The points in words: each of them, or how many there are and where, if nobody would listen to all."""
+    if len(some) <= _TOLD_POINTS:
+        return ", ".join(f"{amount(x)}: {amount(y)}" for x, y in some)
+    xs, ys = zip(*some, strict=True)
+    return f"{len(some)} points, {amount(min(xs))} to {amount(max(xs))}: {amount(min(ys))} to {amount(max(ys))}"
 
 
 def _spec(series: Series, is_line: bool, title: str, is_log: tuple[bool, bool]) -> dict[str, Any]:

@@ -98,3 +98,17 @@ def test_a_log_directory_is_described_and_is_one_nodes(tmp_path: Path) -> None:
         assert cluster.describe().nodes[1] is not None
         with pytest.raises(DirectoryInUseError):
             NodeThread(read_node_config(cluster.properties(1)), MonotonicClock(), Random(), Silence())
+
+
+@pytest.mark.parametrize("length", [213, 214, 249])
+def test_a_topic_with_a_long_name_is_made_and_deleted_and_its_nodes_start_again(tmp_path: Path, length: int) -> None:
+    """The folder of a deleted log has a longer name than the topic, and a disk has a limit."""
+    with Cluster(1, directory=tmp_path) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topic("a" * length, 2, 1)
+            wait_until(lambda: len(list(tmp_path.rglob("aaa*"))) == 2, "the logs are there")
+            admin.delete_topics(["a" * length])
+            wait_until(lambda: len(list(tmp_path.rglob("aaa*-delete"))) == 2, "their folders are renamed")
+        cluster.stop(1)
+        cluster.restart(1)
+        wait_until(lambda: not list(tmp_path.rglob("aaa*")), "what was deleted is removed")

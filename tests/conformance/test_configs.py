@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Uuid
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -128,6 +129,25 @@ def test_controllers_describe_themselves_and_topics(talk: Dialogue) -> None:
     controller.ask(describe((BROKER, "1"), only=["node.id", "process.roles"]), NEWEST)
 
 
+NUMBERS = {
+    "5000 digits": "9" * 5000,
+    "more than 31 bits": str((1 << 31) + 1),
+    "a plus": "+1",
+    "a zero in front": "01",
+    "digits of another alphabet": "\uff11",
+    "a blank": " 1",
+    "an underscore": "1_0",
+    "nothing but a minus": "-",
+}
+
+
+def test_brokers_are_described_by_their_numbers(talk: Dialogue) -> None:
+    for says, name in NUMBERS.items():
+        answer = talk.to().connection.ask(describe((BROKER, name), only=["node.id"]), NEWEST)
+        (result,) = answer.results
+        talk.write(f"> {says}", f"  {ErrorCode.of(result.error_code).name} {[c.value for c in result.configs]}")
+
+
 # --- changing ---------------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +242,24 @@ def test_resources_that_are_not_changed(talk: Dialogue) -> None:
             talk.to().ask(replace_all(*[(kind, name, [good[::2]]) for kind, name in resources]), 2, says)
     for name in ("2", "9", "-1", "one"):
         talk.to().ask(change((BROKER, name, [("message.max.bytes", SET, "1000")])), 1, f"broker {name!r}")
+
+
+def test_brokers_are_changed_by_their_numbers(talk: Dialogue) -> None:
+    for says, name in NUMBERS.items():
+        request = change((BROKER, name, [("message.max.bytes", SET, "1000")]), validate_only=True)
+        (result,) = talk.to().connection.ask(request, 1).responses
+        talk.write(f"> {says}", f"  {ErrorCode.of(result.error_code).name}")
+
+
+def test_numbers_are_written_in_digits(talk: Dialogue) -> None:
+    talk.topic("configs-digits")
+    for name, values in {
+        "retention.ms": ("1_000", "+5", " 5 ", "\uff15", "1e3", "0x10", "5.0", "9" * 5000),
+        "min.cleanable.dirty.ratio": ("0.2_5", ".5", " 0.5 ", "+0.5", "5e-1", "NaN", "Infinity"),
+    }.items():
+        for value in values:
+            request = change((TOPIC, "configs-digits", [(name, SET, value)]), validate_only=True)
+            talk.to().ask(request, 1, f"{name}={value!r:.20}")
 
 
 def test_validation_changes_nothing(talk: Dialogue) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 
+import lz4.frame
+
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.data import ProduceRequest
-from pykraft.records.compression import Compression
+from pykraft.records.compression import Compression, compress
+from pykraft.records.varint import encode_varint
 from tests.conformance.dialogue import Dialogue
 from tests.harness.asking import (
     T0,
@@ -171,6 +174,70 @@ def test_records_that_contradict_themselves_are_refused(talk: Dialogue) -> None:
     }.items():
         talk.to().ask(produce("produce-records", with_records(one, records)), 9, says)
     talk.to().ask(list_offsets("produce-records", -1), 7)
+
+
+def test_a_record_has_at_least_six_bytes(talk: Dialogue) -> None:
+    talk.topic("produce-short")
+    one = batch(1)
+    for length in range(7):
+        record = bytes([2 * length, 0, 0, 0, 1, 1, 0])[: 1 + length]
+        for codec in (Compression.NONE, Compression.ZSTD):
+            records = with_records(one, compress(codec, record), attributes=codec)
+            talk.to().ask(produce("produce-short", records), 9, f"a length of {length}, {codec.name}")
+    talk.to().ask(produce("produce-short", with_records(one, b"\x8c\x00\0\0\0\1\1\0")), 9, "6 in two bytes")
+    talk.to().ask(produce("produce-short", with_records(one, b"\x80\x00")), 9, "0 in two bytes")
+    talk.to().ask(list_offsets("produce-short", -1), 7)
+
+
+def test_what_follows_the_batch_is_the_beginning_of_another(talk: Dialogue) -> None:
+    """A cut batch at the end is passed over, as anywhere else; what cannot be one is refused."""
+    talk.topic("produce-behind")
+    one = batch()
+    for size in (1, 11, 12, 16, 17, 20, 60, 61, 80):
+        talk.to().ask(produce("produce-behind", one + bytes(size)), 9, f"{size} zero bytes")
+    for length in (13, 14, 48, 49, 1000):
+        for magic in (-1, 0, 1, 2, 3):
+            rest = altered(one, batch_length=length, magic=magic)
+            talk.to().ask(produce("produce-behind", one + rest[:17]), 9, f"17 bytes, length {length}, magic {magic}")
+    talk.to().ask(produce("produce-behind", one + altered(one, batch_length=-1)[:16]), 9, "16 bytes, length -1")
+    talk.to().ask(list_offsets("produce-behind", -1), 7)
+
+
+def test_compressed_records_end_where_their_stream_ends(talk: Dialogue) -> None:
+    talk.topic("produce-streams")
+    one = batch(1)
+    record = one[61:]
+    for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
+        whole, half = compress(codec, record), compress(codec, record[:8])
+        for says, records in {
+            "whole": whole,
+            **{f"without the last {cut}": whole[:-cut] for cut in (1, 3, 4, 8, 12)},
+            "nothing": b"",
+            "nothing, packed": compress(codec, b""),
+            "and rubbish": whole + b"\xde\xad\xbe\xef\xde\xad\xbe\xef",
+            "in two streams": half + compress(codec, record[8:]),
+            "and an empty stream": whole + compress(codec, b""),
+        }.items():
+            content = with_records(one, records, attributes=codec)
+            talk.to().ask(produce("produce-streams", content), 9, f"{codec.name}, {says}")
+    large = batch(1, size=100_000)
+    for is_linked in (False, True):
+        frame = lz4.frame.compress(large[61:], block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
+        content = with_records(large, frame, attributes=Compression.LZ4)
+        talk.to().ask(produce("produce-streams", content), 9, f"LZ4 of several blocks, linked: {is_linked}")
+    talk.to().ask(list_offsets("produce-streams", -1), 7)
+
+
+def test_a_timestamp_wraps_at_64_bits(talk: Dialogue) -> None:
+    """Base timestamp and delta leave what 64 bits can hold, and come to be a time of today."""
+    talk.topic("produce-wraps")
+    body = b"\x00" + encode_varint(T0 - 2**63) + b"\x00\x06key\x02v\x00"
+    wrapping = with_records(batch(1), encode_varint(len(body)) + body, base_timestamp=-(2**63))
+    talk.to().ask(produce("produce-wraps", wrapping), 9)
+    talk.to().ask(produce("produce-wraps", batch(1, timestamp=T0 + 5)), 9, "one as usual")
+    for timestamp in (0, T0, T0 + 1, T0 + 6):
+        talk.to().ask(list_offsets("produce-wraps", timestamp), 7, f"at {timestamp}")
+    talk.to().ask(fetch("produce-wraps", 0), 12)
 
 
 def test_only_a_broker_says_when_a_batch_was_appended(talk: Dialogue) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Uuid
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
@@ -15,29 +16,39 @@ from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     EnvelopeRequest,
+    SecuredEndpoint,
+    SupportedFeature,
 )
+from pykraft.protocol.messages.cluster import DescribeClusterRequest
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
+    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     VoteRequest,
 )
 from tests.conformance.dialogue import Dialogue, Speaker
-from tests.harness.asking import create, new_topic, versions
+from tests.harness.asking import BROKER, SET, change, create, new_topic, versions
 from tests.harness.connection import Connection
 
 STRANGER = Uuid(bytes(15) + b"\xee")
 
 
-def leader(talk: Dialogue) -> tuple[int, int]:
-    """(the active controller, its epoch)"""
+def quorum(talk: Dialogue) -> DescribeQuorumResponse.Topic.Partition:
+    """What the quorum says of itself."""
     topic_type = DescribeQuorumRequest.Topic
     asked = DescribeQuorumRequest(
         topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[topic_type.Partition(partition_index=0)])]
     )
     with Connection(talk.server.address(1)) as connection:
-        found = connection.ask(asked, 1).topics[0].partitions[0]
+        found: DescribeQuorumResponse.Topic.Partition = connection.ask(asked, 2).topics[0].partitions[0]
+    return found
+
+
+def leader(talk: Dialogue) -> tuple[int, int]:
+    """(the active controller, its epoch)"""
+    found = quorum(talk)
     return found.leader_id, found.leader_epoch
 
 
@@ -158,6 +169,15 @@ def test_observers_read_the_metadata_log(talk: Dialogue) -> None:
     errors(talk, other(talk), metadata_fetch(17, current_leader_epoch=epoch), 17, "the epoch")
 
 
+def test_readers_that_are_no_replicas_are_not_told_of(talk: Dialogue) -> None:
+    _, epoch = leader(talk)
+    for replica_id in (-1, -2):
+        state = FetchRequest.ReplicaState(replica_id=replica_id)
+        request = metadata_fetch(17, current_leader_epoch=epoch).replace(replica_state=state)
+        errors(talk, controller(talk), request, 17, f"replica {replica_id}")
+        talk.write(f"  observers {[state.replica_id for state in quorum(talk).observers]}")
+
+
 def test_the_quorum_describes_itself(talk: Dialogue) -> None:
     topic_type = DescribeQuorumRequest.Topic
     for version in versions(DescribeQuorumRequest):
@@ -186,6 +206,51 @@ def test_brokers_register_with_their_own_cluster(talk: Dialogue) -> None:
                 log_dirs=[STRANGER],
             )
             errors(talk, controller(talk), request, version, says)
+
+
+def test_brokers_register_with_directories_of_their_own(talk: Dialogue) -> None:
+    """A node's directory has one id, as a voter's and as a broker's."""
+    cluster_id = talk.to().connection.ask(DescribeClusterRequest(), 0).cluster_id
+    (others,) = [Uuid(voter.replica_directory_id) for voter in quorum(talk).current_voters if voter.replica_id == 2]
+    endpoint = SecuredEndpoint(name="PLAINTEXT", host="localhost", port=9, security_protocol=0)
+    level = SupportedFeature(name="metadata.version", min_supported_version=1, max_supported_version=29)
+    for says, fields in {
+        "no directory": {"log_dirs": []},
+        "one directory twice": {"log_dirs": [STRANGER, STRANGER]},
+        "no id at all": {"log_dirs": [ZERO_UUID]},
+        "the last id that is reserved": {"log_dirs": [STRANGER, Uuid(bytes(15) + b"\x63")]},
+        "another broker's directory": {"log_dirs": [STRANGER, others]},
+        "no level of the metadata": {"features": []},
+        "a level of the metadata that is too low": {"features": [level.replace(max_supported_version=1)]},
+        "the number of a broker that lives": {"broker_id": 1, "log_dirs": []},
+    }.items():
+        request = BrokerRegistrationRequest(
+            broker_id=99,
+            cluster_id=cluster_id,
+            incarnation_id=STRANGER,
+            listeners=[endpoint],
+            features=[level],
+            rack=None,
+            log_dirs=[STRANGER],
+        ).replace(**fields)
+        errors(talk, controller(talk), request, 4, says)
+
+
+def test_the_active_controller_changes_brokers_by_their_numbers(talk: Dialogue) -> None:
+    for says, name in {
+        "5000 digits": "9" * 5000,
+        "more than 31 bits": str((1 << 31) + 1),
+        "less than nothing": "-1",
+        "a plus": "+1",
+        "digits of another alphabet": "\uff11",
+        "a blank": " 1",
+        "an underscore": "1_0",
+        "nobody's": "77",
+    }.items():
+        settings = [("message.max.bytes", SET, "1000")]
+        request = change((BROKER, name, settings), validate_only=True)
+        (result,) = controller(talk).connection.ask(request, 1).responses
+        talk.write(f"> {says}", f"  {ErrorCode.of(result.error_code).name}")
 
 
 def test_heartbeats_are_of_registered_brokers(talk: Dialogue) -> None:

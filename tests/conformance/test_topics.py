@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from tests.conformance.dialogue import Dialogue
@@ -174,3 +175,16 @@ def test_a_topic_made_again_is_another(talk: Dialogue) -> None:
     talk.to().ask(create(new_topic("topics-again", assignments=[(0, [1])])), 7)
     talk.to().ask(delete(first), 6, "the first one's id")
     talk.to().ask(delete("topics-again"), 6)
+
+
+def test_topics_are_made_together_in_one_batch_or_not_at_all(talk: Dialogue) -> None:
+    """A batch of metadata has at most 8 MiB, and what a request asks for becomes true together."""
+    numbers = ("flush.messages", "flush.ms", "retention.bytes", "retention.ms", "segment.ms", "segment.jitter.ms")
+    padded = [(name, " " * 32_000 + "1") for name in numbers]
+    for count in (45, 40):
+        request = create(*(new_topic(f"topics-large-{n}", 1, 1, configs=padded) for n in range(count)))
+        answer = talk.to().connection.ask(request, 4)
+        errors = {ErrorCode.of(topic.error_code).name for topic in answer.topics}
+        talk.write(f"> {count} topics of 192 kB", f"  {sorted(errors)}")
+    talk.to().connection.ask(delete(*(f"topics-large-{n}" for n in range(40))), 5)
+    talk.to().ask(create(new_topic("topics-small", 1, 1), validate_only=True), 7)

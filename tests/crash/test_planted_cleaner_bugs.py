@@ -116,10 +116,11 @@ def to_the_end(log: UnifiedLog, now_ms: int) -> int:
     return len(log.segments)
 
 
-def first_offset_of_a_key(offsets: OffsetMap, records: Iterable[Outline], first_offset: int) -> None:
+def first_offset_of_a_key(offsets: OffsetMap, records: Iterable[Outline], first_offset: int) -> bool:
     for record in records:
         if record.key is not None and record.offset >= first_offset:
             offsets._offsets.setdefault(record.key, record.offset)
+    return True
 
 
 def named_before_the_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "a swap that a crash interrupted is thrown away": (swaps_are_thrown_away, values_are_replaced),
     "a cleaned segment is not synced": (cleaned_is_not_synced, values_are_replaced),
     "a segment does not end where the next one begins": (
-        instead(cleaner, "emptied", lambda batch: None),
+        instead(cleaner, "emptied", lambda *_: None),
         cleaning.test_a_segment_ends_where_the_next_one_begins,
     ),
     "a pass builds on what a loss of power may take": (unsynced, random_stories_crash),

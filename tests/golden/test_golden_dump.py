@@ -206,11 +206,25 @@ def test_a_gap_in_the_offsets_is_told(tmp_path: pathlib.Path, capsys: pytest.Cap
     assert complaint == f"Non-consecutive offsets in golden-txn-0/{SEGMENT}.log\n  2 is followed by 4\n"
 
 
-def test_a_log_under_another_name_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["letter", "1_0", "\u0665", "+5"])
+def test_a_log_under_another_name_is_refused(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = damaged(tmp_path)
-    (folder / f"{SEGMENT}.log").rename(folder / "letter.log")
-    assert dump(tmp_path, "--files", "golden-0/letter.log") == 1
-    assert capsys.readouterr().err == "pykraft: golden-0/letter.log cannot be read: its name says no offset\n"
+    for kind in ("log", "index", "timeindex"):
+        (folder / f"{SEGMENT}.{kind}").rename(folder / f"{name}.{kind}")
+        assert dump(tmp_path, "--files", f"golden-0/{name}.{kind}") == 1
+        complaint = f"pykraft: golden-0/{name}.{kind} cannot be read: its name says no offset\n"
+        assert capsys.readouterr().err == complaint
+
+
+def test_a_copy_of_a_log_may_have_any_number_for_a_name(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = damaged(tmp_path)
+    (folder / f"{SEGMENT}.log").rename(folder / "5.log")
+    assert dump(tmp_path, "--files", "golden-0/5.log") == 0
+    assert "Log starting offset: 5\n" in capsys.readouterr().out
 
 
 # --- the other options ------------------------------------------------------------------------------------------------

@@ -34,6 +34,12 @@ runpy.run_module("pykraft", run_name="__main__", alter_sys=True)
 NodeProcess.command = ("-c", program, "server")
 '''
 
+A_KILL_THAT_LETS_THE_NODE_CLOSE_ITS_FILES = """
+from pykraft.runtime.process import NodeProcess
+
+NodeProcess.kill = NodeProcess.stop
+"""
+
 MEMORY_INSTEAD_OF_A_DISK = """
 from pathlib import Path
 
@@ -44,7 +50,7 @@ kernel.folder_for_measurements = lambda: Path("/dev/shm")
 
 SAYS_WHY = """
 verdicts = {claim.text: claim.verdict for claim in nb.claims if claim.kind == "hardware"}
-assert len(verdicts) == 3 and set(verdicts.values()) == {"NOT MEASURABLE HERE"}, verdicts
+assert len(verdicts) == 5 and set(verdicts.values()) == {"NOT MEASURABLE HERE"}, verdicts
 assert no_cold_reads.counters["read_bytes"] == 0, no_cold_reads
 """
 
@@ -71,14 +77,22 @@ def cold_reads(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cold_reads")
 def test_an_eviction_that_evicts_nothing_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match="this does not hold: What we call cold came from the device"):
+    with pytest.raises(NotebookFailed, match="this does not hold: What was just written or just read did not come"):
         run("2. ", path=PATH, before=AN_EVICTION_THAT_EVICTS_NOTHING_AFTER_THE_PROBE)
 
 
 @pytest.mark.usefixtures("cold_reads")
 def test_a_node_that_does_not_find_its_pages_after_a_restart_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*After kill -9 the node fetched hardly anything"):
+    with pytest.raises(
+        NotebookFailed, match=r"this does not hold: .*After kill -9 the node read its log once more and fetched hardly"
+    ):
         only_the_restart(before=A_NODE_WHOSE_FILES_LEAVE_THE_CACHE_AT_ITS_START)
+
+
+@pytest.mark.usefixtures("cold_reads")
+def test_a_node_that_need_not_recover_turns_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*After kill -9 the node read its log once more"):
+        only_the_restart(before=A_KILL_THAT_LETS_THE_NODE_CLOSE_ITS_FILES)
 
 
 def test_in_memory_nothing_is_cold_and_each_verdict_says_so_with_the_counters() -> None:

@@ -55,6 +55,15 @@ def test_a_notebooks_title_is_the_one_that_the_syllabus_tells(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", COURSE, ids=short_name)
+def test_the_title_of_a_notebook_leads_to_the_notebooks_before_and_behind_it_and_to_their_titles(path: Path) -> None:
+    place, title = COURSE.index(path), " ".join(read(path).cells[0].source.split())
+    for word, beside in (("Previous", COURSE[:place][-1:]), ("Next", COURSE[place + 1 :][:1])):
+        for other in beside:
+            number = other.name[:2]
+            assert f"{word}: [{number}, {SYLLABUS[number].title}]({other.name})" in title
+
+
+@pytest.mark.parametrize("path", COURSE, ids=short_name)
 def test_a_notebook_has_three_pictures(path: Path) -> None:
     assert sum(form.SVG in output.get("data", {}) for output in outputs(read(path))) >= 3
 
@@ -128,11 +137,12 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
     [
         ("code cell 1 has 26 lines", [code("x = 1\n" * 26)]),
         ("31 code cells", [code() for _ in range(31)]),
-        ("two long code cells without a word between them", [code("x = 1\n" * 21), code("y = 1\n" * 21)]),
+        ("two long code cells without a word between them", [code("x = 1\n" * 11), code("y = 1\n" * 11)]),
         ("2401 words", [words("word\n\n" * 2401)]),
         ("a sentence of 41 words", [words("word " * 40 + "end.")]),
         ("a paragraph of 121 words", [words("Two words. " * 60 + "End.")]),
         ("no '## Summary'", [code()]),
+        ("no 'the way to the notebooks beside it", [words("# A question?\n\nNext: [01, Why?](01_why.ipynb)")]),
         ("no 'the time that it takes'", [words("# A question?\n\n**A minute.** You need Python.")]),
         ("no 'what the reader needs to know'", [words("# A question?\n\n**About a minute to run, ten to read.**")]),
         ("in three points'", [words("Afterwards you will be able to\n\n- one;\n- two\n  and a half.")]),

@@ -13,6 +13,14 @@ from pykraft.storage.log_segment import LogSegment
 LogSegment.cut = lambda segment, size: None
 """
 
+A_RECOVERY_THAT_TRUSTS_THE_LENGTH = """
+from pykraft.records.batch import RecordBatch
+
+RecordBatch.is_valid = property(lambda batch: True)
+"""
+
+A_LINE = 'log.write(f"{flight} {state}\\n".encode())'
+
 A_CHECKSUM_THAT_SKIPS_SOME_BYTES = """
 from pykraft.records import batch
 
@@ -29,6 +37,26 @@ batch.RecordBatch.is_valid = property(is_valid)
 def test_a_log_that_is_not_recovered_turns_notebook_01_red() -> None:
     with pytest.raises(NotebookFailed, match=r"has cut its log to where it was|CorruptRecordError"):
         run("4. ", path=NOTEBOOK.parent / "01_append_only_log.ipynb", before=A_RECOVERY_THAT_DOES_NOT_CUT)
+
+
+def test_a_recovery_that_trusts_a_batch_for_its_length_turns_notebook_01_red() -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: The node has cut its log to where it was"):
+        run(
+            "4. ",
+            path=NOTEBOOK.parent / "01_append_only_log.ipynb",
+            before=A_RECOVERY_THAT_TRUSTS_THE_LENGTH,
+            changed=("damaged[len(written) // 2] ^= 1", ""),  # the second damage would end the run
+        )
+
+
+def test_a_log_that_touches_what_was_written_before_turns_notebook_01_red() -> None:
+    """It reads all of itself before each line: that costs nothing in a small file, and much where flights are many."""
+    with pytest.raises(NotebookFailed, match="this does not hold: The log does not care"):
+        run(
+            "2. ",
+            path=NOTEBOOK.parent / "01_append_only_log.ipynb",
+            changed=(A_LINE, f"Path(log.name).read_bytes(); {A_LINE}"),
+        )
 
 
 def test_a_checksum_that_covers_too_little_turns_notebook_03_red() -> None:
@@ -58,6 +86,20 @@ def test_a_cleaner_that_keeps_the_first_record_of_a_key_turns_notebook_20_red() 
         run("4. ", path=NOTEBOOK.parent / "20_retention_and_compaction.ipynb", before=A_CLEANER_THAT_KEEPS_THE_FIRST)
 
 
+A_CLEANER_THAT_DROPS_TOMBSTONES_AT_ITS_SECOND_VISIT = """
+from pykraft.records.batch import RecordBatch
+
+horizon = RecordBatch.delete_horizon_ms.fget
+RecordBatch.delete_horizon_ms = property(lambda batch: None if horizon(batch) is None else 0)
+"""
+
+
+def test_a_cleaner_that_drops_tombstones_too_early_turns_notebook_20_red() -> None:
+    path = NOTEBOOK.parent / "20_retention_and_compaction.ipynb"
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*after delete.retention.ms those go, too"):
+        run("Where this differs", path=path, before=A_CLEANER_THAT_DROPS_TOMBSTONES_AT_ITS_SECOND_VISIT)
+
+
 AN_INDEX_THAT_POINTS_BESIDE = """
 from pykraft.storage.index import OffsetIndex
 
@@ -70,3 +112,37 @@ OffsetIndex.append = lambda index, offset, position: append(index, offset, posit
 def test_an_index_that_points_beside_the_batch_turns_notebook_02_red() -> None:
     with pytest.raises(NotebookFailed):
         run("3. ", path=NOTEBOOK.parent / "02_segments_and_indexes.ipynb", before=AN_INDEX_THAT_POINTS_BESIDE)
+
+
+A_SEGMENT_THAT_IS_CLOSED_EARLY = """
+from pykraft.storage.log import UnifiedLog
+
+segment_for = UnifiedLog._segment_for
+
+UnifiedLog._segment_for = lambda log, size, found: segment_for(log, 3 * size, found)
+"""
+
+AN_INDEX_THAT_IS_NOT_WRITTEN_ANEW = """
+from pykraft.storage.index import OffsetIndex
+
+OffsetIndex.rewrite = lambda index: None
+"""
+
+
+def test_a_segment_that_is_closed_before_it_is_full_turns_notebook_02_red() -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: No segment has more than"):
+        run(
+            "2. ",
+            path=NOTEBOOK.parent / "02_segments_and_indexes.ipynb",
+            before=A_SEGMENT_THAT_IS_CLOSED_EARLY,
+            changed=("COUNT = 1_250_000", "COUNT = 300_000"),  # two segments will do
+        )
+
+
+def test_an_index_that_is_not_written_anew_turns_notebook_02_red() -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: Both indexes are there again"):
+        run(
+            "Where this differs",
+            path=NOTEBOOK.parent / "02_segments_and_indexes.ipynb",
+            before=AN_INDEX_THAT_IS_NOT_WRITTEN_ANEW,
+        )

@@ -25,6 +25,13 @@ from pykraft.client import partitioner
 partitioner._SEED = 0
 """
 
+NEVER_MORE_THAN_TWELVE_PARTITIONS = """
+from pykraft.client import partitioner
+
+choose = partitioner.partition_of_key
+partitioner.partition_of_key = lambda key, partitions: choose(key, min(partitions, 12))
+"""
+
 
 @pytest.mark.parametrize(
     ("plant", "claim"),
@@ -37,3 +44,8 @@ partitioner._SEED = 0
 def test_a_partitioner_that_differs_from_kafkas_turns_the_notebook_red(plant: str, claim: str) -> None:
     with pytest.raises(NotebookFailed, match=f"this does not hold: .*{claim}"):
         run("2. ", path=PATH, before=plant)
+
+
+def test_a_partitioner_that_leaves_partitions_empty_turns_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*With s = 1 more partitions help down to"):
+        run("4. ", path=PATH, before=NEVER_MORE_THAN_TWELVE_PARTITIONS)

@@ -9,13 +9,14 @@ import ssl
 import zlib
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
-from pykraft.course.execute import NotebookFailed
+from pykraft.course.execute import NotebookFailed, execute, read
 from pykraft.course.programs import Program, ProgramFailed, why_nobody_counts
 from pykraft.course.transfers import compare, transfer
-from tests.notebooks.sections import NOTEBOOK, run
+from tests.notebooks.sections import NOTEBOOK, cells_up_to, run
 
 ZERO_COPY = NOTEBOOK.parent / "05_zero_copy.ipynb"
 MEGABYTE = 1 << 20
@@ -45,6 +46,25 @@ def test_a_way_that_loses_its_place_turns_notebook_05_red() -> None:
     )
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*the same bytes arrive"):
         run("2. ", path=ZERO_COPY, before=SMALLER, changed=lost)
+
+
+def test_a_sendfile_that_encrypts_turns_notebook_05_red() -> None:
+    """As with TLS in the kernel: then its words about plain text are not true any more."""
+    notebook = read(ZERO_COPY)
+    whole = cells_up_to(notebook, "Where this differs")
+    first = next(index for index, cell in enumerate(whole) if 'nb.predict(\n    "speed"' in cell.source)
+    about_tls = [
+        cell for cell in whole if "def raw(send)" in cell.source or "transfer(sendfile, file, enc" in cell.source
+    ]
+    asked = next(cell for cell in whole if 'nb.predict(\n    "tls"' in cell.source)
+    assert len(about_tls) == 2
+    by_the_kernel = "os.sendfile(out.fileno(), records.fileno(), 0, 16_384)"
+    assert by_the_kernel in about_tls[0].source
+    about_tls[0].source = about_tls[0].source.replace(by_the_kernel, "out.sendall(records.read(16_384))")
+    smaller = nbformat.v4.new_code_cell(SMALLER)  # type: ignore[no-untyped-call]
+    notebook.cells = [whole[0], smaller, *whole[1:first], asked, *about_tls, notebook.cells[-1]]
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*goes out as plain text"):
+        execute(notebook, ZERO_COPY.parent)
 
 
 # --- what it measures with --------------------------------------------------------------------------------------------

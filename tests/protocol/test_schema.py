@@ -1,6 +1,7 @@
 """The schema compiler, one sentence at a time, on small made-up messages."""
 
 import struct
+import textwrap
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol import header
+from pykraft.protocol import source as source_module
 from pykraft.protocol.header import RequestHeader, request_header_version, response_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from pykraft.protocol.messages.records import FeatureLevelRecord
 from pykraft.protocol.primitives import decode_unsigned_varint, encode_unsigned_varint
 from pykraft.protocol.schema import (
     Array,
@@ -333,6 +336,12 @@ def test_the_source_of_a_version_can_be_read() -> None:
     text = source(Grown, 3)
     assert "(m.always, m.new, m.middle)" in text
     assert "def decode(b, p):" in text
+
+
+def test_the_decoder_that_the_documentation_shows_is_the_one_that_is_written() -> None:
+    text = source(FeatureLevelRecord, 0)
+    shown = textwrap.indent(text[text.index("def decode") :].rstrip(), "    ")
+    assert f"\n\n{shown}\n\n" in (source_module.__doc__ or "")
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------

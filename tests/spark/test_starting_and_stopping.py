@@ -128,7 +128,11 @@ def test_a_session_that_something_else_has_started_is_given_the_source(
     expected = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     script = pathlib.Path(__file__).with_name("foreign_session.py")
     command = [sys.executable, str(script), kafka.bootstrap_servers, TOPIC]
-    quick = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": " ".join(QUICK_START)}
+    quick = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_TOOL_OPTIONS": " ".join(QUICK_START),
+    }
     environment = {**os.environ, **quick}
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

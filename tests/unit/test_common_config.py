@@ -78,6 +78,9 @@ def test_a_value_is_read(key: Key[Any], text: str, value: Any) -> None:
         (string("id", "", "", required=True), "", "id is '', but must be text"),
         (RATIO, "1.1", "min.ratio is '1.1', but must be a number from 0 to 1"),
         (RATIO, "nan", "min.ratio is 'nan', but must be a number from 0 to 1"),
+        (RATIO, "0.2_5", "min.ratio is '0.2_5', but must be a number from 0 to 1"),
+        (RETENTION, "1_000", "log.retention.ms is '1_000', but must be a whole number of at least -1"),
+        (RETENTION, "9" * 5000, f"log.retention.ms is '{'9' * 5000}', but must be a whole number of at least -1"),
         (UNCLEAN, "yes", "unclean is 'yes', but must be true or false"),
     ],
 )  # fmt: skip

@@ -8,12 +8,18 @@ import pytest
 
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import Uuid
+from pykraft.common.types import UNASSIGNED_DIRECTORY, Uuid
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState
 from pykraft.metadata.image import BrokerRegistration
-from pykraft.protocol.messages.brokers import AllocateProducerIdsRequest, BrokerHeartbeatRequest, SupportedFeature
+from pykraft.protocol.messages.brokers import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    SecuredEndpoint,
+    SupportedFeature,
+)
 from pykraft.protocol.messages.records import RegisterBrokerRecord
 from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic, registration
+from tests.harness.quorum import directory_id
 
 
 def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -> None:
@@ -31,9 +37,21 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -
         ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
         ({"broker_id": -1}, ErrorCode.INVALID_REGISTRATION),
         ({"listeners": []}, ErrorCode.INVALID_REGISTRATION),
-        ({"log_dirs": []}, ErrorCode.INVALID_REQUEST),
-        ({"log_dirs": [Uuid(bytes(15) + b"\7")] * 2}, ErrorCode.INVALID_REQUEST),
-        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(107)] * 2}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [UNASSIGNED_DIRECTORY]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(107), directory_id(99)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(107), directory_id(102)]}, ErrorCode.INVALID_REGISTRATION),  # it is broker 2's
+        (
+            {"listeners": [SecuredEndpoint(name="A", host="h", port=1, security_protocol=4)]},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
+        (
+            {"listeners": [SecuredEndpoint(name="A", host="h", port=1, security_protocol=-1)]},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"broker_id": 2, "log_dirs": []}, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
         (
             {
                 "features": [
@@ -46,9 +64,22 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -
 )
 def test_a_registration_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     script = ControllerScript()
+    script.bring_up(2)
     outcome = script.controller.register_broker(registration(1).replace(**fields), script.now)
     assert outcome.value.error is not None and outcome.value.error.code is error
-    assert script.image.brokers == {}
+    assert list(script.image.brokers) == [2]
+
+
+def test_a_directory_goes_to_another_broker_only_when_its_own_has_another_one() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    moved = registration(2, log_dirs=[directory_id(101)])
+    with pytest.raises(KafkaError):
+        script.answered(script.controller.register_broker(moved, script.now))
+    script.run(SESSION_MS)
+    script.register(1, life=2, log_dirs=[directory_id(111)])
+    script.answered(script.controller.register_broker(moved, script.now))
+    assert script.image.brokers[2].directories == (directory_id(101),)
 
 
 def test_an_id_that_is_alive_is_not_given_to_another_process_until_its_session_is_over() -> None:
@@ -153,6 +184,9 @@ def asks(**fields: Any) -> BrokerHeartbeatRequest:
         (broker(fenced=True), asks(want_shut_down=True), False, True, BrokerState.SHUTDOWN_NOW),
         (broker(), asks(), True, True, BrokerState.UNFENCED),
         (broker(), asks(want_fence=True), True, True, BrokerState.FENCED),
+        (broker(), asks(want_fence=True, want_shut_down=True), True, True, BrokerState.SHUTDOWN_NOW),
+        (broker(fenced=True), asks(want_fence=True, want_shut_down=True), True, True, BrokerState.SHUTDOWN_NOW),
+        (broker(leaving=True), asks(want_fence=True, want_shut_down=True), True, True, BrokerState.CONTROLLED_SHUTDOWN),
         (broker(), asks(want_shut_down=True), False, True, BrokerState.SHUTDOWN_NOW),
         (broker(), asks(want_shut_down=True), True, True, BrokerState.CONTROLLED_SHUTDOWN),
         (broker(leaving=True), asks(want_shut_down=True), True, True, BrokerState.CONTROLLED_SHUTDOWN),
@@ -179,8 +213,6 @@ def test_the_next_session_to_end_is_that_of_who_was_silent_longest() -> None:
     heartbeats.touch(2, 400)
     assert heartbeats.next_expiry([1, 2]) == 400 + SESSION_MS
     assert heartbeats.stale([1, 2, 3], SESSION_MS) == [3]
-    heartbeats.forget(3)
-    assert heartbeats.next_expiry([3]) == FOREVER
 
 
 def test_controlled_shutdown_moves_leaderships_first_and_lets_go_when_everybody_knows() -> None:
@@ -196,6 +228,18 @@ def test_controlled_shutdown_moves_leaderships_first_and_lets_go_when_everybody_
     script.heartbeat(2, current_metadata_offset=moved)
     last = script.heartbeat(1, want_shut_down=True)
     assert last.should_shut_down and script.image.brokers[1].fenced
+
+
+def test_a_broker_that_may_stop_has_its_id_until_its_session_is_over() -> None:
+    """As in Apache Kafka: its next process waits, too, unless another controller was elected."""
+    script = ControllerScript()
+    script.bring_up(1)
+    assert script.heartbeat(1, want_shut_down=True).should_shut_down and script.image.brokers[1].fenced
+    with pytest.raises(KafkaError) as refused:
+        script.register(1, life=2)
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    script.run(SESSION_MS)
+    script.register(1, life=2)
 
 
 def test_the_only_broker_in_sync_may_go_and_nobody_leads_then() -> None:

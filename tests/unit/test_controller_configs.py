@@ -145,6 +145,8 @@ def test_a_list_of_brokers_begins_with_its_default() -> None:
         (BROKER, "9", [("log.retention.ms", SET, "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "one", [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
         (BROKER, "-1", [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "9" * 5000, [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, str(1 << 31), [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
         (BROKER, "1", [("retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
         (BROKER, "", [("log.retention.hours", SET, "1")], ErrorCode.INVALID_REQUEST),
         (BROKER, "", [("num.io.threads", SET, "1")], ErrorCode.INVALID_REQUEST),

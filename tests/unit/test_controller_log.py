@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykraft.common.core import FOREVER
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.controller import QuorumController
@@ -110,6 +110,38 @@ def test_an_idle_log_is_kept_alive() -> None:
     script.run(5000)
     idle = [record for record in script.heard.records if isinstance(record, NoOpRecord)]
     assert len(idle) in (10, 11)
+
+
+def test_what_does_not_fit_into_one_batch_is_refused_and_changes_nothing() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    before, padded = script.image, dict.fromkeys(("retention.ms", "segment.ms", "flush.ms"), " " * 32_000 + "1")
+    much = [new_topic(f"t{n}", configs=padded) for n in range(90)]
+    with pytest.raises(KafkaError) as refused:
+        script.create(*much)
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert script.image == before == from_nothing(script)
+    assert set(script.create(*much[:80]).values()) == {ErrorCode.NONE}
+    assert script.image == from_nothing(script)
+
+
+def test_a_plan_in_several_pieces_is_true_up_to_the_piece_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leaderships of a broker's earlier life are moved first; then its registration is too large."""
+    monkeypatch.setattr("pykraft.controller.controller.MAX_RECORDS_PER_REQUEST", 2)
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    for n in range(5):
+        script.create(new_topic(f"t{n}", assignment={0: [1, 2]}))
+    script.run(SESSION_MS + 1)
+    endpoint = registration(1).listeners[0]
+    many = [endpoint.replace(name=str(n), host="h" * 32_000) for n in range(300)]
+    large = registration(1, life=2, listeners=many)
+    outcome = script.controller.register_broker(large, script.now)
+    assert outcome.value.error is not None and outcome.value.error.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    script.run()
+    assert script.image == from_nothing(script)
+    script.register(1, life=2)
+    assert script.image == from_nothing(script)
 
 
 class Controllers:

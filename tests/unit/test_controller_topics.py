@@ -113,6 +113,22 @@ def test_the_answer_tells_what_was_made() -> None:
     assert not [name for name in configs if name.startswith("internal.")]
 
 
+def test_a_broker_on_its_way_out_gets_no_replicas_and_one_that_is_out_may() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("led", assignment={0: [2, 1]}))
+    script.heartbeat(2, want_shut_down=True)
+    assert script.image.brokers[2].in_controlled_shutdown and not script.image.brokers[2].fenced
+    assert script.create(new_topic("t", replicas=2)) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
+    assert script.create(new_topic("u")) == {"u": ErrorCode.NONE}
+    assert script.partition("u").replicas == (1,)
+    script.heartbeat(1)
+    script.heartbeat(2, want_shut_down=True)
+    assert script.image.brokers[2].fenced
+    assert script.create(new_topic("t", replicas=2)) == {"t": ErrorCode.NONE}
+    assert (script.partition("t").replicas, script.partition("t").isr) == ((1, 2), (1,))
+
+
 def test_fenced_replicas_are_not_in_sync_at_first() -> None:
     script = cluster(1, 2)
     script.register(3)

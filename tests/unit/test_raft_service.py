@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -304,6 +305,35 @@ def test_a_fetch_without_news_waits_until_its_time_is_up_or_there_is_some() -> N
     quorum.append(7)
     raft.poll(quorum.now + 100)
     assert len(woken.value.responses[0].partitions[0].records) > 0
+
+
+def test_a_fetch_is_held_no_longer_than_its_time() -> None:
+    """However many came and went: nothing of them is left, in a quorum that has no news."""
+    quorum = Quorum()
+    quorum.elect()
+    raft, end = quorum.rafts[quorum.leader], quorum.end(1)
+    request = fetch(end.epoch, end.offset, end.epoch, replica_id=8, max_wait_ms=300)
+    request.topics[0].partitions[0].high_watermark = raft.high_watermark
+    answers = [raft.service.fetch(request, quorum.now) for _ in range(200)]
+    assert not any(answer.kept for answer in answers) and len(raft.replica.parked) >= 200
+    raft.poll(quorum.now + 1000)
+    assert all(answer.kept for answer in answers) and not raft.replica.parked
+
+
+def test_nobody_fetches_as_the_leader() -> None:
+    """Whoever does, with its directory or with another one, moves nothing of what the leader knows of itself."""
+    quorum = Quorum()
+    quorum.elect()
+    raft, epoch = quorum.rafts[quorum.leader], quorum.epoch(1)
+    leader = raft.replica.leader
+    assert leader is not None
+    before = replace(leader.voters[quorum.leader])
+    for directory_of in (quorum.leader, 9):
+        request = fetch(epoch, 0, 0, replica_id=quorum.leader)
+        request.topics[0].partitions[0].replica_directory_id = key(directory_of).directory_id
+        answer = raft.service.fetch(request, quorum.now).value.responses[0].partitions[0]
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert leader.voters[quorum.leader] == before and leader.observers == {}
 
 
 def test_a_fetch_that_says_less_of_the_high_watermark_is_answered_at_once() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.common.core import FOREVER
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ReplicaKey
 from pykraft.raft.accumulator import BatchAccumulator
-from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.leader_state import OBSERVER_SESSION_MS, LeaderState
 from pykraft.raft.voters import NO_VOTERS, VoterSet, VoterSetHistory
 from pykraft.records.batch import RecordBatch
 from tests.harness.quorum import LISTENER, address, key, voter_set
@@ -141,6 +144,19 @@ def test_observers_are_forgotten_after_five_minutes() -> None:
     assert list(leader.observers) == [key(8)]
 
 
+def test_silent_observers_make_room_for_new_ones_though_nobody_asks_about_them() -> None:
+    leader = leadership()
+    for n in range(300):
+        leader.update_replica(key(1000 + n), 0, 20, now=n * OBSERVER_SESSION_MS // 10)
+    assert len(leader.observers) == 10
+
+
+def test_who_has_no_id_only_reads() -> None:
+    leader = leadership()
+    assert not leader.update_replica(key(7)._replace(id=-1), 20, 20, 1)
+    assert leader.observers == {}
+
+
 def test_a_new_voter_set_keeps_what_is_known() -> None:
     leader = leadership((1, 2))
     leader.update_replica(key(2), 12, 20, 1)
@@ -181,9 +197,22 @@ def test_writes_wait_a_little_and_share_a_batch() -> None:
     assert accumulator.append([b"d"], 0, 200) == 13
 
 
-def test_one_write_stays_in_one_batch_however_large() -> None:
-    accumulator = BatchAccumulator(4, 0, linger_ms=25, max_batch_bytes=200)
+def test_one_write_stays_in_one_batch_or_is_refused() -> None:
+    accumulator = BatchAccumulator(4, 0, linger_ms=25, max_batch_bytes=300)
     accumulator.append([b"x" * 60], 0, 0)
-    accumulator.append([b"y" * 60, b"z" * 60], 0, 0)
-    accumulator.append([b"w" * 600], 0, 0)
-    assert [(base, len(values)) for base, values in drained(accumulator)] == [(0, 1), (1, 2), (3, 1)]
+    accumulator.append([b"y" * 70, b"z" * 70], 0, 0)
+    for much in ([b"w" * 300], [b"w" * 100] * 3):
+        with pytest.raises(KafkaError) as refused:
+            accumulator.append(much, 0, 0)
+        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    accumulator.append([b"v"], 0, 0)
+    assert [(base, len(values)) for base, values in drained(accumulator)] == [(0, 1), (1, 3)]
+
+
+@given(st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=5), max_size=20), st.integers(200, 600))
+def test_no_batch_is_larger_than_the_limit(writes: list[list[bytes]], limit: int) -> None:
+    accumulator = BatchAccumulator(4, 0, linger_ms=25, max_batch_bytes=limit)
+    for values in writes:
+        with suppress(KafkaError):
+            accumulator.append(values, 0, 0)
+    assert all(len(data) <= limit for data in accumulator.drain())

@@ -165,7 +165,7 @@ def test_a_builder_sets_what_it_is_told(flag: str) -> None:
 
 
 @pytest.mark.parametrize("headers", [[], [("name", b"x" * 300), ("é", None)], [("h", b"")] * 100])
-def test_an_estimate_is_never_too_low(headers: list[tuple[str, bytes | None]]) -> None:
+def test_an_estimate_is_not_too_low(headers: list[tuple[str, bytes | None]]) -> None:
     builder = RecordBatchBuilder()
     builder.append(0, None, None)
     before = builder.size
@@ -173,6 +173,17 @@ def test_an_estimate_is_never_too_low(headers: list[tuple[str, bytes | None]]) -
         builder.append(1 << 60, b"k" * number, b"v" * number * number, headers)
         assert builder.size - before <= estimated_size(b"k" * number, b"v" * number * number, headers)
         before = builder.size
+
+
+def test_an_estimate_may_be_too_low_by_the_lengths_of_key_and_value() -> None:
+    """As Kafka's: its bound of the numbers in front leaves them out."""
+    builder = RecordBatchBuilder()
+    for _ in range(70):
+        builder.append(0, None, None)
+    before = builder.size
+    key = bytes(20_000)
+    builder.append(1 << 62, key, key)
+    assert builder.size - before == estimated_size(key, key) + 1
 
 
 def test_a_copy_of_a_batch_is_a_batch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import time
 import tracemalloc
 import zlib
 
@@ -13,7 +14,14 @@ import pytest
 import zstandard
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.records.compression import CHUNK_BYTES, Compression, compress, decompress, decompress_chunks
+from pykraft.records.compression import (
+    CHUNK_BYTES,
+    Compression,
+    compress,
+    decompress,
+    decompress_chunks,
+    has_linked_blocks,
+)
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 TEXT = b"".join(b"flight %d from EWR to ORD, " % number for number in range(20_000))  # half a megabyte
@@ -53,9 +61,25 @@ def test_the_codecs_have_kafkas_numbers_and_names() -> None:
 # --- what other writers make ------------------------------------------------------------------------------------------
 
 
-def test_gzip_of_several_members_is_read() -> None:
-    stream = gzip.compress(b"first ") + gzip.compress(b"second")
-    assert bytes(decompress(Compression.GZIP, memoryview(stream))) == b"first second"
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.ZSTD])
+def test_a_stream_may_be_several_in_a_row(codec: Compression) -> None:
+    stream = b"".join(compress(codec, data) for data in (b"first ", b"", TEXT, b"last"))
+    assert bytes(decompress(codec, memoryview(stream))) == b"first " + TEXT + b"last"
+
+
+def test_what_follows_gzip_or_lz4_is_passed_over() -> None:
+    for codec in (Compression.GZIP, Compression.LZ4):
+        assert bytes(decompress(codec, memoryview(compress(codec, TEXT) + b"rubbish"))) == TEXT
+
+
+def test_gzip_of_the_python_library_is_read() -> None:
+    assert bytes(decompress(Compression.GZIP, memoryview(gzip.compress(TEXT)))) == TEXT
+
+
+def test_a_frame_of_zstd_that_holds_no_data_is_passed_over() -> None:
+    skippable = struct.pack("<II", 0x184D2A50, 4) + b"note"
+    stream = skippable + compress(Compression.ZSTD, b"first ") + skippable + compress(Compression.ZSTD, b"second")
+    assert bytes(decompress(Compression.ZSTD, memoryview(stream))) == b"first second"
 
 
 def test_raw_snappy_is_read_as_librdkafka_writes_it() -> None:
@@ -77,6 +101,9 @@ def test_our_lz4_frame_has_independent_blocks_and_no_content_size() -> None:
 def test_lz4_of_linked_blocks_and_zstd_with_content_size_are_read() -> None:
     linked = lz4.frame.compress(TEXT, block_linked=True, store_size=True, content_checksum=True)
     assert bytes(decompress(Compression.LZ4, memoryview(linked))) == TEXT
+    assert has_linked_blocks(memoryview(linked))
+    assert not has_linked_blocks(memoryview(compress(Compression.LZ4, TEXT)))
+    assert not has_linked_blocks(memoryview(b"\x04"))
     sized = zstandard.ZstdCompressor(write_content_size=True, write_checksum=True).compress(TEXT)
     assert bytes(decompress(Compression.ZSTD, memoryview(sized))) == TEXT
 
@@ -98,6 +125,33 @@ def test_a_stream_cut_at_any_byte_never_comes_back_whole(codec: Compression) -> 
             assert bytes(decompress(codec, memoryview(stream)[:size])) != TEXT[:300]
         except CorruptRecordError:
             continue
+
+
+@pytest.mark.parametrize("has_checksum", [False, True])
+@pytest.mark.parametrize("data", [b"x", TEXT, bytes(1 << 20)], ids=["x", "text", "zeros"])
+def test_zstd_that_ends_too_soon_is_refused_at_every_byte(data: bytes, has_checksum: bool) -> None:
+    stream = memoryview(zstandard.ZstdCompressor(write_checksum=has_checksum).compress(data))
+    assert bytes(decompress(Compression.ZSTD, stream)) == data
+    for size in range(1, len(stream), max(1, len(stream) // 100)):
+        with pytest.raises(CorruptRecordError):
+            decompress(Compression.ZSTD, stream[:-size])
+
+
+def test_zstd_that_is_flushed_and_never_ended_is_refused() -> None:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    stream = compressor.compress(TEXT) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    with pytest.raises(CorruptRecordError, match="it ends too soon"):
+        decompress(Compression.ZSTD, memoryview(stream))
+
+
+def test_many_members_of_gzip_cost_no_more_each_than_few() -> None:
+    def seconds(count: int) -> float:
+        stream = memoryview(compress(Compression.GZIP, b"") * count + compress(Compression.GZIP, b"x"))
+        began = time.process_time()
+        assert bytes(decompress(Compression.GZIP, stream)) == b"x"
+        return time.process_time() - began
+
+    assert seconds(40_000) < 8 * min(seconds(10_000) for _ in range(3)), "four times as many"
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -129,6 +183,12 @@ def test_a_bomb_costs_no_memory_while_it_is_streamed(codec: Compression) -> None
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_block_of_snappy_is_not_much_larger_than_its_bytes() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(20 << 20)))
+    sizes = [len(chunk) for chunk in decompress_chunks(Compression.SNAPPY, memoryview(block))]
+    assert sizes == [20 << 20] and sizes[0] < 22 * len(block)
 
 
 def test_a_snappy_block_that_claims_too_much_is_not_even_allocated() -> None:

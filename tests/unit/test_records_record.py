@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.records.record import Record, decode_records, encode_record
+from pykraft.records.record import Record, decode_places, decode_records, encode_record, wrapped
 from pykraft.records.varint import encode_varint
 
 TABLE = [
@@ -56,12 +56,21 @@ ZERO, NULL = b"\x00", b"\x01"
         (body(ZERO, ZERO, NULL, NULL, b"\x02", b"\x02h", b"\x04x"), 1, "a field claims 2 bytes, 1 are left"),
         (body(ZERO, ZERO, NULL, NULL, ZERO, b"more"), 1, "fields take 6 of its 10 bytes"),
         (body(b"\xff" * 9 + b"\x02", ZERO, NULL, NULL, ZERO), 1, "too many bits"),
-        (body(encode_varint((1 << 63) - 1), ZERO, NULL, NULL, ZERO), 1, "does not fit into 64 bits"),
     ],
 )
 def test_what_is_no_record_is_refused(data: bytes, count: int, complaint: str) -> None:
     with pytest.raises(CorruptRecordError, match=complaint):
         list(decode_records(memoryview(data), count, base_offset=0, base_timestamp=1))
+
+
+def test_a_timestamp_that_leaves_64_bits_wraps() -> None:
+    most = (1 << 63) - 1
+    data = body(encode_varint(100), ZERO, NULL, NULL, ZERO)
+    assert [record.timestamp for record in decode_records(data, 1, 0, most)] == [-9223372036854775709]
+    assert list(decode_places([data], 1, 0, most)) == [(0, -9223372036854775709)]
+    data = body(encode_varint(-most - 1), ZERO, NULL, NULL, ZERO)
+    assert [record.timestamp for record in decode_records(data, 1, 0, -1)] == [most]
+    assert [wrapped(number) for number in (5, -5, most, -most - 1)] == [5, -5, most, -most - 1]
 
 
 def test_a_header_name_that_is_no_utf8_does_not_stop_a_reader() -> None:

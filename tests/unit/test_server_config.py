@@ -138,3 +138,5 @@ def test_the_lesson_is_shorter_than_kafka_in_every_time_that_it_names() -> None:
     assert all(timeout.here < timeout.kafka for timeout in table)
     assert all(timeout.here == timeout.kafka for timeout in describe_timeouts("kafka"))
     assert repr(table).splitlines()[0].split() == ["setting", "here", "Kafka", "meaning"]
+    two = ["replica.socket.timeout.ms", "broker.session.timeout.ms"]
+    assert [line.split()[0] for line in repr(table.only(*two)).splitlines()] == ["setting", *two]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.core import Failure
+from pykraft.common.core import Failure, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.timer import Timer
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Node, TopicIdPartition
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
@@ -199,12 +200,17 @@ class Asking:
         fetched(3, 1, self.partition)
         self.channel = ControllerChannel("alter-partition", lambda: Node(9, "c", 1), 1000)
         self.woken: list[Partition] = []
-        self.manager = AlterPartitionManager(1, lambda: 101, self.channel, self.woken.append)
+        self.timer = Timer()
+        self.manager = AlterPartitionManager(1, lambda: 101, self.channel, self.woken.append, self.timer)
         proposal = self.partition.propose_expansion(3)
         assert proposal is not None
-        self.manager.submit(proposal, 0)
-        self.script = Script(self.channel)
+        self.script = Script(self)
+        self.manager.submit(proposal, self.script.now)
         self.script.poll()
+
+    def poll(self, now: int) -> Poll:
+        self.timer.expire(now)
+        return merge([self.channel.poll(now), Poll(self.timer.deadline)])
 
     def answer(self, **fields: Any) -> None:
         topic = AlterPartitionResponse.Topic
@@ -246,6 +252,28 @@ def test_what_follows_a_refusal(error: ErrorCode, is_asked_again: bool, is_in_fl
     assert asking.partition.isr_state.isr == {1, 2}
     maximal = {1, 2, 3} if is_in_flight else {1, 2}
     assert asking.partition.isr_state.maximal == maximal, "who may have been taken in is waited for"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[]),
+        AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, topics=[]),
+        AlterPartitionResponse(topics=[]),
+    ],
+)
+def test_a_refusal_as_a_whole_is_answered_after_a_pause(response: AlterPartitionResponse) -> None:
+    """Also if another partition has something to ask meanwhile."""
+    asking = Asking()
+    for _ in range(3):
+        asking.script.answer(AlterPartitionRequest, response)
+        for waited_ms, is_asked in ((0, False), (49, False), (1, True)):
+            asking.manager.submit(asking.partition.proposal(), asking.script.now + waited_ms)
+            asking.script.poll(waited_ms)
+            assert asking.script.has_asked(AlterPartitionRequest) is is_asked
+    asking.answer()
+    assert asking.partition.isr_state.isr == {1, 2, 3}
+    assert asking.script.poll(1000) == []
 
 
 def test_an_answer_that_never_came_is_asked_for_again_until_the_log_tells() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from pykraft.common.metrics import Metrics
 from pykraft.records.filtering import Outline
-from pykraft.storage.cleaner import OffsetMap
+from pykraft.storage.cleaner import ENTRY_BYTES, OffsetMap
 from pykraft.storage.log_cleaner import CleanerLimits
 from tests.harness.compaction import cleaner_of, compacting, records
+from tests.harness.log_laws import all_batches
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import NOW_MS, PARTITION, Inline, ManualClock, disk, open_log
 from tests.unit.test_server_log_care import filled
@@ -82,15 +83,36 @@ def test_the_map_of_keys_stays_within_its_memory() -> None:
     try:
         before = tracemalloc.get_traced_memory()[0]
         offsets = OffsetMap(limit)
-        for number, key in enumerate(keys):
-            if offsets.is_full:
-                break
-            offsets.note([Outline(0, 0, 0, 1 << 40 | number, key, False)], 0)
+        is_full = not offsets.note((Outline(0, 0, 0, number, key, False) for number, key in enumerate(keys)), 0)
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert offsets.is_full and offsets.utilization == 1
+    assert is_full and offsets.utilization == 1 and offsets.latest_offset == len(offsets) - 1
     assert used <= limit, f"{used} bytes for {len(offsets)} keys"
+
+
+def test_a_batch_of_more_keys_than_the_map_holds_takes_several_passes() -> None:
+    clock = ManualClock()
+    log = open_log(filesystem := disk(), compacting(segment_bytes=100_000), clock=clock)
+    for value in ("old", "new"):
+        pairs = [(f"key {number}", value) for number in range(50)]
+        log.append_as_leader(records(*pairs, timestamp=NOW_MS), 0)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll(log.log_end_offset)
+    cleaner = cleaner_of(log, filesystem, clock, limits=CleanerLimits(buffer_bytes=7 * ENTRY_BYTES))
+    cleaner.clean()
+    assert cleaner.last is not None and len(cleaner.last.offsets) <= 7
+    assert cleaner.first_dirty[PARTITION] == 100
+    left = [record for each in all_batches(log) for record in each.records()]
+    assert [record.offset for record in left] == list(range(50, 100))
+
+
+def test_a_key_that_the_map_has_needs_room_all_the_same() -> None:
+    """As in Kafka: the map is asked whether it is full, not whether it has the key."""
+    offsets = OffsetMap(2 * ENTRY_BYTES)
+    keys = (b"a", None, b"b", None, b"a")
+    assert not offsets.note([Outline(0, 0, 0, number, key, False) for number, key in enumerate(keys)], 0)
+    assert len(offsets) == 2 and offsets.latest_offset == 3
 
 
 def test_the_load_factor_leaves_a_part_of_the_buffer_empty() -> None:

@@ -331,3 +331,35 @@ def test_reading_goes_on_while_a_sync_is_waited_for() -> None:
     assert len(read_batches(log)) == 5 and background.jobs
     assert list(batches(memoryview(contents(log))))[-1].base_offset == 4
     check(log, every_timestamp_is_found)
+
+
+def test_of_an_append_that_fails_only_the_leader_epoch_stays_noted() -> None:
+    failed, noted = 0, False
+    for count in range(10):
+        filesystem = disk()
+        log = open_log(filesystem)
+        fill(log, 2, leader_epoch=3)
+        epochs, bytes_before = list(log.epochs.entries), contents(log)
+        filesystem.fail_after(count, OSError(errno.ENOSPC, "no space left on device"), torn_bytes=20, for_good=False)
+        try:
+            log.append_as_leader(produced(7, 0), 9)
+        except OSError:
+            failed += 1
+            assert contents(log) == bytes_before and log.log_end_offset == 3
+            assert not log.producer_state.producers
+            noted = noted or log.epochs.entries != epochs
+            log.append_as_leader(produced(7, 0), 9)
+        assert log.log_end_offset == 4 and log.epochs.entries == [*epochs, (9, 3)]
+        if count >= failed:
+            break
+    assert failed and noted
+
+
+def test_the_indexes_are_less_than_half_a_percent_of_their_log() -> None:
+    for size in (0, 100, 5000):
+        log = open_log()
+        while log.size < 500_000:
+            log.append_as_leader(batch(1, size=size, timestamp=NOW_MS + log.log_end_offset), 0)
+        segment = log.active_segment
+        assert len(segment.offset_index) > 50
+        assert segment.offset_index.size + segment.time_index.size < segment.size / 200

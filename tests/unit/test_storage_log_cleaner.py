@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,9 +15,11 @@ from pykraft.records.filtering import emptied, filtered
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import read_offsets
 from pykraft.storage.cleaner import ENTRY_BYTES
-from pykraft.storage.log import UnifiedLog
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
 from pykraft.storage.log_manager import LogManager
+from pykraft.storage.open_files import OPEN_FILES
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.segment_files import finish_leftovers
 from tests.harness.compaction import cleaner_of, compacting, fold, read_committed, records, shape_laws
@@ -393,6 +396,33 @@ def test_who_was_promised_bytes_of_a_segment_gets_them() -> None:
     some.clean()
     assert some.log.segments[0].records is not records_of_old
     assert bytes_of(records_of_old.region(0, records_of_old.size)) == before
+
+
+def test_who_was_promised_bytes_gets_them_after_the_next_compaction_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both segments are deleted under the same name, and the file of the first has to be opened again."""
+    directory, filesystem = str(tmp_path / "flights-0"), OsFileSystem()
+    log = open_log(filesystem, compacting(segment_bytes=100_000), directory=directory)
+    cleaner = cleaner_of(log, filesystem, ManualClock(), checkpoint_directory=str(tmp_path))
+    promised = []
+    for number in range(3):
+        some = records(*[(f"key {each}", f"{number}") for each in range(9 - number)], timestamp=NOW_MS)
+        log.append_as_leader(some, 0)
+        log.update_high_watermark(log.log_end_offset)
+        region = log.read(0, 1 << 20, Isolation.HIGH_WATERMARK, at_least_one=True).records
+        promised.append((region, bytes_of(region)))
+        log.roll(log.log_end_offset)
+        cleaner.clean()
+    deleted = {name for name in filesystem.list(directory) if name.endswith("deleted")}
+    assert deleted >= {f"{0:020d}.log{suffix}.deleted" for suffix in ("", ".2", ".3")}
+    for file in list(OPEN_FILES._ring):
+        OPEN_FILES.close(file)
+    assert all(bytes_of(region) == before for region, before in promised)
+    log.close()
+    again = open_log(filesystem, compacting(), directory=directory, clean=True)
+    assert not [name for name in filesystem.list(directory) if name.endswith("deleted")]
+    again.abandon()
 
 
 # --- a pass and the world around it -----------------------------------------------------------------------------------

@@ -202,13 +202,31 @@ def test_half_written_files_and_indexes_without_a_log_go() -> None:
     assert before.log_end_offset == 41
 
 
-def test_files_that_are_not_the_logs_are_left_alone() -> None:
-    filesystem, _ = stopped()
-    for name in ("notes.txt", "notes.log", "00000000000000000000.log.deleted"):
+STRANGERS = (
+    "notes.txt",
+    "notes.log",
+    "5.log",
+    "5.snapshot",
+    f"{5:021d}.log",
+    f"{5:021d}.snapshot",
+    f"{10**20 - 1}.log",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [*STRANGERS, f"{10**20 - 1}.snapshot", "\u0665" * 20 + ".log", "\u0665" * 20 + ".snapshot"]
+)
+def test_files_that_are_not_the_logs_are_left_alone(name: str) -> None:
+    """Also those with a number for a name: a log's files have 20 digits."""
+    for in_order in (True, False):
+        filesystem, before = stopped(in_order=in_order)
+        names = set(filesystem.list(DIRECTORY))
         filesystem.write(f"{DIRECTORY}/{name}", b"x")
-    log = open_log(filesystem, tiny(), clean=True)
-    assert log.segments[0].base_offset == 0
-    assert {"notes.txt", "notes.log"} < set(filesystem.list(DIRECTORY))
+        filesystem.write(f"{DIRECTORY}/00000000000000000000.log.deleted", b"x")
+        log = open_log(filesystem, tiny(), clean=in_order)
+        assert [each.base_offset for each in log.segments] == [each.base_offset for each in before.segments]
+        assert log.log_end_offset == before.log_end_offset
+        assert set(filesystem.list(DIRECTORY)) == {*names, name}
 
 
 def test_epochs_and_snapshots_beyond_the_end_go() -> None:
@@ -332,7 +350,7 @@ def test_a_torn_tail_of_a_log_that_was_closed_in_order_goes() -> None:
 
 def compacted_as_kafka_does(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryFileSystem, UnifiedLog]:
     """A log whose cleaned segments do not end where the next ones begin; then the process died."""
-    monkeypatch.setattr(cleaner, "emptied", lambda batch: None)
+    monkeypatch.setattr(cleaner, "emptied", lambda *_: None)
     filesystem, clock = disk(), ManualClock()
     log = open_log(filesystem, compacting(segment_bytes=300))
     for number in range(40):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -153,6 +154,23 @@ def test_a_log_is_deleted_at_once_and_its_bytes_later() -> None:
         found.empty_trash()
         background.run()
         assert filesystem.exists(f"{LOGS}/{doomed}") == is_there
+
+
+@pytest.mark.parametrize("length", [1, 213, 214, 249])
+def test_a_deleted_log_has_a_name_that_a_folder_may_have(length: int) -> None:
+    """A topic may be called with 249 characters, a folder with 255; the number and the unique part are never cut."""
+    filesystem = disk()
+    found = manager(filesystem, background=ByHand())
+    long = [TopicPartition("a" * length, number) for number in (0, 12345)]
+    for key in long:
+        found.get_or_create(key, FIRST)
+    found.delete_all(long)
+    doomed = [name for name in filesystem.list(LOGS) if name.endswith("-delete")]
+    endings = [re.fullmatch(r"a+(-[0-9]+)\.[0-9a-f]{32}-delete", name) for name in doomed]
+    assert sorted(ending.group(1) for ending in endings if ending) == ["-0", "-12345"]
+    assert [len(name) <= 255 for name in doomed] == [True, True]
+    assert restarted(filesystem).unknown == []
+    assert not any(name.endswith("-delete") for name in filesystem.list(LOGS))
 
 
 def test_what_was_still_to_be_deleted_goes_at_the_next_start() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -206,6 +208,19 @@ def test_an_aborted_transaction_that_spans_segments_is_found_from_its_beginning(
         assert [(each.producer_id, each.first_offset) for each in found.aborted or []] == [(7, 0)]
 
 
+def test_aborted_transactions_of_later_segments_are_not_told() -> None:
+    """Where the index has no entry behind the slice, what follows begins with the next segment."""
+    log = open_log(config=settings(internal_segment_bytes=400))
+    for number in range(20):
+        log.append_as_leader(produced(7, number, transactional=True), 0)
+        end_transaction(log, 7, committed=False)
+    log.update_high_watermark(log.log_end_offset)
+    assert len(log.segments) > 5
+    for segment, following in pairwise(log.segments):
+        found = log.read(segment.base_offset, 1, COMMITTED, at_least_one=True)
+        assert found.aborted and all(each.first_offset < following.base_offset for each in found.aborted)
+
+
 # --- timestamps -------------------------------------------------------------------------------------------------------
 
 
@@ -252,3 +267,11 @@ def test_a_timestamp_is_found_behind_a_gap() -> None:
     log.append_as_follower(memoryview(at(50, marker(1, True, timestamp=NOW_MS + 9)).buffer))
     found = log.offset_for_timestamp(NOW_MS + 1)
     assert found is not None and found.offset == 50
+
+
+def test_of_records_before_the_start_of_the_log_no_timestamp_is_the_largest() -> None:
+    log = open_log()
+    for timestamp in (90, 50, 70, 60):
+        log.append_as_leader(batch(1, timestamp=NOW_MS + timestamp), 0)
+    log.log_start_offset = 1
+    assert log.offset_of_max_timestamp() == (NOW_MS + 70, 2, 0)

@@ -9,14 +9,16 @@ import struct
 import tracemalloc
 from typing import Any
 
+import lz4.frame
 import pytest
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError
+from pykraft.common.topic_config import FOREVER_MS
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression, compress
 from pykraft.records.crc32c import crc32c
-from pykraft.records.record import encode_record
+from pykraft.records.record import encode_record, wrapped
 from pykraft.records.varint import encode_varint
 from pykraft.storage import validator
 from pykraft.storage.append_rules import AppendRules
@@ -24,6 +26,7 @@ from pykraft.storage.validator import count_records, only_batch, validate
 from tests.harness.storage import NOW_MS, batch, marker, produced, settings
 
 CORRUPT, INVALID, UNKNOWN = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR
+TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 HOUR_MS = 3_600_000
 
 
@@ -61,6 +64,8 @@ def refusal(data: bytearray, **config: Any) -> ErrorCode:
 
 TWO = bytes(batch(2).buffer[HEADER_BYTES:])
 ONE = TWO[: len(TWO) // 2]
+LARGE = bytes(batch(1, size=300_000).buffer[HEADER_BYTES:])
+SHORTEST = b"\x0c\x00\x00\x00\x01\x01\x00"
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,16 @@ ONE = TWO[: len(TWO) // 2]
         (with_records(ONE), INVALID),
         (with_records(b"\x01" + TWO), INVALID),
         (with_records(b"\xff" * len(TWO)), INVALID),
+        (with_records(b"\x00", 1), INVALID),  # shorter than a record can be
+        (with_records(b"\x00" * 70, 70), INVALID),
+        (with_records(b"\x0a" + bytes(5), 1), INVALID),
+        (with_records(b"\x80\x00", 1), INVALID),
+        # what follows the batch
+        (bytearray(batch(2).buffer) + bytes(12), CORRUPT),
+        (bytearray(batch(2).buffer) + bytes(60), CORRUPT),
+        (bytearray(batch(2).buffer) + bytes(61), CORRUPT),
+        (bytearray(batch(2).buffer) + batch(2).buffer[:16] + b"\x03", CORRUPT),
+        (bytearray(batch(2).buffer) + batch(2).buffer[:16] + b"\xff", CORRUPT),
         # checksum and lengths
         (changed(batch(2), 17, ">I", 0, seal=False), CORRUPT),
         (changed(batch(2), 70, ">B", 255, seal=False), CORRUPT),
@@ -100,6 +115,10 @@ ONE = TWO[: len(TWO) // 2]
         *[(with_records(b"\xde\xad\xbe\xef" * 9, 2, codec), UNKNOWN) for codec in Compression if codec],
         (with_records(compress(Compression.GZIP, TWO)[:-9], 2, Compression.GZIP), UNKNOWN),
         (with_records(compress(Compression.LZ4, TWO)[:-9], 2, Compression.LZ4), UNKNOWN),
+        *[(with_records(compress(Compression.ZSTD, TWO)[:-n], 2, Compression.ZSTD), UNKNOWN) for n in (1, 8)],
+        (with_records(lz4.frame.compress(LARGE, block_linked=True), 1, Compression.LZ4), UNKNOWN),
+        (with_records(b"", 2, Compression.GZIP), UNKNOWN),
+        (with_records(b"", 2, Compression.ZSTD), INVALID),
         (changed(batch(2), 21, ">h", 5), UNKNOWN),
         (changed(batch(2), 21, ">h", 7), UNKNOWN),
         *[(with_records(compress(codec, ONE), 2, codec), INVALID) for codec in Compression if codec],
@@ -117,7 +136,10 @@ def test_a_hostile_batch_is_answered_as_apache_kafka_answers_it(data: bytearray,
     "data",
     [
         with_records(ONE + ONE),  # both records say that they are the first
-        bytearray(batch(2).buffer) + b"\x00" * 40,
+        bytearray(batch(2).buffer) + bytes(11),
+        bytearray(batch(2).buffer) + batch(2).buffer[:17],
+        with_records(lz4.frame.compress(LARGE, block_linked=False), 1, Compression.LZ4),
+        with_records(SHORTEST * 2),
         changed(batch(2), 12, ">i", 77),
         changed(batch(2), 12, ">i", -77),
         bytearray(batch(2, timestamp=-1).buffer),
@@ -286,11 +308,45 @@ def test_where_records_are_looked_at_their_fields_must_be_in_order() -> None:
     check(with_records(bytes(torn)))  # nobody looks
 
 
-def test_a_batch_is_not_unpacked_into_more_memory_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator, "MAX_UNPACKED_BYTES", 1 << 20)
-    data = bytearray(batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD).buffer)
-    check(bytearray(data))
-    assert refusal(data, **COMPACTED) is INVALID
+def tiny_records(count: int, max_timestamp: int) -> bytearray:
+    """A batch of so many records of 7 bytes, of which the header tells this timestamp."""
+    data = with_records(compress(Compression.ZSTD, SHORTEST * count), 1, Compression.ZSTD)
+    for offset, layout, value in ((23, ">i", count - 1), (35, ">q", max_timestamp), (57, ">i", count)):
+        struct.pack_into(layout, data, offset, value)
+    return sealed(data)
+
+
+@pytest.mark.parametrize("config", [{}, {"compression_type": "lz4"}])
+def test_to_look_at_records_takes_little_more_memory_than_they_unpack_to(config: dict[str, Any]) -> None:
+    """The header's largest timestamp lies in the future: that is looked into on any topic."""
+    data = tiny_records(20_000, 1 << 60)
+    tracemalloc.start()
+    try:
+        check(data, **config)
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20, "a piece of the stream is a megabyte"
+    finally:
+        tracemalloc.stop()
+
+
+def test_ten_thousand_wrong_records_are_listed_and_no_more() -> None:
+    assert blamed(tiny_records(10_500, NOW_MS), **COMPACTED) == (INVALID, list(range(10_000)))
+
+
+def test_a_timestamp_that_leaves_64_bits_wraps_also_where_records_are_packed_anew() -> None:
+    body = b"\x00" + encode_varint(NOW_MS - (1 << 63)) + b"\x00\x02k\x02v\x00"
+    data = with_records(encode_varint(len(body)) + body, 1)
+    struct.pack_into(">q", data, 27, -(1 << 63))
+    for config in ({}, {"compression_type": "zstd"}, COMPACTED):
+        some = check(sealed(bytearray(data)), **config)
+        assert list(some.places()) == [(0, NOW_MS)] and [each.timestamp for each in some.records()] == [NOW_MS]
+    oldest, youngest = NOW_MS - FOREVER_MS, NOW_MS + HOUR_MS
+    out = bytearray()
+    encode_record(out, 0, 0, b"k", b"v")
+    encode_record(out, 0, wrapped(oldest - youngest), b"k", b"v")  # not numbered: they are packed anew
+    data = with_records(compress(Compression.GZIP, out), 2, Compression.GZIP)
+    struct.pack_into(">q", data, 27, youngest)
+    packed = check(sealed(data), compression_type="lz4")
+    assert [each.timestamp for each in packed.records()] == [youngest, oldest]
 
 
 # --- walking over the records -----------------------------------------------------------------------------------------
@@ -317,6 +373,9 @@ def test_records_are_counted_however_the_stream_is_cut(size: int) -> None:
     ("stream", "complaint"),
     [
         (encode_varint(-1), "claims a length of -1"),
+        (encode_varint(-50), "claims a length of -50"),
+        (b"\x00", "claims a length of 0"),
+        (encode_varint(5) + bytes(5), "claims a length of 5"),
         (b"\xff" * 5, "more than 5 bytes"),
         (b"\xff" * 4, "announces 1 records, 0 begin"),
         (encode_varint(100) + b"x", "announces 1 records, 1 begin"),
@@ -342,10 +401,21 @@ def test_a_batch_of_many_megabytes_of_zeros_is_accepted_and_costs_no_memory(code
         tracemalloc.stop()
 
 
-def test_a_bomb_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator, "MAX_BATCH_BYTES", 10 << 20)
-    one = encode_varint(11 << 20) + bytes(11 << 20)
-    assert refusal(with_records(compress(Compression.GZIP, one), 1, Compression.GZIP)) is INVALID
+@pytest.mark.parametrize("config", [{}, COMPACTED])
+def test_a_batch_that_unpacks_to_too_much_is_to_be_sent_in_pieces(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray(batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD).buffer)
+    check(bytearray(data), **config)
+    monkeypatch.setattr(validator, "MAX_UNPACKED_BYTES", 1 << 20)
+    assert refusal(data, **config) is TOO_LARGE
+
+
+def test_a_batch_of_too_many_records_is_to_be_sent_in_pieces() -> None:
+    """A few kilobytes could hold a hundred million of them, and each takes a moment of the node's time."""
+    assert len(tiny_records(1 << 17, NOW_MS)) < 1000 and len(SHORTEST) << 17 < 1 << 20
+    check(tiny_records(1 << 17, NOW_MS))
+    assert refusal(tiny_records((1 << 17) + 1, NOW_MS)) is TOO_LARGE
 
 
 @pytest.mark.parametrize("config", [{}, {"cleanup_policy": ("compact",)}, {"compression_type": "gzip"}])

@@ -100,6 +100,7 @@ def test_a_timeline_tells_its_marks_and_its_gap() -> None:
     assert {"killed", "1.25 s"} <= set(texts(figure))
     assert "killed: at 0.25 s" in figure.text
     assert "nothing from -0.50 s to 0.75 s" in figure.text
+    assert "4 steps of 0.5 s from -1.00 s on; in the mean 3.8, at most 10 at 0.50 s, 0 in 2 of them" in figure.text
 
 
 @pytest.mark.parametrize(

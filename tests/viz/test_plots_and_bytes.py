@@ -55,8 +55,16 @@ def test_equal_factors_are_equal_distances_on_a_logarithmic_axis() -> None:
     assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2)
 
 
-def test_the_text_has_every_point() -> None:
+def test_the_text_has_every_point_of_a_curve() -> None:
     assert "tree (records: us): 1: 10, 10: 20, 100: 40" in str(a_plot())
+
+
+def test_the_text_of_very_many_points_says_how_many_they_are_and_where() -> None:
+    cloud = {"gone": [(float(n), float(n * n)) for n in range(700)], "there": [(7.0, 8.0)]}
+    told = str(points(cloud, title="Dots", x_unit="offset", y_unit="key"))
+    assert "gone (offset: key): 700 points, 0 to 699: 0 to 488,601" in told
+    assert "there (offset: key): 7: 8" in told
+    assert len(told) < 200
 
 
 @pytest.mark.parametrize("series", [{}, {"none": []}])

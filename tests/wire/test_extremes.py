@@ -15,8 +15,9 @@ from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.quorum import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from pykraft.protocol.schema import Request, Struct
-from tests.harness.asking import create, new_topic
+from tests.harness.asking import APPEND, BROKER, SET, TOPIC, change, create, describe, new_topic
 from tests.harness.connection import Connection
+from tests.wire.ammunition import TOPIC as TARGET
 from tests.wire.ammunition import requests, shoot
 from tests.wire.conftest import Target
 
@@ -112,3 +113,37 @@ def test_more_partitions_than_a_sum_can_hold_are_refused(node: Target) -> None:
             errors = {topic.name: topic.error_code for topic in answer.topics}
             assert errors["most"] in (ErrorCode.INVALID_PARTITIONS, ErrorCode.POLICY_VIOLATION)
             assert len(errors) == len(topics)
+
+
+@KINDS
+def test_a_number_of_any_length_is_no_broker(node: Target, kind: ListenerKind) -> None:
+    """Python reads no number of more than 4300 digits."""
+    setting = [("log.retention.ms", SET, "1")]
+    with Connection(node.listeners[kind.value]) as connection:
+        for digits in (11, 5000, 32_767):
+            (told,) = connection.ask(describe((BROKER, "9" * digits)), 1).results
+            (changed,) = connection.ask(change((BROKER, "9" * digits, setting)), 0).responses
+            assert (told.error_code, changed.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST)
+
+
+@KINDS
+def test_a_refusal_may_be_of_the_longest_text_there_is(node: Target, kind: ListenerKind) -> None:
+    """What is refused is quoted, and the answer must still fit into its fields, which are no longer than the text."""
+    long, number = "x" * 32_767, "retention.ms"
+    with Connection(node.listeners[kind.value]) as connection:
+        for request in (
+            create(new_topic("a", 1, 1, configs=[(number, long)])),
+            create(new_topic("a", 1, 1, configs=[(long, "1")])),
+            create(new_topic(long, 1, 1), new_topic(long, 1, 1)),
+        ):
+            assert all(topic.error_code for topic in connection.ask(request, 2).topics)
+        for resources in (
+            [(TOPIC, TARGET, [(number, SET, long)])],
+            [(TOPIC, TARGET, [(long, SET, "1")])],
+            [(TOPIC, TARGET, [(long, APPEND, "1")])],
+            [(TOPIC, long, [(number, SET, "1")])] * 2,
+            [(BROKER, "", [(long, SET, "1"), ("y" + long[1:], SET, "1")])],
+            [(BROKER, long, [("log.retention.ms", SET, "1")])],
+        ):
+            changed = connection.ask(change(*resources), 0)
+            assert all(result.error_code for result in changed.responses)

@@ -155,7 +155,7 @@ def bomb(codec: Compression) -> bytes:
     fields = b"\0\0\0\1" + zigzag(value)  # attributes, timestamp and offset delta, no key, the value's length
     head = zigzag(len(fields) + value + 1) + fields
     if codec is Compression.LZ4:
-        frame = lz4.frame.LZ4FrameCompressor()
+        frame = lz4.frame.LZ4FrameCompressor(block_linked=False)
         return frame.begin() + b"".join(map(frame.compress, [head, *[PIECE] * PIECES, b"\0"])) + frame.flush()
     stream: Any = zlib.compressobj(wbits=31)
     if codec is Compression.ZSTD:

@@ -9,6 +9,8 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
   UNKNOWN_TOPIC_OR_PARTITION meanwhile, and the client asks again.
 * librdkafka's "all topics" request in versions 9 to 13 has a count in the classic form in front; read by the schema it
   is a null list and a few bytes more, which is what was meant.
+* A broker without the listener that the client came by is one that it cannot reach: it leads nothing, and is offline.
+  Version 0 leaves out all that cannot be reached.
 * A Metadata request that names an id anywhere is read as one for ids; what it asks for twice is answered once.
 * Which operations a client may do is told when it asks; as long as nobody is refused anything, that is all of them.
 * FindCoordinator answers COORDINATOR_NOT_AVAILABLE: there are no coordinators yet. It is advertised all the same,
@@ -42,6 +44,7 @@ from pykraft.protocol.messages.cluster import (
     MetadataRequest,
     MetadataResponse,
 )
+from pykraft.protocol.messages.records import NO_LEADER
 from pykraft.raft.voters import VoterSet
 from pykraft.server import config as keys
 from pykraft.server.config import NodeConfig
@@ -53,6 +56,9 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", METADA
 _CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _TOPIC_OPERATIONS = 0b1101_1111_1000
 _FIRST_METADATA_BY_ID = 12
+_FIRST_LISTENER_NOT_FOUND = 6
+_ONLY_LIVE_REPLICAS = 0
+"""The version of Metadata that leaves out the replicas that cannot be reached, and says that there are some."""
 _COORDINATORS = (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
 
 
@@ -185,8 +191,7 @@ class ClusterApis:
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[
-                _partition(image, number, partition, context.listener)
-                for number, partition in sorted(topic.partitions.items())
+                _partition(image, number, partition, context) for number, partition in sorted(topic.partitions.items())
             ],
         )
 
@@ -291,23 +296,33 @@ def _missing(name: str) -> ErrorCode:
 
 
 def _partition(
-    image: MetadataImage, number: int, partition: PartitionRegistration, listener: str
+    image: MetadataImage, number: int, partition: PartitionRegistration, context: RequestContext
 ) -> MetadataResponse.Topic.Partition:
-    offline = [
-        replica for replica in partition.replicas if replica not in image.brokers or image.brokers[replica].fenced
-    ]
+    """What the client is told of a partition, and of those of its brokers that it can reach."""
+    offline = [replica for replica in partition.replicas if not _is_reachable(image, replica, context.listener)]
+    replicas, in_sync = partition.replicas, partition.isr
+    if context.api_version == _ONLY_LIVE_REPLICAS:
+        replicas = tuple(replica for replica in replicas if replica not in offline)
+        in_sync = tuple(replica for replica in in_sync if replica not in offline)
     leader = image.brokers.get(partition.leader)
-    error = ErrorCode.NONE
-    if leader is None:
-        error = ErrorCode.LEADER_NOT_AVAILABLE
-    elif listener not in leader.endpoints:
-        error = ErrorCode.LISTENER_NOT_FOUND
+    error, leader_id = ErrorCode.NONE, partition.leader
+    if leader is None or context.listener not in leader.endpoints:
+        lacks_listener = leader is not None and context.api_version >= _FIRST_LISTENER_NOT_FOUND
+        error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        leader_id = NO_LEADER
+    elif (replicas, in_sync) != (partition.replicas, partition.isr):
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponse.Topic.Partition(
         error_code=error,
         partition_index=number,
-        leader_id=partition.leader,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
+        replica_nodes=replicas,
+        isr_nodes=in_sync,
         offline_replicas=offline,
     )
+
+
+def _is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and listener in broker.endpoints

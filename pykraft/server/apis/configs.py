@@ -24,6 +24,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.settings import (
     NodeLayers,
     Setting,
+    broker_number,
     describe_all_brokers,
     describe_broker,
     describe_topic,
@@ -119,9 +120,7 @@ class ConfigApis:
         return describe_broker(NODE_CONFIG, self._config.properties, layers)
 
     def _check_is_here(self, name: str) -> None:
-        if not name.removeprefix("-").isdecimal():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the number of a broker")
-        if int(name) != self._config.node_id:
+        if broker_number(name) != self._config.node_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._config.node_id}, not {name}")
 
     # --- changing -----------------------------------------------------------------------------------------------------
