@@ -5,8 +5,9 @@ process group is ended, and its verdict is a line in the table at the end, with 
 processor. A failed suite does not keep the following ones from running: one run shows all that is broken. The exit
 status is 0 only if each suite passed.
 
-A suite needs one core, and two of them run at once: what such a suite prints is shown when it has ended. Those that
-measure time, or that make processes of their own, need both cores and are alone; they show what they print.
+A suite says how much of the two cores it keeps busy: mostly one, or less where it waits for others. As many run at once
+as fit, and what such a suite prints is shown when it has ended. Those that measure time, or that make processes of
+their own, need both cores and are alone; they show what they print.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -57,7 +58,7 @@ class Suite:
     sets: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
-    cores: int = 1
+    cores: float = 1
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -101,19 +102,19 @@ SUITES = (
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("spark", "pytest", ("tests/spark",), ("full",)),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900),
-    Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
-    Suite("course", "pytest", ("tests/notebooks",), ("full",)),
-    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
+    Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.65),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.65),
+    Suite("conformance", "pytest", ("tests/conformance",), ("full",), cores=0.7),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",), cores=0.7),
+    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL, cores=0.7),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
-    Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
+    Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.6),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
-    Suite("scale", "pytest", ("tests/scale",), ("full",)),
-    Suite("live", "pytest", ("tests/live",), ("full",)),
+    Suite("scale", "pytest", ("tests/scale",), ("full",), cores=0.75),
+    Suite("live", "pytest", ("tests/live",), ("full",), cores=0.85),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
-    Suite("wire", "pytest", ("tests/wire",), ("full",)),
+    Suite("wire", "pytest", ("tests/wire",), ("full",), cores=0.75),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
@@ -221,8 +222,8 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
     with contextlib.ExitStack() as outputs:
         try:
             while waiting or running:
-                while waiting and sum(one.suite.cores for one in running) + waiting[0].cores <= CORES:
-                    suite = waiting.pop(0)
+                while (suite := _first_that_fits(waiting, running)) is not None:
+                    waiting.remove(suite)
                     missing = suite.missing()
                     if missing:
                         headline(suite.name)
@@ -248,6 +249,11 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
         finally:
             for one in running:
                 one.end()
+
+
+def _first_that_fits(waiting: Sequence[Suite], running: Sequence[Running]) -> Suite | None:
+    free = CORES - sum(one.suite.cores for one in running)
+    return next((suite for suite in waiting if suite.cores <= free), None)
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
