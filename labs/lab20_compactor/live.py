@@ -94,6 +94,7 @@ def places(work):
         if its:
             batch = work.Batch(its[0].offset, its[-1].offset, its)
             offset_map._offsets.update(work.latest_offsets([batch], first_offset, 1 << 30)[0])
+        return True  # there was room for all of them
 
     def keep(cleaning, batch, is_spent):
         known, now_ms, retention_ms = cleaning.offsets, cleaning.now_ms, cleaning.config[DELETE_RETENTION_MS]
