@@ -5,9 +5,8 @@ process group is ended, and its verdict is a line in the table at the end, with 
 processor. A failed suite does not keep the following ones from running: one run shows all that is broken. The exit
 status is 0 only if each suite passed.
 
-A suite says how much of the two cores it keeps busy: mostly one, or less where it waits for others. As many run at once
-as fit, and what such a suite prints is shown when it has ended. Those that measure time, or that make processes of
-their own, need both cores and are alone; they show what they print.
+A suite needs one core, and two of them run at once: what such a suite prints is shown when it has ended. Those that
+measure time, or that make processes of their own, need both cores and are alone; they show what they print.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -58,7 +57,7 @@ class Suite:
     sets: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
-    cores: float = 1
+    cores: int = 1
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -102,19 +101,19 @@ SUITES = (
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.65),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.65),
-    Suite("conformance", "pytest", ("tests/conformance",), ("full",), cores=0.7),
-    Suite("course", "pytest", ("tests/notebooks",), ("full",), cores=0.7),
-    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL, cores=0.7),
+    Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900),
+    Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",)),
+    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
-    Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.6),
+    Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
-    Suite("scale", "pytest", ("tests/scale",), ("full",), cores=0.75),
-    Suite("live", "pytest", ("tests/live",), ("full",), cores=0.85),
+    Suite("scale", "pytest", ("tests/scale",), ("full",)),
+    Suite("live", "pytest", ("tests/live",), ("full",)),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
-    Suite("wire", "pytest", ("tests/wire",), ("full",), cores=0.75),
+    Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
@@ -171,14 +170,15 @@ def show_list() -> None:
 class Running:
     """A suite's process, which leads a group of its own."""
 
-    def __init__(self, suite: Suite, set_name: str, output: IO[bytes] | None = None) -> None:
+    def __init__(self, suite: Suite, set_name: str, folder: str, output: IO[bytes] | None = None) -> None:
+        """`folder` is for its tests' files: two at once must not clear up in each other's."""
         self.suite = suite
         self._output = output
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             suite.command(set_name),
             cwd=ROOT,
-            env={**os.environ, **dict(suite.variables)},
+            env={**os.environ, "PYTEST_DEBUG_TEMPROOT": folder, **dict(suite.variables)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -219,11 +219,16 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
     """Runs the suites, in order, as many at once as there are cores for; their verdicts as they end."""
     waiting = list(suites)
     running: list[Running] = []
-    with contextlib.ExitStack() as outputs:
+    with contextlib.ExitStack() as held:
+
+        def folder() -> str:
+            directory = tempfile.TemporaryDirectory(prefix="pykraft-tests-", ignore_cleanup_errors=True)
+            return held.enter_context(directory)
+
         try:
             while waiting or running:
-                while (suite := _first_that_fits(waiting, running)) is not None:
-                    waiting.remove(suite)
+                while waiting and sum(one.suite.cores for one in running) + waiting[0].cores <= CORES:
+                    suite = waiting.pop(0)
                     missing = suite.missing()
                     if missing:
                         headline(suite.name)
@@ -231,10 +236,11 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
                         yield Row(suite.name, f"failed: no {missing[0]}", 0.0, 0.0)
                     elif suite.cores < CORES and len(suites) > 1:
                         say(f"\n... {suite.name} begins")
-                        running.append(Running(suite, set_name, outputs.enter_context(tempfile.TemporaryFile())))
+                        output = held.enter_context(tempfile.TemporaryFile())
+                        running.append(Running(suite, set_name, folder(), output))
                     else:
                         headline(suite.name)
-                        running.append(Running(suite, set_name))
+                        running.append(Running(suite, set_name, folder()))
                 time.sleep(POLL_S)
                 rows = {one: one.row() for one in running}
                 running = [one for one, row in rows.items() if row is None]
@@ -249,11 +255,6 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
         finally:
             for one in running:
                 one.end()
-
-
-def _first_that_fits(waiting: Sequence[Suite], running: Sequence[Running]) -> Suite | None:
-    free = CORES - sum(one.suite.cores for one in running)
-    return next((suite for suite in waiting if suite.cores <= free), None)
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

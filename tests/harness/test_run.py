@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import sys
 
@@ -47,18 +48,15 @@ def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
     assert output.index("\nsecond\n") < output.index("--- green "), "who needs both cores waits for them"
 
 
-def test_as_many_run_at_once_as_fit_and_one_that_does_not_is_passed_by(
+def test_each_suite_has_a_folder_for_its_tests_which_is_gone_afterwards(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    suites = [
-        runner.Suite(name, "timeit", ("-n1", "-r1", "import time; time.sleep(1)"), ("quick",), cores=cores)
-        for name, cores in (("first", 0.6), ("second", 0.6), ("large", 1), ("third", 0.8))
-    ]
-    monkeypatch.setattr(runner, "SUITES", suites)
+    ask = "import os; path = os.environ['PYTEST_DEBUG_TEMPROOT']; print('folder', path); os.mkdir(path + '/x')"
+    pair = [runner.Suite(name, "timeit", ("-n1", "-r1", ask), ("quick",)) for name in ("first", "second")]
+    monkeypatch.setattr(runner, "SUITES", pair)
     assert runner.main(["quick"]) == 0
-    told = [line.strip("-. ") for line in capfd.readouterr().out.splitlines() if line.startswith(("...", "---"))]
-    assert told[:3] == ["first begins", "second begins", "third begins"]
-    assert told.index("large begins") > 3
+    folders = {line.split()[1] for line in capfd.readouterr().out.splitlines() if line.startswith("folder ")}
+    assert len(folders) == 2 and not any(map(os.path.exists, folders))
 
 
 def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
