@@ -10,7 +10,7 @@ from tests.sim.planted import PLANTED, first_death
 # Where each was seen to die. The search begins there and goes round: when the code changes, other seeds find it.
 SEEN = {
     "a_vote_forgotten_after_granting": 32,
-    "a_fetch_answered_before_its_flush": 6,
+    "a_fetch_answered_before_its_flush": 66,
     "no_truncation_on_divergence": 2,
     "a_majority_that_is_one_voter_short": 19,
     "a_sequence_check_skipped_after_a_leader_change": 9,
