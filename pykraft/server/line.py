@@ -10,27 +10,21 @@ that was stopped in order and started again knows only the last one: more is not
 (`storage.producer_state`). So of a connection no more than one batch should be of an unknown fate.
 """
 
-import struct
-
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.schema import Request
-from pykraft.records.batch import HEADER_BYTES, NO_PRODUCER_ID
+from pykraft.records.batch import HEADER_BYTES, RecordBatch
 
-ALL_IN_SYNC = -1
+ALL_REPLICAS = -1
 """acks=all."""
-_PRODUCER_ID = struct.Struct(">q")
-_PRODUCER_ID_OFFSET = 43
 
 
 def may_wait_in_line(request: Request) -> bool:
     """Whether others of its kind may be taken before it is answered."""
-    if not isinstance(request, ProduceRequest) or request.acks != ALL_IN_SYNC:
+    if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
         return False
     return not any(_is_numbered(part.records) for topic in request.topic_data for part in topic.partition_data)
 
 
-def _is_numbered(records: memoryview | bytes | None) -> bool:
+def _is_numbered(records: memoryview | None) -> bool:
     """Of a partition's one batch. What is too short to be one is refused, whoever sent it."""
-    if records is None or len(records) < HEADER_BYTES:
-        return False
-    return bool(_PRODUCER_ID.unpack_from(records, _PRODUCER_ID_OFFSET)[0] != NO_PRODUCER_ID)
+    return records is not None and len(records) >= HEADER_BYTES and RecordBatch(records).has_producer_id

@@ -142,6 +142,17 @@ def test_a_session_that_something_else_has_started_is_given_the_source(
     assert told["rows"] == expected.option("subscribe", TOPIC).load().count() > 0
 
 
+def test_workers_are_forked_from_a_process_that_has_the_imports_of_the_installed_package(spark: SparkSession) -> None:
+    """Nothing else shows it: without this, or from Spark's zip file, all works and takes seconds longer."""
+
+    def where(_: int) -> tuple[str, str]:
+        return str(sys.modules["__main__"].__file__), str(sys.modules["pyspark"].__file__)
+
+    ((main, package),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert pathlib.Path(main).parts[-3:] == ("pykraft", "spark", "daemon.py")
+    assert pathlib.Path(package).exists(), package
+
+
 # --- what cannot run --------------------------------------------------------------------------------------------------
 
 

@@ -45,13 +45,13 @@ from pykraft.records.compression import Compression
 from pykraft.server import config as keys
 from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import CONSUMER, DelayedFetch, DelayedProduce, FetchPlace, FetchResult, ProduceResult
+from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.log import Isolation, TimestampedOffset
 from pykraft.storage.validator import only_batch
 from pykraft.transport.server_channel import RequestContext
 
-ALL_REPLICAS = -1
 READ_COMMITTED = 1
 DEBUGGING = -2
 """The replica id of somebody who looks at replicas one by one."""
