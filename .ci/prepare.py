@@ -57,7 +57,8 @@ def main() -> None:
         say("Installing the project itself, so that .venv runs what stands in pykraft/")
         pip(lock, "install", "--no-deps", "--editable", str(ROOT))
         place_settings()
-        archive_classes()
+        with compiling():
+            archive_classes()
         STAMP.write_text("\n".join(state()) + "\n")
         say(f"Ready after {time.monotonic() - started:.0f} s")
 
@@ -136,7 +137,7 @@ def create_environment(lock: IO[str]) -> None:
 def install_packages(lock: IO[str]) -> None:
     wanted = len(re.findall(r"^[\w.-]+==", LOCK.read_text(), re.MULTILINE))
     say(f"Installing the packages of requirements.lock, {wanted} at most; the largest, PySpark, is 456 MB")
-    pip(lock, "install", "--require-hashes", "--requirement", str(LOCK), progress=Progress(wanted))
+    pip(lock, "install", "--no-compile", "--require-hashes", "--requirement", str(LOCK), progress=Progress(wanted))
 
 
 def pip(lock: IO[str], *arguments: str, progress: "Progress | None" = None) -> None:
@@ -246,6 +247,19 @@ def place_settings() -> None:
     folder = VENV / "share" / "jupyter" / "lab" / "settings"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(SETTINGS, folder)
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Has the packages' modules compiled by a process of its own, which needs the core that the caller leaves idle. pip
+    would do it while nothing else can be done. A module that is missed is compiled when it is first imported."""
+    command = [str(VENV / "bin" / "python"), "-m", "compileall", "-qq", str(VENV / "lib")]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        try:
+            yield
+            process.wait()  # some packages come with templates that are no Python: their status says nothing
+        finally:
+            process.terminate()
 
 
 def archive_classes() -> None:

@@ -40,7 +40,7 @@ folder = pathlib.Path(sys.argv[1])
 (folder / "bin" / "python").symlink_to(sys.executable)
 (folder / "made").touch()
 """
-PIP_FOR_PACKAGES = "install --require-hashes --requirement"
+PIP_FOR_PACKAGES = "install --no-compile --require-hashes --requirement"
 PIP_FOR_PROJECT = "install --no-deps --editable"
 
 
