@@ -2,7 +2,7 @@
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `hexdump` draws bytes. Each
 returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
-`live_board` is a board with buttons, for whoever sits in front. The names are looked up when they are used.
+`board.live` draws a board with buttons, for whoever sits in front. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pykraft.viz.cluster_board import board
     from pykraft.viz.figure import Figure
     from pykraft.viz.hex_dump import Field, hexdump
-    from pykraft.viz.live import live_board
     from pykraft.viz.plots import lines, points
 
 _HOMES = {
@@ -24,12 +23,11 @@ _HOMES = {
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
     "lines": "pykraft.viz.plots",
-    "live_board": "pykraft.viz.live",
     "points": "pykraft.viz.plots",
     "timeline": "pykraft.viz.charts",
 }
 
-__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "live_board", "points", "timeline"]
+__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "points", "timeline"]
 
 
 def __getattr__(name: str) -> object:

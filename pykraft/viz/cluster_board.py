@@ -16,7 +16,7 @@ drawn as zero.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pykraft.cluster_view import ClusterView
 from pykraft.common.types import TopicPartition
@@ -24,6 +24,9 @@ from pykraft.server.describe import NodeView, PartitionView
 from pykraft.viz import palette
 from pykraft.viz.figure import Figure
 from pykraft.viz.svg import Svg, shortened, text_width
+
+if TYPE_CHECKING:
+    from pykraft.viz.live import Breakable, LiveBoard
 
 CARD = 300
 GAP = 30
@@ -46,31 +49,47 @@ class Describable(Protocol):
     def describe(self) -> ClusterView: ...
 
 
-def board(
-    cluster: ClusterView | Describable,
-    *,
-    title: str | None = None,
-    when: str | None = None,
-    note: str | None = None,
-    facts: Sequence[str] = (),
-    topics: Iterable[str] | None = None,
-    max_partitions: int = 6,
-) -> Figure:
-    """Draw a cluster, or a view of it that was kept.
+class Board:
+    """`board(cluster)` is a picture of a cluster; `board.live(cluster)` is one with buttons."""
 
-    `title` says what, `when` says when, `note` is one sentence below; each has a sensible default. Up to two `facts`
-    stand in the upper right corner. Topics whose names begin with __ are left out unless `topics` names them. A card
-    has at most `max_partitions` lanes; the text has all.
-    """
-    view = cluster if isinstance(cluster, ClusterView) else cluster.describe()
-    state = _BoardState(view, topics)
-    title = title or f"Cluster of {_count(len(view.nodes), 'node')}"
-    when = when or _when(view)
-    note = note or _summary(state)
-    drawing = _Drawing(state, state.topic_partitions[:max_partitions])
-    svg = drawing.draw(title, when, note, facts)
-    text = _text(state, title, when, note, facts)
-    return Figure(title, svg.render(f"{title}, {when}", _description(state, note)), text, tuple(svg.boxes))
+    def __call__(
+        self,
+        cluster: ClusterView | Describable,
+        *,
+        title: str | None = None,
+        when: str | None = None,
+        note: str | None = None,
+        facts: Sequence[str] = (),
+        topics: Iterable[str] | None = None,
+        max_partitions: int = 6,
+    ) -> Figure:
+        """Draw a cluster, or a view of it that was kept.
+
+        `title` says what, `when` says when, `note` is one sentence below; each has a sensible default. Up to two
+        `facts` stand in the upper right corner. Topics whose names begin with __ are left out unless `topics` names
+        them. A card has at most `max_partitions` lanes; the text has all.
+        """
+        view = cluster if isinstance(cluster, ClusterView) else cluster.describe()
+        state = _BoardState(view, topics)
+        title = title or f"Cluster of {_count(len(view.nodes), 'node')}"
+        when = when or _when(view)
+        note = note or _summary(state)
+        drawing = _Drawing(state, state.topic_partitions[:max_partitions])
+        svg = drawing.draw(title, when, note, facts)
+        text = _text(state, title, when, note, facts)
+        return Figure(title, svg.render(f"{title}, {when}", _description(state, note)), text, tuple(svg.boxes))
+
+    def live(self, cluster: "Breakable", **options: Any) -> "Figure | LiveBoard":
+        """A board with buttons, or, where nobody sits in front, the static one; `options` are the same."""
+        from pykraft.course.surroundings import is_headless, is_notebook
+        from pykraft.viz.live import LiveBoard
+
+        if is_headless() or not is_notebook():
+            return self(cluster, **options)
+        return LiveBoard(cluster, **options)
+
+
+board = Board()
 
 
 # --- what is so -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ slider over what was seen, a button for each node that kills it or starts it aga
 apart or joins it. All of them can be reached and pressed with the keyboard, nothing moves unless it is asked to, and no
 thread of its own runs: a look is taken when the page asks for one.
 
-Where nobody sits in front, or where there is no page, `live_board` returns the static board: a committed notebook holds
+Where nobody sits in front, or where there is no page, `board.live` returns the static board: a committed notebook holds
 a picture that needs no kernel.
 """
 
@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from pykraft.cluster_view import ClusterView
 from pykraft.viz.cluster_board import board
-from pykraft.viz.figure import Figure
 
 STEP_MS = 500
 MOST_FRAMES = 400
@@ -56,15 +55,6 @@ class Recorder:
             return False
         self.frames = [*self.frames[1 - MOST_FRAMES :], view]
         return True
-
-
-def live_board(cluster: Breakable, **options: Any) -> "Figure | LiveBoard":
-    """A board with buttons, or, where nobody sits in front, the static one. `options` are those of `board`."""
-    from pykraft.course.surroundings import is_headless, is_notebook
-
-    if is_headless() or not is_notebook():
-        return board(cluster, **options)
-    return LiveBoard(cluster, **options)
 
 
 class LiveBoard:

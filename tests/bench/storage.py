@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
-from pykraft.records.batch import RecordBatch
+from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.storage.cleaner import Cleaning, Step
 from pykraft.storage.filesystem import OsFileSystem
@@ -63,7 +63,7 @@ class Clock:
 
 
 def measure() -> list[Row]:
-    return [append(), lookup(), recovery(), *cleaner()]
+    return [append(), append_of_a_follower(), lookup(), recovery(), *cleaner()]
 
 
 @contextmanager
@@ -120,6 +120,32 @@ def append() -> Row:
 
     mine, raw = in_turn(ours, theirs, count * len(data))
     return beside("Log.append of 16 KB batches", "MB/s", mine, RAW_WRITE, raw, ratio_at_least=0.5)
+
+
+def append_of_a_follower() -> Row:
+    """`append_as_follower` of the same batches, as a fetch brings them: as many as fit into a megabyte at a time."""
+    per_fetch = (1 << 20) // APPEND_BYTES
+    count = APPENDED_BYTES // (per_fetch * APPEND_BYTES)
+    data = batch_of(APPEND_BYTES, RECORDS_PER_BATCH)
+    fetched = [memoryview(data * per_fetch) for _ in range(count)]
+    sent = [batch for piece in fetched for batch in batches(piece)]
+    for number, batch in enumerate(sent):
+        batch.assign(number * RECORDS_PER_BATCH, leader_epoch=0)
+
+    def ours(directory: pathlib.Path) -> None:
+        log = open_log(directory)
+        for piece in fetched:
+            log.append_as_follower(piece)
+        log.abandon()
+
+    def theirs(directory: pathlib.Path) -> None:
+        number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        for batch in sent:
+            os.write(number, batch.buffer)
+        os.close(number)
+
+    mine, raw = in_turn(ours, theirs, len(sent) * len(data))
+    return beside("Log.append of fetched 16 KB batches", "MB/s", mine, RAW_WRITE, raw, ratio_at_least=0.5)
 
 
 def in_turn(

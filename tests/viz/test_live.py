@@ -9,7 +9,7 @@ import pytest
 import pykraft
 from pykraft.cluster_view import ClusterView
 from pykraft.course.surroundings import HEADLESS
-from pykraft.viz import Figure, live_board
+from pykraft.viz import Figure, board
 from pykraft.viz.live import MOST_FRAMES, LiveBoard, Recorder
 from tests.viz.views import healthy
 
@@ -56,9 +56,9 @@ def cluster() -> Cluster:
 
 
 def test_where_nobody_sits_in_front_it_is_a_picture(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(live_board(cluster, title="Three nodes"), Figure)
+    assert isinstance(board.live(cluster, title="Three nodes"), Figure)
     monkeypatch.setenv(HEADLESS, "1")
-    assert isinstance(live_board(cluster), Figure)
+    assert isinstance(board.live(cluster), Figure)
 
 
 def test_only_changes_are_kept_and_not_without_end(cluster: Cluster) -> None:
