@@ -153,7 +153,7 @@ class ServerChannel:
         self._in_hand = _Taken(context, may_join)
         self._line.append(self._in_hand)
         if isinstance(message, ErrorCode):
-            return self._refusal(context, message)
+            return _refusal(self.kind, message)
         return InboundRequest(context, message)
 
     def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode]:
@@ -182,20 +182,10 @@ class ServerChannel:
             return context, ErrorCode.INVALID_REQUEST
         return context, message
 
-    def _refusal(self, context: RequestContext, error: ErrorCode) -> Response:
-        """An ApiVersions answer that says what went wrong; after a version that is not known, also what this API
-        speaks."""
-        self._refused = context
-        known = [
-            ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in advertised(self.kind)
-            if key == API_VERSIONS_KEY and error is ErrorCode.UNSUPPORTED_VERSION
-        ]
-        return ApiVersionsResponse(error_code=error, api_keys=known)
-
     def refuse(self, response: Response) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""
-        return self.respond(self._refused, response)
+        assert self._in_hand is not None, f"{self.connection_id} has nothing in hand"
+        return self.respond(self._in_hand.context, response)
 
     def read_on(self) -> None:
         """The request in hand was looked at, and is answered later: if it may wait in line, the next one may come."""
@@ -224,6 +214,16 @@ class ServerChannel:
     def unthrottle(self) -> None:
         assert self._throttles, f"{self.connection_id} is not throttled"
         self._throttles -= 1
+
+
+def _refusal(kind: ListenerKind, error: ErrorCode) -> Response:
+    """An ApiVersions answer that says what went wrong; after a version that is not known, also what this API speaks."""
+    known = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, low, high in advertised(kind)
+        if key == API_VERSIONS_KEY and error is ErrorCode.UNSUPPORTED_VERSION
+    ]
+    return ApiVersionsResponse(error_code=error, api_keys=known)
 
 
 def _is_legal(message: ApiVersionsRequest) -> bool:
