@@ -39,6 +39,7 @@ SETTINGS = ROOT / "binder" / "overrides.json"
 PIP_OUTPUT = ROOT / "build" / "pip.log"
 SPACE_NEEDED_BYTES = 4 * 10**9
 MEGABYTE = 10**6
+ARCHIVE_CLASSES = "from pykraft.spark.class_archive import main; main()"
 
 
 def main() -> None:
@@ -54,11 +55,14 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         if done[0] != digest(LOCK.read_bytes()):
             install_packages(lock)
-        say("Installing the project itself, so that .venv runs what stands in pykraft/")
-        pip(lock, "install", "--no-deps", "--editable", str(ROOT))
-        place_settings()
-        with compiling():
-            archive_classes()
+        # pip could compile the modules, too, but while it does nothing else can be done.
+        with beside("-m", "compileall", "-qq", str(VENV / "lib")), beside("-c", ARCHIVE_CLASSES) as archive:
+            say("Installing the project itself, so that .venv runs what stands in pykraft/")
+            pip(lock, "install", "--no-deps", "--editable", str(ROOT))
+            place_settings()
+            say("Putting Spark's classes into an archive, once, and compiling: half a minute")
+            words = archive.communicate()[0].strip()
+            say("  " + (words or "not possible here, so Spark starts more slowly"))
         STAMP.write_text("\n".join(state()) + "\n")
         say(f"Ready after {time.monotonic() - started:.0f} s")
 
@@ -250,24 +254,17 @@ def place_settings() -> None:
 
 
 @contextlib.contextmanager
-def compiling() -> Iterator[None]:
-    """Has the packages' modules compiled by a process of its own, which needs the core that the caller leaves idle. pip
-    would do it while nothing else can be done. A module that is missed is compiled when it is first imported."""
-    command = [str(VENV / "bin" / "python"), "-m", "compileall", "-qq", str(VENV / "lib")]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+def beside(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Runs Python with these arguments while the caller goes on, and waits for it in the end. What these do makes
+    things faster: if they fail, all works the same."""
+    command = [str(VENV / "bin" / "python"), *arguments]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=ROOT, stdin=nowhere, stdout=pipe, stderr=nowhere, text=True) as process:
         try:
-            yield
-            process.wait()  # some packages come with templates that are no Python: their status says nothing
+            yield process
+            process.wait()
         finally:
             process.terminate()
-
-
-def archive_classes() -> None:
-    """Spark starts in half the time when its classes are in an archive. Without one all works the same."""
-    say("Putting Spark's classes into an archive, once: half a minute")
-    command = [str(VENV / "bin" / "python"), "-c", "from pykraft.spark.class_archive import main; main()"]
-    done = subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    say("  " + (done.stdout.strip() or "not possible here, so Spark starts more slowly"))
 
 
 if __name__ == "__main__":
