@@ -76,9 +76,7 @@ def flights(limit: int | None = None) -> Iterator[FlightEvent]:
 
     Raises ValueError for a negative limit and DatasetNotFoundError if there is no file, both at the call.
     """
-    if limit is not None and limit < 0:
-        raise ValueError(f"flights(limit={limit}): the limit must be 0 or more, or None for all flights.")
-    return islice(_events(_file("flights")), limit)
+    return _first("flights", limit, _events(_file("flights")))
 
 
 def flight_statuses(limit: int | None = None) -> Iterator[Event]:
@@ -87,19 +85,20 @@ def flight_statuses(limit: int | None = None) -> Iterator[Event]:
     The value's members are flight, status, origin, dest, scheduled, delay (minutes, or null) and time. Raises as
     `flights` does.
     """
-    return _derived("flight_status", limit, _status_event)
+    return _first("flight_statuses", limit, map(_status_event, _rows(_file("flight_status"))))
 
 
 def operations(limit: int | None = None) -> Iterator[Event]:
     """The first `limit` lines of the airports' log of January 2013, or all 29,230, in time order: the key is the
     airport, the value the line without its end. Raises as `flights` does."""
-    return _derived("operations", limit, _line_event)
+    return _first("operations", limit, map(_line_event, _rows(_file("operations"))))
 
 
-def _derived(name: str, limit: int | None, event: Callable[[dict[str, Any]], Event]) -> Iterator[Event]:
+def _first(name: str, limit: int | None, events: Iterator[Event]) -> Iterator[Event]:
+    """So many of the events that function `name` returns."""
     if limit is not None and limit < 0:
         raise ValueError(f"{name}(limit={limit}): the limit must be 0 or more, or None for all.")
-    return islice(map(event, _rows(_file(name))), limit)
+    return islice(events, limit)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -131,17 +130,25 @@ def _instant(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def flights_table(columns: Sequence[str] | None = None) -> pa.Table:
+def flights_table(columns: Sequence[str] | str | None = None) -> pa.Table:
     """All flights in time order: 336,776 rows, 19 columns or the named ones."""
     return table("flights", columns)
 
 
-def table(name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The Arrow table `name`, one of TABLES or DERIVED; all of its columns, or the named ones. Raises ValueError for
-    another name."""
+def table(name: str, columns: Sequence[str] | str | None = None) -> pa.Table:
+    """The Arrow table `name`, one of TABLES or DERIVED; all of its columns, or the named ones, or the one. Raises
+    ValueError for another name."""
     import pyarrow.parquet as parquet
 
-    return parquet.read_table(_file(name), columns=None if columns is None else list(columns))
+    path = _file(name)
+    if columns is None:
+        return parquet.read_table(path)
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    known = parquet.read_schema(path).names
+    for column in wanted:
+        if column not in known:
+            raise ValueError(f"table {name!r} has no column {column!r}: choose among {', '.join(known)}.")
+    return parquet.read_table(path, columns=wanted)
 
 
 def row_count(name: str = "flights") -> int:

@@ -90,13 +90,16 @@ class Decoder:
 
     def rows(self, batches: Iterable[RecordBatch], first: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records with offsets in [first, end). CorruptRecordError if a batch cannot be read."""
-        for chunk in _chunks(batches):
-            try:
-                rows = self._in_step(chunk, first, end)
-            except _Odd:
-                rows = self._one_by_one(chunk, first, end)
-            if rows.num_rows:
-                yield rows
+        try:
+            for chunk in _chunks(batches):
+                try:
+                    rows = self._in_step(chunk, first, end)
+                except _Odd:
+                    rows = self._one_by_one(chunk, first, end)
+                if rows.num_rows:
+                    yield rows
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{self._topic}-{self._partition}: {error.detail}") from None
 
     def _in_step(self, chunk: _Chunk, first: int, end: int) -> pa.RecordBatch:
         records = _read_fields(chunk)

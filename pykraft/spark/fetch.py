@@ -10,7 +10,8 @@ each with the first offset of that transaction, and from there on the producer's
 marker. So the way through the range is counted in batches, by the offset after the last one, and never in records.
 
 A leader that has gone, or moved, is looked up anew. An offset that the log does not have (any more) is an error, or,
-with ``failOnDataLoss=false``, the reason to go on at the log's start.
+with ``failOnDataLoss=false``, the reason to go on at the log's start; and a log that ends before the range does, and
+goes on so as long as patience lasts, ends the range.
 
 Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch} and
 org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.
@@ -79,6 +80,8 @@ class PartitionFetch:
         self._connection: Connection | None = None
         self._leader: Leader
         self._is_under_way = False
+        self._is_at_the_end = False
+        """Whether the last answer was that there is nothing from the position on."""
 
     def batches(self) -> Iterator[list[RecordBatch]]:
         """The batches that a reader sees, some at a time, valid until the next are asked for. The first and the last
@@ -95,9 +98,12 @@ class PartitionFetch:
         try:
             seen = brokers.retried(what, lambda: self._attempt(brokers))
         except KafkaError as error:
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._go_on_after_loss(brokers)
+            elif self._is_at_the_end and not self._options.fail_on_data_loss:
+                self._position = self._end
+            else:
                 raise
-            self._go_on_after_loss(brokers)
             return []
         self._fetch_ahead()
         return seen
@@ -105,10 +111,12 @@ class PartitionFetch:
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     def _attempt(self, brokers: Brokers) -> list[RecordBatch]:
+        self._is_at_the_end = False
         try:
             return self._read(self._fetch(brokers))
-        except (KafkaError, *BROKEN):
-            self._disconnect()
+        except (KafkaError, *BROKEN) as error:
+            if not (isinstance(error, KafkaError) and error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED):
+                self._disconnect()
             raise
 
     def _fetch(self, brokers: Brokers) -> FetchResponse.Topic.Partition:
@@ -122,6 +130,8 @@ class PartitionFetch:
         response = cast(FetchResponse, self._connection.receive())
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code))
+        if response.throttle_time_ms and not response.responses:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the quota of this client is used up for now")
         answers = [answer for topic in response.responses for answer in topic.partitions]
         if [answer.partition_index for answer in answers] != [self._partition.partition]:
             raise ProtocolError(f"a fetch of {self._partition} was answered with something else")
@@ -131,6 +141,7 @@ class PartitionFetch:
             raise KafkaError(error, f"{self._partition}: {error.text}")
         if not answer.records:
             seen = answer.last_stable_offset if self._read_committed else answer.high_watermark
+            self._is_at_the_end = seen <= self._position
             detail = f"the leader of {self._partition} shows the offsets before {seen} only"
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, detail)
         return answer
@@ -152,7 +163,7 @@ class PartitionFetch:
         )
 
     def _fetch_ahead(self) -> None:
-        if self._connection is None or self._position >= self._end:
+        if self._connection is None or self._connection.pause_s or self._position >= self._end:
             return
         try:
             self._connection.send(self._request(self._leader))

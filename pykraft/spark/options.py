@@ -16,15 +16,20 @@ startingOffsetsByTimestampStrategy ``error`` (the default) or ``latest``, where 
 includeHeaders                     ``true`` for the column `headers`
 minPartitions                      cut the partitions' ranges of offsets into about so many tasks
 maxRecordsPerPartition             cut them so that none has more offsets
-failOnDataLoss                     ``false`` to read what is there where an asked offset is not
+failOnDataLoss                     ``false`` to read what is there where an asked offset is not, or is no more
 kafkaConsumer.pollTimeoutMs        how long a task waits for records that should be there
 =================================  =====================================================================================
 
 A time goes before an offset where both are given, as in Spark. Options that only a stream has are accepted and have no
-effect. Everything else is refused with one sentence: an option that is passed over in silence, because of a slip in its
-name, is an afternoon lost. (Spark's source passes over them.)
+effect. Everything else is refused with one sentence, also a setting ``kafka.*`` that the consumer here does not have:
+an option that is passed over in silence, because of a slip in its name, is an afternoon lost.
 
-Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,JsonUtils}. Regular expressions are Python's, not Java's.
+What Spark's own source does otherwise: it passes over unknown options; its regular expressions are Java's; it reads
+nothing of a partition that `assign` names and that does not exist, and nothing of Kafka's internal topics, where here
+the first is refused and a topic that is named is read; it takes 5.7 for offset 5; and a beginning behind the end of the
+log is an error for it even where ``failOnDataLoss`` is ``false``.
+
+Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,JsonUtils}.
 """
 
 import json
@@ -53,7 +58,7 @@ STARTING_BY_TIMESTAMP = string("startingOffsetsByTimestamp", "", "milliseconds f
 ENDING_BY_TIMESTAMP = string("endingOffsetsByTimestamp", "", "milliseconds for each partition")
 TIMESTAMP_STRATEGY = string("startingOffsetsByTimestampStrategy", "error", "", ["error", "latest"])
 INCLUDE_HEADERS = boolean("includeHeaders", False, "whether there is a column `headers`")
-MIN_PARTITIONS = integer("minPartitions", 0, "tasks", at_least=1)
+MIN_PARTITIONS = integer("minPartitions", 0, "tasks", at_least=1, at_most=(1 << 31) - 1)
 MAX_RECORDS_PER_PARTITION = integer("maxRecordsPerPartition", 0, "offsets of a task", at_least=1)
 FAIL_ON_DATA_LOSS = boolean("failOnDataLoss", True, "whether missing records are an error")
 POLL_TIMEOUT_MS = integer("kafkaConsumer.pollTimeoutMs", 0, "milliseconds", at_least=1)
@@ -86,6 +91,8 @@ _WITHOUT_EFFECT = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )
+_OF_A_TABLE = "provider"
+"""Only ``CREATE TABLE ... USING pykraft`` says it. Spark 4.3 hands over a table's options then, and not to queries."""
 _KAFKA = "kafka."
 _REFUSED = {
     "auto.offset.reset": "startingOffsets says where to begin",
@@ -162,10 +169,14 @@ def _by_their_names(options: Mapping[str, str]) -> dict[str, str]:
     """The source's own options, each under its name as it is written here."""
     names = {name.lower(): name for name in _DEFINITION.keys}
     without_effect = {name.lower() for name in _WITHOUT_EFFECT}
+    if _OF_A_TABLE in options:
+        raise ConfigError("a table forgets the options of this source: CREATE TEMPORARY VIEW keeps them")
     said = {}
     for option, value in options.items():
         lower = option.lower()
-        if lower in names:
+        if lower == TIMESTAMP_STRATEGY.name.lower():
+            said[TIMESTAMP_STRATEGY.name] = value.lower()
+        elif lower in names:
             said[names[lower]] = value
         elif not lower.startswith(_KAFKA) and lower not in without_effect:
             known = ", ".join(_DEFINITION.keys)
@@ -245,7 +256,7 @@ def _marks(option: str, text: str, lowest: int) -> dict[TopicPartition, int]:
         if not isinstance(by_number, dict):
             raise ConfigError(f"{option} is {text!r}, but must be like {example}")
         for number, mark in by_number.items():
-            if not (number.isascii() and number.isdigit() and _is_whole(mark) and mark >= lowest):
+            if not (number.isascii() and number.isdigit() and _is_whole(mark) and lowest <= mark < 1 << 63):
                 raise ConfigError(
                     f"{option} says {mark!r} of partition {number!r} of {topic}, but must be like {example}"
                 )
@@ -257,7 +268,7 @@ def _object(option: str, text: str, example: str) -> dict[str, Any]:
     """The JSON object in this text."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         words = {STARTING_OFFSETS.name: "earliest, or ", ENDING_OFFSETS.name: "latest, or "}.get(option, "")

@@ -125,9 +125,8 @@ def _parts(offsets: OffsetRange, count: int) -> list[OffsetRange]:
     """The range in `count` pieces whose lengths differ by one at most, or fewer if it is shorter."""
     found = []
     start = offsets.start
-    for left in range(count, 0, -1):
+    for left in range(min(count, offsets.size), 0, -1):
         end = start + (offsets.end - start) // left
-        if end > start:
-            found.append(OffsetRange(offsets.partition, start, end))
+        found.append(OffsetRange(offsets.partition, start, end))
         start = end
     return found

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -49,10 +49,21 @@ _QUIET = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.+\]|spark://[^/]+:\d+|k8s://.+|yarn")
+_OUR_WORDS = {
+    "spark.master": "master",
+    "spark.app.name": "app_name",
+    "spark.driver.memory": "heap",
+    "spark.driver.extraJavaOptions": "java_options",
+    "spark.pyspark.python": "python",
+    "spark.pyspark.driver.python": "python",
+}
+"""Settings that decide how the JVM or the workers are started: said in `conf`, they would come too late."""
+_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://[^/,]+:\d+(,[^/,]+:\d+)*|k8s://.+|yarn")
 _MASTER_ANSWERS_S = 5.0
 _LOCAL = {"spark.sql.shuffle.partitions": "2"}
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_REMOTE = "SPARK_REMOTE"
+_LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
+_logger = logging.getLogger(__name__)
 _CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """They print a block of JSON under every failed query."""
 
@@ -129,10 +140,14 @@ def stop() -> None:
     running, _Process.running = _Process.running, None
     if running is None:
         return
-    with suppress(Py4JError, OSError):
-        running.spark.stop()
-    _let_go(running.gateway)
-    shutil.rmtree(running.directory, ignore_errors=True)
+    try:
+        if running.is_alive:
+            running.spark.stop()
+    except Exception:  # after an exception in the middle of a call, PySpark takes one answer for another
+        _logger.debug("Spark did not end in order", exc_info=True)
+    finally:
+        _let_go(running.gateway)
+        shutil.rmtree(running.directory, ignore_errors=True)
 
 
 atexit.register(stop)
@@ -153,6 +168,7 @@ def _check_same(settings: Mapping[str, object], said: Mapping[str, object]) -> N
 def _start(settings: Mapping[str, object]) -> SparkSession:
     heap = check_heap(str(settings["heap"]))
     _check_master(str(settings["master"]))
+    _check_conf(settings["conf"])
     java_options = settings["java_options"]
     assert isinstance(java_options, tuple)
     python = str(settings["python"] or os.environ.get("PYSPARK_PYTHON") or sys.executable)
@@ -193,7 +209,7 @@ def _spark_settings(settings: Mapping[str, object], directory: Path) -> dict[str
 
 def _jvm_environment(master: str, python: str) -> dict[str, str]:
     found = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    if _is_local(master) or any(host in master for host in _LOOPBACK):
+    if _is_local(master) or _LOOPBACK.issuperset(_hosts(master)):
         found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if _is_local(master):
         root = str(package_folder().parent)
@@ -236,11 +252,28 @@ def _check_master(master: str) -> None:
         raise JavaError(f"nobody answers at {master}: is the master of the cluster running, and this its address?")
 
 
+def _check_conf(conf: object) -> None:
+    assert isinstance(conf, dict)
+    for name, word in _OUR_WORDS.items():
+        if name in conf:
+            raise ConfigError(f"{name} has no effect in conf: say {word}=... to session()")
+    if os.environ.get(_REMOTE):
+        raise ConfigError(f"{_REMOTE} is set, and Spark would look there for a session and start none: unset it")
+
+
 def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
-    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=_MASTER_ANSWERS_S):
+    with (
+        suppress(OSError, UnicodeError),  # UnicodeError: of a name that no host can have
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_MASTER_ANSWERS_S),
+    ):
         return True
     return False
+
+
+def _hosts(master: str) -> set[str]:
+    """The hosts that a standalone cluster's master runs on."""
+    return {address.rpartition(":")[0] for address in master.removeprefix("spark://").split(",")}
 
 
 def _is_local(master: str) -> bool:
@@ -248,13 +281,19 @@ def _is_local(master: str) -> bool:
 
 
 def _let_go(gateway: Gateway) -> None:
-    """Close PySpark's connections to the JVM, so that the next session gets another one, and end it."""
-    connections = SparkContext._gateway
-    if connections is not None:
-        connections.shutdown()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-    gateway.close()
+    """Make PySpark forget the JVM, so that the next session gets another one, and end it. What a stop in order has done
+    before is done here too: the JVM may have died, or may not be understood any more."""
+    context, SparkContext._active_spark_context = SparkContext._active_spark_context, None
+    if context is not None and context._accumulatorServer is not None:
+        context._accumulatorServer.shutdown()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    connections, SparkContext._gateway = SparkContext._gateway, None
+    SparkContext._jvm = None
+    try:
+        if connections is not None:
+            connections.shutdown()
+    finally:
+        gateway.close()
 
 
 @contextmanager

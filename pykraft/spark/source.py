@@ -25,19 +25,21 @@ pyspark.sql.datasource.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pykraft.common.errors import ConfigError, KafkaError
-from pykraft.spark.columns import check_columns, ddl
+from pykraft.spark.columns import check_columns, spark_schema
 from pykraft.spark.decode import Decoder
 from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.options import ReadOptions, read_options
 from pykraft.spark.plan import plan
 
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+_NO_SINK = "this source only reads: collect() the rows, and send them with pykraft's Producer"
 
 
 @contextmanager
@@ -57,17 +59,37 @@ class PykraftDataSource(DataSource):
     def name(cls) -> str:
         return "pykraft"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Checks the options; ConfigError says what is wrong with them."""
         with plainly():
-            return ddl(read_options(self.options).include_headers)
+            return spark_schema(read_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> "BatchReader":
         """`schema` is ours, or what the user asked for in its place: some of our columns."""
         with plainly():
-            options = read_options(self.options)
-            columns = check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
-            return BatchReader(options, columns)
+            return BatchReader(read_options(self.options), check_columns(schema))
+
+    def streamReader(self, schema: StructType) -> "NoStream":  # noqa: N802 (Spark's name)
+        return NoStream()
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        with plainly():
+            raise ConfigError(_NO_SINK)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        with plainly():
+            raise ConfigError(_NO_SINK)
+
+
+class NoStream(DataSourceStreamReader):
+    """Says that there is no stream, when Spark asks where it begins: what `streamReader` raises, Spark 4.3 loses."""
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        with plainly():
+            raise ConfigError("this source is no stream: spark.read reads what the topics hold when the query runs")
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise AssertionError("what has no beginning has no partitions")
 
 
 class BatchReader(DataSourceReader):

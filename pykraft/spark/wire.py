@@ -42,13 +42,27 @@ BROKEN = (OSError, EOFError, ProtocolError)
 """What ends a connection."""
 
 
+class UnreachableError(OSError):
+    """No connection came about. `why` says it without the address."""
+
+    def __init__(self, endpoint: Endpoint, why: str) -> None:
+        super().__init__(f"broker {endpoint} cannot be reached ({why})")
+        self.why = why
+
+
 class Connection:
     """An open connection to one broker, which has said what it speaks. OSError, EOFError, ProtocolError: it is over."""
 
     def __init__(self, endpoint: Endpoint, client_id: str, timeout_s: float) -> None:
         self.endpoint = endpoint
         self._channel = ClientChannel(client_id)
-        self._socket = socket.create_connection((endpoint.host, endpoint.port), min(timeout_s, CONNECT_TIMEOUT_S))
+        self._muted_until = 0.0
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), min(timeout_s, CONNECT_TIMEOUT_S))
+        except OSError as error:
+            raise UnreachableError(endpoint, in_words(error)) from None
+        except UnicodeError:
+            raise UnreachableError(endpoint, "no host can have this name") from None
         try:
             self._socket.settimeout(timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,7 +80,9 @@ class Connection:
         return self.receive()
 
     def send(self, request: Request) -> None:
-        """Send a request whose answer is fetched later. KafkaError if the broker speaks no version of it."""
+        """Send a request whose answer is fetched later. KafkaError if the broker speaks no version of it. A broker that
+        has asked for a pause, because this client's quota is used up, is given it first (KIP-219)."""
+        time.sleep(self.pause_s)
         try:
             parts = self._channel.send(request, request)
         except UnsupportedVersion as reason:
@@ -78,7 +94,13 @@ class Connection:
         call."""
         while (response := self._next_response()) is None:
             self._receive_some()
+        self._muted_until = time.monotonic() + getattr(response, "throttle_time_ms", 0) / 1000
         return response
+
+    @property
+    def pause_s(self) -> float:
+        """How long the broker does not want to hear anything."""
+        return max(0.0, self._muted_until - time.monotonic())
 
     def _next_response(self) -> Response | None:
         answer = self._channel.next_response()
@@ -285,10 +307,10 @@ class Brokers:
         if is_unknown and waited_s > UNKNOWN_TOPIC_S:
             raise obstacle
         if not self._nodes and waited_s > FIRST_CONTACT_S:
+            why = obstacle.why if isinstance(obstacle, UnreachableError) else in_words(obstacle)
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"no broker answers on {self._known_as()} ({in_words(obstacle)}): does it run, and is"
-                " kafka.bootstrap.servers right?",
+                f"no broker answers on {self._known_as()} ({why}): does it run, and is kafka.bootstrap.servers right?",
             )
         if waited_s > self._patience_s:
             raise ClientTimeoutError(f"{what} failed for {waited_s:.0f} s, at last because {in_words(obstacle)}")

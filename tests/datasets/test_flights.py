@@ -17,7 +17,7 @@ import sys
 import time
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -259,9 +259,20 @@ def test_a_wrong_table_name_is_answered_with_the_right_ones() -> None:
         table("flight")
 
 
-def test_a_negative_limit_is_refused_at_the_call() -> None:
-    with pytest.raises(ValueError, match="the limit must be 0 or more"):
-        flights(-1)
+def test_a_wrong_column_is_answered_with_the_right_ones_in_one_sentence() -> None:
+    with pytest.raises(ValueError, match="table 'airlines' has no column 'code': choose among carrier, name") as raised:
+        table("airlines", ["carrier", "code"])
+    assert "\n" not in str(raised.value)
+
+
+def test_one_column_may_be_named_without_a_list() -> None:
+    assert table("airlines", "name").column_names == ["name"]
+
+
+@pytest.mark.parametrize("events", [flights, datasets.flight_statuses, datasets.operations])
+def test_a_negative_limit_is_refused_at_the_call(events: Callable[[int], object]) -> None:
+    with pytest.raises(ValueError, match=rf"^{events.__name__}\(limit=-1\): the limit must be 0 or more"):
+        events(-1)
 
 
 def test_a_missing_file_is_one_sentence_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

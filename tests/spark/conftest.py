@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pykraft.spark
+from pykraft.spark import class_archive
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 
@@ -28,10 +29,18 @@ def kafka() -> Iterator[ClusterProcess]:
 
 @pytest.fixture
 def spark() -> Iterator[SparkSession]:
-    """The session of this process, on the Java of the wheel; some tests end it, so it is asked for anew each time."""
+    """The session of this process, on the Java of the wheel; some tests end it, so it is asked for anew each time.
+
+    The set-up has made an archive of Spark's classes; where somebody works without it, it is made now."""
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("JAVA_HOME", raising=False)
-        yield pykraft.spark.session("lesson", conf={"spark.sql.shuffle.partitions": "3"})
+        class_archive.build()
+        yield lesson()
+
+
+def lesson() -> SparkSession:
+    """The session that runs, or a new one like it."""
+    return pykraft.spark.session("lesson", conf={"spark.sql.shuffle.partitions": "3"})
 
 
 @pytest.fixture(scope="session", autouse=True)

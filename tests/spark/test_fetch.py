@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,6 +43,11 @@ def values(broker: ScriptedBroker, start: int = 0, end: int = 10, **more: str) -
     """The values of the records in this range, in the order read."""
     offsets = OffsetRange(T0, start, end)
     return [int(value.as_py()) for table in rows(options(broker, **more), ["value"], offsets) for value in table[0]]
+
+
+FETCH_OF_4 = FetchRequest(
+    topics=[FetchRequest.Topic(topic="t", partitions=[FetchRequest.Topic.Partition(partition=0, fetch_offset=4)])]
+)
 
 
 def once(answer: Any, of: type = FetchRequest) -> Any:
@@ -255,6 +261,26 @@ def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     assert f"no broker answers on {broker.address} (Connection refused)" in str(failed.value)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+def test_neither_is_a_name_that_no_host_can_have(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "FIRST_CONTACT_S", 0.1)
+    with ScriptedBroker() as broker:
+        said = options(broker, kafka__bootstrap__servers=f"{host}:9092")
+    with Brokers(said.consumer, said.patience_ms) as brokers, pytest.raises(KafkaError) as failed:
+        brokers.partitions(["t"])
+    assert f"no broker answers on {host}:9092 (" in str(failed.value)
+
+
+def test_a_leader_that_cannot_be_reached_is_named() -> None:
+    """The usual mistake: the address to begin with is right, and the one that brokers advertise is not."""
+    with ScriptedBroker() as gone:
+        pass
+    with ScriptedBroker(log()) as broker, pytest.raises(ClientTimeoutError) as failed:
+        broker.script = lambda request: gone.usual(request) if isinstance(request, MetadataRequest) else None
+        values(broker)
+    assert f"at last because broker {gone.address} cannot be reached (Connection refused)" in str(failed.value)
+
+
 def test_the_second_address_is_asked_if_the_first_is_silent() -> None:
     with ScriptedBroker() as gone:
         pass
@@ -282,6 +308,32 @@ def test_a_partition_that_has_no_leader_is_waited_for() -> None:
 
         broker.script = elect_later
         assert values(broker) == list(range(10))
+
+
+def test_a_broker_that_asks_for_a_pause_is_given_one_on_the_same_connection() -> None:
+    """A client whose quota is used up gets an answer that is empty, and says for how long nothing more will come."""
+    with ScriptedBroker(log()) as broker:
+        came: list[float] = []
+
+        def throttle(request: Any) -> Any:
+            if not isinstance(request, FetchRequest):
+                return None
+            came.append(time.monotonic())
+            return FetchResponse(throttle_time_ms=200) if len(came) < 3 else None
+
+        broker.script = throttle
+        assert values(broker) == list(range(10))
+        assert len(broker.asked_for(ApiVersionsRequest)) == 2, "one connection to find the leader, and one to fetch"
+    assert all(later - earlier >= 0.2 for earlier, later in itertools.pairwise(came))
+    assert len(came) == 3
+
+
+def test_a_quota_that_stays_used_up_is_one_sentence() -> None:
+    with ScriptedBroker(log()) as broker, pytest.raises(ClientTimeoutError, match="at last because the quota of this"):
+        broker.script = lambda request: (
+            FetchResponse(throttle_time_ms=100) if isinstance(request, FetchRequest) else None
+        )
+        values(broker)
 
 
 # --- what is not right ------------------------------------------------------------------------------------------------
@@ -357,6 +409,23 @@ def test_or_they_are_left_out(start: int, end: int, found: list[int]) -> None:
     with ScriptedBroker(log(6, first=4)) as broker:
         out_of_range(broker)
         assert values(broker, start, end, failOnDataLoss="false") == found
+
+
+def test_of_a_log_that_has_become_shorter_as_much_is_read_as_there_is() -> None:
+    """A topic that was deleted and made anew while it was read: its end is no error of its broker, but waited for."""
+    with ScriptedBroker(log(4)) as broker:
+        assert values(broker, 0, 6, failOnDataLoss="false") == [0, 1, 2, 3]
+        assert values(broker, 5, 6, failOnDataLoss="false") == []
+
+
+def test_but_a_broker_that_answers_no_more_is_an_error_all_the_same() -> None:
+    """Also where it has said before that there is nothing."""
+    with ScriptedBroker(log(4)) as broker, pytest.raises(ClientTimeoutError):
+        nothing = once(broker.fetch(FETCH_OF_4, records=b""))
+        broker.script = lambda request: (
+            nothing(request) or CLOSE if isinstance(request, FetchRequest) and fetch_offset(request) else None
+        )
+        values(broker, 0, 6, failOnDataLoss="false")
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

@@ -60,6 +60,15 @@ def test_offsets_are_a_word_or_numbers_for_each_partition(
     assert not found.starting.by_time and not found.ending.by_time
 
 
+@pytest.mark.parametrize("word", ["latest", "Latest", "LATEST"])
+def test_the_strategy_is_a_word_in_any_case(word: str) -> None:
+    assert read(subscribe="a", startingOffsetsByTimestampStrategy=word).latest_if_none_as_young
+
+
+def test_that_nothing_is_encrypted_may_be_said() -> None:
+    assert read(subscribe="a", kafka__security__protocol="PLAINTEXT").topics == ("a",)
+
+
 def test_times_go_before_offsets() -> None:
     found = read(
         subscribe="a",
@@ -115,6 +124,15 @@ def test_options_travel() -> None:
         ({"subscribe": "a", "startingOffsets": '{"a":{"x":3}}'}, "startingOffsets says 3 of partition 'x' of a"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":"3"}}'}, "startingOffsets says '3' of partition '0' of a"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets says -3 of partition '0' of a"),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a":{"0":9223372036854775808}}'},
+            "startingOffsets says 9223372036854775808 of partition '0' of a",
+        ),
+        (
+            {"subscribe": "a", "endingOffsetsByTimestamp": '{"a":{"0":9223372036854775808}}'},
+            "endingOffsetsByTimestamp says 9223372036854775808 of partition '0' of a",
+        ),
+        ({"subscribe": "a", "startingOffsets": "[" * 100_000}, "but must be earliest, or like"),
         ({"subscribe": "a", "startingOffsets": "[1]"}, "startingOffsets is '[1]', but must be earliest, or like"),
         ({"subscribe": "a", "endingOffsets": "{"}, "endingOffsets is '{', but must be latest, or like"),
         (
@@ -131,14 +149,26 @@ def test_options_travel() -> None:
         ({"subscribe": "a", "includeHeaders": "yes"}, "includeHeaders is 'yes', but must be true or false"),
         ({"subscribe": "a", "failOnDataLoss": "0"}, "failOnDataLoss is '0', but must be true or false"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions is '0', but must be a whole number of at least 1"),
+        (
+            {"subscribe": "a", "minPartitions": "2147483648"},
+            "minPartitions is '2147483648', but must be a whole number",
+        ),
         ({"subscribe": "a", "maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5', but must be"),
         ({"subscribe": "a", "startingOffset": "earliest"}, "startingOffset is no option of this source; it has kafka."),
         ({"subscribe": "a", "kafka__isolation__level": "x"}, "kafka.isolation.level is 'x', but must be one of"),
         ({"subscribe": "a", "kafka__bootstrap__servers": "h"}, "kafka.bootstrap.servers: 'h' is no host:port"),
+        (
+            {"subscribe": "a", "kafka__max__partition__fetch__bytes": "2147483648"},
+            "kafka.max.partition.fetch.bytes is '2147483648', but must be a whole number of at least 0 and at most",
+        ),
+        ({"subscribe": "a", "kafka__fetch__max__bytes": "2147483648"}, "kafka.fetch.max.bytes is '2147483648', but"),
+        ({"subscribe": "a", "kafka__fetch__min__bytes": "2147483648"}, "kafka.fetch.min.bytes is '2147483648', but"),
+        ({"subscribe": "a", "kafka__fetch__max__wait__ms": "2147483648"}, "kafka.fetch.max.wait.ms is '21474836"),
+        ({"subscribe": "a", "kafka__request__timeout__ms": "2147483648"}, "kafka.request.timeout.ms is '2147483648'"),
         ({"subscribe": "a", "kafka__bootstrap__servers": " "}, "kafka.bootstrap.servers is '', but must be"),
         (
             {"subscribe": "a", "kafka__security__protocol": "SSL"},
-            "kafka.security.protocol is no setting of this client",
+            "kafka.security.protocol is 'SSL', but must be one of PLAINTEXT",
         ),
         (
             {"subscribe": "a", "kafka__auto__offset__reset": "none"},

@@ -49,6 +49,7 @@ def sizes(found: Sequence[OffsetRange]) -> list[list[int]]:
         ((40, 20, 20), 4, 0, [[20, 20], [20], [20]]),
         ((10, 3), 0, 4, [[3, 3, 4], [3]]),
         ((8,), 0, 4, [[4, 4]]),
+        ((3, 1), (1 << 31) - 1, 0, [[1, 1, 1], [1]]),
         ((100, 10), 8, 30, [[12, 13, 12, 13, 12, 13, 12, 13], [10]]),
     ],
 )
@@ -152,6 +153,21 @@ def test_what_does_not_fit_the_topic_is_one_sentence(
         planned(peer, **said)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_an_internal_topic_is_read_if_it_is_named_but_no_pattern_finds_it() -> None:
+    def internal(request: Any) -> Any:
+        if not isinstance(request, MetadataRequest):
+            return None
+        answer = peer.metadata(request)
+        for topic in answer.topics:
+            topic.is_internal = True
+        return answer
+
+    with broker() as peer:
+        peer.script = internal
+        assert planned(peer, subscribe="t") == BOTH
+        assert planned(peer, subscribePattern="t") == []
 
 
 def test_times_become_offsets() -> None:

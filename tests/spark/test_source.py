@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
@@ -69,6 +70,30 @@ def test_the_schema_is_that_of_sparks_own_source(
     expected += ", headers array<struct<key: string, value: binary>>" if include_headers == "true" else ""
     assert schema == StructType.fromDDL(expected)
     assert to_arrow_schema(schema, timezone="UTC").equals(columns.arrow_schema(schema.fieldNames()))
+
+
+def test_the_timestamp_is_an_instant_whatever_spark_takes_the_word_for(
+    spark: SparkSession, kafka: ClusterProcess
+) -> None:
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        assert frame(spark, kafka).schema["timestamp"].dataType == TimestampType()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
+def test_neither_a_stream_nor_a_sink_is_promised(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    """Spark starts a stream before it asks for its reader, so the sentence comes from the query."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": TOPIC}
+    stream = spark.readStream.format("pykraft").options(**options).load().writeStream.format("noop")
+    with pytest.raises(PySparkException, match="this source is no stream: ") as refused:
+        stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert "Traceback" not in str(refused.value)
+    with pytest.raises(PySparkException, match="this source only reads: ") as refused:
+        frame(spark, kafka).write.format("pykraft").mode("append").options(**options).save()
+    assert "Traceback" not in str(refused.value)
 
 
 def test_a_schema_may_ask_for_fewer_columns_in_another_order(spark: SparkSession, kafka: ClusterProcess) -> None:
@@ -135,13 +160,13 @@ def test_a_topic_without_records_has_no_rows(spark: SparkSession, kafka: Cluster
 
 
 def test_it_can_be_used_from_sql(spark: SparkSession, kafka: ClusterProcess) -> None:
-    spark.sql(
-        f"create or replace temporary view seen using pykraft options (`kafka.bootstrap.servers`"
-        f" '{kafka.bootstrap_servers}', subscribe '{TOPIC}')"
-    )
+    using = f"using pykraft options (`kafka.bootstrap.servers` '{kafka.bootstrap_servers}', subscribe '{TOPIC}')"
+    spark.sql(f"create or replace temporary view seen {using}")
     (found,) = spark.sql("select count(*), count(key), max(partition) from seen").collect()
     expected = corpus.read(kafka.bootstrap_servers, TOPIC)
     assert tuple(found) == (len(expected), sum(row.key is not None for row in expected), 2)
+    with pytest.raises(AnalysisException, match="a table forgets the options of this source: CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table kept {using}")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,10 +23,12 @@ import pykraft.spark
 from pykraft.common.errors import ConfigError
 from pykraft.spark import class_archive
 from pykraft.spark.java import QUICK_START, JavaError, java_home
+from pykraft.spark.session import _jvm_environment
 from pykraft.spark.shipping import package_folder, write_package
 from tests.harness.tree import ROOT
+from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
-from tests.spark.conftest import TOPIC
+from tests.spark.conftest import TOPIC, lesson
 
 DEADLINE_S = 60.0
 
@@ -84,16 +87,73 @@ def test_a_notebook_sees_nothing_but_the_error(spark: SparkSession, capfd: pytes
     assert capfd.readouterr() == ("", "")
 
 
-def test_stop_leaves_neither_a_process_nor_a_file(spark: SparkSession) -> None:
-    """The last of these tests: the session ends here."""
-    (directory,) = {pathlib.Path(str(one.cmdline()[0])).name for one in children() if "java" in one.name()}
-    assert directory == "java"
-    folders = {word for one in children() for word in one.cmdline() if "log4j2.configurationFile" in word}
-    (folder,) = (pathlib.Path(word.partition("=")[2]).parent for word in folders)
+def test_workers_are_forked_from_a_process_that_has_the_imports_of_the_installed_package(spark: SparkSession) -> None:
+    """Nothing else shows it: without this, or from Spark's zip file, all works and takes seconds longer."""
+
+    def where(_: int) -> tuple[str, str]:
+        return str(sys.modules["__main__"].__file__), str(sys.modules["pyspark"].__file__)
+
+    ((main, package),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert pathlib.Path(main).parts[-3:] == ("pykraft", "spark", "daemon.py")
+    assert pathlib.Path(package).exists(), package
+
+
+def test_it_is_started_with_the_archive_of_classes(spark: SparkSession) -> None:
+    (jvm,) = [child for child in children() if "SparkSubmit" in " ".join(child.cmdline())]
+    assert class_archive.archive_options(java_home())[0] in jvm.cmdline()
+
+
+def jvm() -> tuple[psutil.Process, pathlib.Path]:
+    """The JVM of the session, and the folder of both."""
+    (found,) = [child for child in children() if "SparkSubmit" in " ".join(child.cmdline())]
+    (word,) = [word for word in found.cmdline() if "log4j2.configurationFile" in word]
+    folder = pathlib.Path(word.partition("=")[2]).parent
     assert folder.exists()
-    pykraft.spark.stop()
+    return found, folder
+
+
+def assert_nothing_is_left(folder: pathlib.Path) -> None:
     assert not [one for one in children() if "java" in one.name()]
     assert not folder.exists()
+
+
+def test_a_jvm_that_died_is_replaced(spark: SparkSession) -> None:
+    """As one does that gets more to do than its machine has memory for."""
+    found, folder = jvm()
+    found.kill()
+    found.wait(DEADLINE_S)
+    assert lesson().range(3).count() == 3
+    assert not folder.exists()
+
+
+def test_stop_ends_a_session_that_an_exception_in_the_middle_of_a_call_has_confused(spark: SparkSession) -> None:
+    """A timer that rings while PySpark waits: the answer that was waited for is the next call's then. (Py4J notices an
+    Exception and closes the connection, but not what is none.)"""
+    _, folder = jvm()
+
+    class Rung(BaseException):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Rung
+
+    before = signal.signal(signal.SIGALRM, ring)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(Rung):
+            spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', 3000L)").collect()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left)
+    pykraft.spark.stop()
+    assert_nothing_is_left(folder)
+
+
+def test_stop_leaves_neither_a_process_nor_a_file(spark: SparkSession) -> None:
+    """The last of these tests: the session ends here."""
+    _, folder = jvm()
+    pykraft.spark.stop()
+    assert_nothing_is_left(folder)
     pykraft.spark.stop()
 
 
@@ -120,12 +180,9 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: pathlib.Path)
         time.sleep(0.05)
 
 
-def test_a_session_that_something_else_has_started_is_given_the_source(
-    kafka: ClusterProcess, spark: SparkSession
-) -> None:
+def test_a_session_that_something_else_has_started_is_given_the_source(kafka: ClusterProcess) -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark's own scripts need a Java of the machine")
-    expected = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     script = pathlib.Path(__file__).with_name("foreign_session.py")
     command = [sys.executable, str(script), kafka.bootstrap_servers, TOPIC]
     quick = {
@@ -139,18 +196,7 @@ def test_a_session_that_something_else_has_started_is_given_the_source(
     told = json.loads(done.stdout.splitlines()[-1])
     assert "DATA_SOURCE_NOT_FOUND" in told["before"]
     assert told["session"].startswith("this process has a Spark session that pykraft did not start: pykraft.spark.reg")
-    assert told["rows"] == expected.option("subscribe", TOPIC).load().count() > 0
-
-
-def test_workers_are_forked_from_a_process_that_has_the_imports_of_the_installed_package(spark: SparkSession) -> None:
-    """Nothing else shows it: without this, or from Spark's zip file, all works and takes seconds longer."""
-
-    def where(_: int) -> tuple[str, str]:
-        return str(sys.modules["__main__"].__file__), str(sys.modules["pyspark"].__file__)
-
-    ((main, package),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
-    assert pathlib.Path(main).parts[-3:] == ("pykraft", "spark", "daemon.py")
-    assert pathlib.Path(package).exists(), package
+    assert told["rows"] == len(corpus.read(kafka.bootstrap_servers, TOPIC)) > 0
 
 
 # --- what cannot run --------------------------------------------------------------------------------------------------
@@ -162,6 +208,13 @@ def test_workers_are_forked_from_a_process_that_has_the_imports_of_the_installed
         ({"heap": "big"}, "heap is 'big', but must be a size like 512m or 2g, and at least 472m"),
         ({"heap": "256m"}, "heap is '256m', but must be a size like 512m or 2g, and at least 472m"),
         ({"master": "locl[2]"}, "master is 'locl[2]', but must be like local[2], spark://host:7077, k8s://... or yarn"),
+        ({"master": "local-cluster[1,1,512]"}, "master is 'local-cluster[1,1,512]', but must be like local[2], spark:"),
+        ({"master": "spark://a,b:7077"}, "master is 'spark://a,b:7077', but must be like local[2], spark://host:7077"),
+        (
+            {"conf": {"spark.driver.memory": "2g"}},
+            "spark.driver.memory has no effect in conf: say heap=... to session()",
+        ),
+        ({"conf": {"spark.master": "local"}}, "spark.master has no effect in conf: say master=... to session()"),
         ({"master": "spark://here"}, "master is 'spark://here', but must be like local[2], spark://host:7077, k8s://"),
     ],
 )
@@ -173,10 +226,32 @@ def test_a_setting_that_makes_no_sense_is_one_sentence(said: dict[str, str], sen
     assert not [one for one in children() if "java" in one.name()]
 
 
-def test_a_master_that_does_not_answer_is_told_at_once() -> None:
+def test_a_session_elsewhere_is_not_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    pykraft.spark.stop()
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere:15002")
+    with pytest.raises(ConfigError, match="SPARK_REMOTE is set, and Spark would look there"):
+        pykraft.spark.session()
+
+
+@pytest.mark.parametrize(
+    ("master", "is_near"),
+    [
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077,[::1]:7078", True),
+        ("spark://localhost.example.com:7077", False),
+        ("spark://localhost:7077,far:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_only_a_cluster_on_this_machine_finds_the_driver_at_the_loopback_address(master: str, is_near: bool) -> None:
+    assert ("SPARK_LOCAL_IP" in _jvm_environment(master, "python3")) == is_near
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no..host"])
+def test_a_master_that_does_not_answer_is_told_at_once(host: str) -> None:
     pykraft.spark.stop()
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-        address = f"spark://127.0.0.1:{closed_soon.getsockname()[1]}"
+        address = f"spark://{host}:{closed_soon.getsockname()[1]}"
     began = time.monotonic()
     with pytest.raises(JavaError, match=f"nobody answers at {address}: is the master of the cluster running"):
         pykraft.spark.session(master=address)
@@ -244,11 +319,6 @@ def options() -> list[str]:
 def test_the_archive_that_is_there_is_one_that_the_jvm_takes(options: list[str]) -> None:
     done = java_with_archive(options)
     assert done.returncode == 0, done.stderr
-
-
-def test_spark_is_started_with_it(options: list[str], spark: SparkSession) -> None:
-    (jvm,) = [child for child in children() if "SparkSubmit" in " ".join(child.cmdline())]
-    assert options[0] in jvm.cmdline()
 
 
 def test_another_java_or_other_jars_have_another_archive(
