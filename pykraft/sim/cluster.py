@@ -190,8 +190,8 @@ class SimulatedCluster:
         self._digest.update(str(event).encode())
 
     def _before_end(self, machine: SimulatedNode) -> None:
-        """A node ends in the middle of a step, and comes back some time."""
-        self.watcher.look(machine)
+        """A node ends, perhaps in the middle of a step, and comes back some time."""
+        self.watcher.look_for_the_last_time(machine)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -325,6 +325,13 @@ class MemoryFileSystem:
         """Put everything on the disk: a test begins from here."""
         self._root.sync_all()
 
+    def durable_size(self, path: str) -> int:
+        """So many of a file's first bytes outlast a loss of power, whatever the dice say; 0 if its name may not."""
+        node: _Inode | _Directory | None = self._root
+        for name in _parts(path):
+            node = node.durable.get(name) if isinstance(node, _Directory) else None
+        return node.synced if isinstance(node, _Inode) else 0
+
     # --- planned faults -----------------------------------------------------------------------------------------------
 
     def fail_after(self, count: int, error: OSError, torn_bytes: int = 0, for_good: bool = False) -> None:

@@ -9,7 +9,7 @@ one that has lost power was the last member of an ISR, or becomes it while it is
 is left. (KIP-966 is about the second; it is not built here.) So a broker loses power only when another in-sync replica
 of each of its partitions is well, and until it is out of those ISRs, or is back in them with everything, nothing else
 befalls the brokers. A controller's log and its votes are synced before they count: a controller without a broker may
-lose power at any time, and so may all of them.
+lose power at any time, also within a step, and so may all of them.
 """
 
 from collections.abc import Callable
@@ -107,16 +107,18 @@ class Faults:
 
     def _end(self, machine: SimulatedNode) -> None:
         self._report("crash", {"node": machine.node_id})
-        self._watcher.look(machine)
         machine.crash()
 
     def _crash_within_step(self) -> None:
-        """Before one of the next changes of its disk, perhaps in the middle of it."""
+        """Before one of the next changes of its disk, perhaps in the middle of it. What the step has sent is on its
+        way; with a controller's power goes what it has not synced by then."""
         if self._up:
             machine = self._random.choice(self._up)
             torn = self._random.choice((0, 0, 1, 30, 100))
             machine.filesystem.crash_after(self._random.randrange(20), torn)
-            self._report("crash_within_step", {"node": machine.node_id, "torn": torn})
+            machine.power_will_fail = not machine.config.is_broker and self._random.random() < 0.5
+            fields: dict[str, object] = {"node": machine.node_id, "torn": torn, "power": machine.power_will_fail}
+            self._report("crash_within_step", fields)
 
     def _disk_error(self) -> None:
         if self._up:
@@ -208,7 +210,6 @@ class Faults:
         if controllers:
             for machine in self._random.sample(controllers, self._random.randint(1, len(controllers))):
                 self._report("power_loss", {"node": machine.node_id})
-                self._watcher.look(machine)
                 machine.lose_power(self._random)
             return
         self._make_calm()
@@ -221,7 +222,7 @@ class Faults:
         for machine in self._nodes.values():
             machine.stalled_until_us = 0
             machine.filesystem.spare()
-            machine.disk_failed = False
+            machine.disk_failed = machine.power_will_fail = False
 
     def _await(self, condition: Callable[[], bool], then: Callable[[], None]) -> None:
         """Wait for a condition in the calm; give up after a long time."""
@@ -269,7 +270,6 @@ class Faults:
     def _take_power(self) -> None:
         self._victim = self._random.choice(list(self._nodes.values()))
         self._report("power_loss", {"node": self._victim.node_id})
-        self._watcher.look(self._victim)
         self._watcher.lossy.add(self._victim.node_id)
         self._victim.lose_power(self._random)
         self._await(self._one_may_lose_power, self._resume)

@@ -249,6 +249,10 @@ class SimulatedNode(Machine):
         """Counts the starts."""
         self.is_stopping = False
         self.disk_failed = False
+        self.power_will_fail = False
+        """When the machine stops within a step."""
+        self.lost_power = False
+        """It has lost power, and nobody has looked at what is left."""
         self.was_active = False
         """Something happened on it that nobody has looked at yet."""
         self.has_ended = False
@@ -279,10 +283,14 @@ class SimulatedNode(Machine):
         """Start the node on its disk."""
         assert not self.is_up
         self.life += 1
-        self.is_stopping = self.disk_failed = False
+        self.was_active = True
+        self.is_stopping = self.disk_failed = self.power_will_fail = False
         self._waiting = []
         background = SimulatedBackground(self, self._random, self._background_us)
-        self._guard(lambda: self._boot(background))
+        try:
+            self._boot(background)
+        except (Crash, OSError) as failure:
+            self._die_of(failure)
 
     def _boot(self, background: SimulatedBackground) -> None:
         self.node = Node(
@@ -301,20 +309,19 @@ class SimulatedNode(Machine):
         self.step()
 
     def act(self, action: Callable[[], None]) -> None:
-        self._guard(lambda: super(SimulatedNode, self).act(action))
-
-    def _guard(self, action: Callable[[], None]) -> None:
-        """The machine may stop within any change of the disk, or the disk may fail."""
         self.was_active = True
         try:
-            action()
-        except Crash:
-            self._before_end(self)
-            self.crash()
-        except OSError:
-            if not self.disk_failed:
-                raise
-            self._before_end(self)
+            super().act(action)
+        except (Crash, OSError) as failure:
+            self._die_of(failure)
+
+    def _die_of(self, failure: Crash | OSError) -> None:
+        """The machine may stop within any change of the disk, or the disk may fail."""
+        if isinstance(failure, OSError) and not self.disk_failed:
+            raise failure
+        if self.power_will_fail:
+            self.lose_power(self._random)
+        else:
             self.crash()
 
     def handle(self, request: InboundRequest, connection: SimulatedConnection) -> None:
@@ -335,6 +342,7 @@ class SimulatedNode(Machine):
         for outbound in poll.requests:
             self._peers.send(outbound, now)
         if node.is_shut_down(now):
+            self._before_end(self)
             node.close()
             self._end()
             return FOREVER
@@ -351,12 +359,15 @@ class SimulatedNode(Machine):
 
     def crash(self) -> None:
         """The process ends, now. What it wrote stays."""
+        self._before_end(self)
         self._end()
         self.filesystem.crash_process()
 
     def lose_power(self, random: Random) -> None:
         """The machine stops, now. What was not synced is lost, as the dice fall."""
+        self._before_end(self)
         self._end()
+        self.lost_power = True
         self.filesystem.crash_power(random)
 
     def _end(self) -> None:

@@ -7,14 +7,20 @@ watermark:
 * State Machine Safety: what is committed at an offset is the same for everybody, for ever.
 * Leader Completeness: who becomes leader of an epoch has everything that was committed in earlier epochs.
 * Epochs do not go down along a log.
+* What is committed stays: no replica cuts it off its log, nor lacks it when its process starts again. Only a loss of
+  power may take it, and of the metadata log no more than was not synced.
 
-*Of the quorum*: Election Safety (an epoch has one leader); a node's epoch never goes back.
+*Of the quorum*: Election Safety (an epoch has one leader), and what it rests on: a voter votes once in an epoch, also
+if it ends in between. A node's epoch never goes back. What is committed is on the disks of a majority of the voters,
+synced. The high watermark of a life of a node never goes back.
 
-*Of a partition*: the high watermark is not above the log of any replica that the leader must wait for. Each producer's
-batches come once and in order. An acknowledged record is committed, at the offset that was told. A consumer sees what
-is committed, each record once and in order.
+*Of a partition*: a leader's high watermark never goes back, and is not above the log of any replica that is in sync, as
+the leader sees it or as the controller has decided it: any of them may lead in a moment. Each producer's batches come
+once and in order. An acknowledged record is committed, at the offset that was told. A consumer sees what is committed,
+each record once and in order.
 
-*Of the metadata*: a leader is in its ISR, the ISR is among the replicas, a fenced broker leads nothing.
+*Of the metadata*: a leader is in its ISR, the ISR is among the replicas, a fenced broker leads nothing, and is in no
+ISR but as its last member.
 
 The laws are checked on the files themselves. For each replica a chain of hashes is kept, one for each batch, each
 depending on the one before it: so two equal hashes at the same offset mean two equal logs up to there, and each check
@@ -25,12 +31,12 @@ KIP-966 promise.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
 from pykraft.common.types import TopicPartition
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
 from pykraft.server.partition import Partition
 from pykraft.storage.log import Isolation, UnifiedLog
@@ -57,6 +63,12 @@ class ReplicaLog:
         self.epochs: list[int] = []
         self.hashes: list[bytes] = []
         self.data: list[bytes] = []
+        self.cuts = 0
+        """How often the log had been truncated when it was last looked at."""
+        self.high_watermark = 0
+        """As it was last seen."""
+        self.led_epoch: int | None = None
+        """In which epoch the replica led its partition then."""
         self.agreed = 0
         """So many batches are known to be as everybody has committed them."""
 
@@ -64,29 +76,27 @@ class ReplicaLog:
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def cut(self, offset: int) -> None:
-        """The log was truncated."""
-        keep = bisect_right(self.ends, offset)
-        for column in (self.ends, self.epochs, self.hashes, self.data):
-            del column[keep:]
-        self.agreed = min(self.agreed, keep)
-
-    def follow(self, log: UnifiedLog) -> list[int]:
-        """Take in what was appended since; the indexes of the new batches."""
-        if log.log_end_offset < self.end:
-            self.cut(log.log_end_offset)
+    def follow(self, log: UnifiedLog) -> range:
+        """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on
+        elsewhere at once, is read anew."""
+        if log.cuts != self.cuts or log.log_end_offset < self.end:
+            self.cuts, self.agreed = log.cuts, 0
+            for column in (self.ends, self.epochs, self.hashes, self.data):
+                column.clear()
         first = len(self.ends)
         while self.end < log.log_end_offset:
             region = log.read(self.end, 1 << 20, Isolation.LOG_END, at_least_one=True).records
             data = region if isinstance(region, bytes) else region.read(0, len(region))
             for batch in batches(memoryview(data)):
                 self._add(batch)
-        return list(range(first, len(self.ends)))
+        return range(first, len(self.ends))
 
     def _add(self, batch: RecordBatch) -> None:
-        require(batch.base_offset == self.end, f"{self.name}: {batch} follows offset {self.end}")
+        if batch.base_offset != self.end:
+            raise Violation(f"{self.name}: {batch} follows offset {self.end}")
         epoch = batch.partition_leader_epoch
-        require(not self.epochs or epoch >= self.epochs[-1], f"{self.name}: {batch} follows epoch {self.epochs[-1:]}")
+        if self.epochs and epoch < self.epochs[-1]:
+            raise Violation(f"{self.name}: {batch} follows epoch {self.epochs[-1]}")
         before = self.hashes[-1] if self.hashes else _NOTHING
         data = bytes(batch.buffer)
         self.ends.append(batch.next_offset)
@@ -110,14 +120,29 @@ class CommittedLog:
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def check_matching(self, replica: ReplicaLog, added: list[int]) -> None:
+    def check_matching(self, replica: ReplicaLog, added: range) -> None:
         """Log Matching."""
         for index in added:
             key = (replica.ends[index], replica.epochs[index])
-            known = self._seen.setdefault(key, replica.hashes[index])
-            require(
-                known == replica.hashes[index],
-                f"Log Matching: {replica.name} differs from another log below offset {key[0]}, epoch {key[1]}",
+            if self._seen.setdefault(key, replica.hashes[index]) != replica.hashes[index]:
+                raise Violation(
+                    f"Log Matching: {replica.name} differs from another log below offset {key[0]}, epoch {key[1]}"
+                )
+
+    def shared(self, replica: ReplicaLog) -> int:
+        """So many of what is committed, in batches, the replica has."""
+        count = min(len(self.ends), len(replica.ends))
+        while count and replica.hashes[count - 1] != self.hashes[count - 1]:
+            count -= 1
+        return count
+
+    def check_kept(self, replica: ReplicaLog, before: int) -> None:
+        """What is committed stays: the replica has at least as many batches of it as `before`."""
+        count = self.shared(replica)
+        if count < before:
+            raise Violation(
+                f"{replica.name} ends at {replica.end} and has lost what is committed up to {self.ends[before - 1]}, "
+                f"from {self.ends[count - 1] if count else 0} on"
             )
 
     def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> list[bytes]:
@@ -127,11 +152,9 @@ class CommittedLog:
         if count <= replica.agreed:
             return []
         common = min(count, len(self.ends))
-        if common:
-            require(
-                replica.ends[common - 1] == self.ends[common - 1]
-                and replica.hashes[common - 1] == self.hashes[common - 1],
-                f"State Machine Safety: {replica.name} has committed something else below {self.ends[common - 1]}",
+        if common and replica.hashes[common - 1] != self.hashes[common - 1]:
+            raise Violation(
+                f"State Machine Safety: {replica.name} has committed something else below {self.ends[common - 1]}"
             )
         new = range(len(self.ends), count)
         for index in new:
@@ -153,11 +176,19 @@ class CommittedLog:
 
 
 class Election:
-    """Election Safety, and that epochs only grow."""
+    """Election Safety, that a voter votes once in an epoch, and that epochs only grow."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
+        self._votes: dict[tuple[int, int], int] = {}
+        """By epoch and voter: the candidate."""
+
+    def observe_votes(self, epoch: int, candidate: int, voters: Iterable[int]) -> None:
+        """The candidate has been given these votes."""
+        for voter in sorted(voters):
+            known = self._votes.setdefault((epoch, voter), candidate)
+            require(known == candidate, f"node {voter} has voted for {known} and for {candidate} in epoch {epoch}")
 
     def observe(self, node_id: int, epoch: int, leads: bool) -> None:
         known = self._epochs.get(node_id, 0)
@@ -208,11 +239,12 @@ class PartitionHistory:
             batch = RecordBatch(memoryview(data))
             self._order.observe(batch)
             for record in batch.records():
-                require(record.offset == len(self.values), f"{self.name}: offset {record.offset} has no predecessor")
+                if record.offset != len(self.values):
+                    raise Violation(f"{self.name}: offset {record.offset} has no predecessor")
                 self.values.append(record.value)
                 if record.value is not None:
-                    is_new = record.value not in self._seen or record.value.startswith(PLAIN)
-                    require(is_new, f"{self.name}: {record.value[:40]!r} is there twice")
+                    if record.value in self._seen and not record.value.startswith(PLAIN):
+                        raise Violation(f"{self.name}: {record.value[:40]!r} is there twice")
                     self._seen.add(record.value)
 
     def acknowledge(self, offset: int, value: bytes | None) -> None:
@@ -230,24 +262,30 @@ class PartitionHistory:
 
     def consume(self, offset: int, value: bytes | None) -> None:
         """A consumer was given this record."""
-        require(offset < len(self.values), f"{self.name}: a consumer saw offset {offset}, which is not committed")
-        require(
-            self.values[offset] == value,
-            f"{self.name}: a consumer saw {(value or b'')[:40]!r} at offset {offset}; "
-            f"committed there is {(self.values[offset] or b'')[:40]!r}",
-        )
+        if offset >= len(self.values):
+            raise Violation(f"{self.name}: a consumer saw offset {offset}, which is not committed")
+        if self.values[offset] != value:
+            raise Violation(
+                f"{self.name}: a consumer saw {(value or b'')[:40]!r} at offset {offset}; "
+                f"committed there is {(self.values[offset] or b'')[:40]!r}"
+            )
 
 
-def check_high_watermark(leader_id: int, partition: Partition, ends: dict[int, int]) -> None:
-    """A leader's high watermark is not above the log of a replica that it must wait for. `ends` are the real log ends
-    of those whose disk has lost nothing."""
+def check_high_watermark(
+    leader_id: int, partition: Partition, decided: PartitionRegistration | None, ends: dict[int, int]
+) -> None:
+    """A leader's high watermark is not above the log of a replica that may succeed it: one that it counts as in sync,
+    or that the newest metadata have in the ISR. `ends` are the real log ends of those whose disk has lost nothing."""
     high_watermark = partition.log.high_watermark
-    for replica in sorted(partition.isr_state.maximal):
-        require(
-            ends.get(replica, high_watermark) >= high_watermark,
-            f"{partition.key.topic_partition}: node {leader_id} (epoch {partition.leader_epoch}) has high watermark "
-            f"{high_watermark}, but the log of node {replica}, which it counts as in sync, ends at {ends.get(replica)}",
-        )
+    in_sync = set(partition.isr_state.maximal)
+    if decided is not None and (decided.leader, decided.leader_epoch) == (leader_id, partition.leader_epoch):
+        in_sync |= set(decided.isr)
+    for replica in sorted(in_sync):
+        if ends.get(replica, high_watermark) < high_watermark:
+            raise Violation(
+                f"{partition.key.topic_partition}: node {leader_id} (epoch {partition.leader_epoch}) has high "
+                f"watermark {high_watermark}, but the log of node {replica}, which is in sync, ends at {ends[replica]}"
+            )
 
 
 def check_isr(leader_id: int, change: Mapping[str, Any], ends: Mapping[int, int]) -> None:
@@ -269,6 +307,8 @@ def check_image(node_id: int, image: MetadataImage) -> None:
             name = f"node {node_id} at offset {image.provenance.offset}: {topic.name}-{number}"
             require(set(partition.isr) <= set(partition.replicas), f"{name}: ISR {partition.isr} is no subset")
             require(bool(partition.isr), f"{name}: its ISR is empty")
+            fenced = [member for member in partition.isr if member in image.brokers and image.brokers[member].fenced]
+            require(not fenced or len(partition.isr) == 1, f"{name}: {fenced} of its ISR {partition.isr} are fenced")
             if partition.leader >= 0:
                 require(partition.leader in partition.isr, f"{name}: leader {partition.leader} is not in its ISR")
                 broker = image.brokers.get(partition.leader)

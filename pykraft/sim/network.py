@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from pykraft.common.types import Endpoint
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
@@ -82,11 +82,11 @@ class End:
         """What is on its way to this end, in order; None is the end of the stream."""
         self.last_arrival_us = 0
 
-    def send(self, parts: Sequence[Any]) -> None:
-        """Send these parts as one piece. OSError: the connection is closed."""
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Send these parts as one piece; regions of simulated files are bytes. OSError: the connection is closed."""
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
-        data = b"".join(part if isinstance(part, bytes | bytearray | memoryview) else _read(part) for part in parts)
+        data = b"".join(parts)
         if data:
             self._network.carry(self, data)
 
@@ -96,11 +96,6 @@ class End:
             self.is_open = False
             self._network.forget(self)
             self._network.carry(self, None)
-
-
-def _read(region: Any) -> bytes:
-    data: bytes = region.read(0, len(region))
-    return data
 
 
 class Network:

@@ -29,15 +29,12 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.now_us = 0
+        self.now = 0
+        """Milliseconds, as a node's `now`."""
         self.steps = 0
         """How many things have happened."""
         self._heap: list[tuple[int, int, Planned]] = []
         self._made = 0
-
-    @property
-    def now(self) -> int:
-        """Milliseconds, as a node's `now`."""
-        return self.now_us // US_PER_MS
 
     def at(self, time_us: int, action: Action) -> Planned:
         """Let `action` happen at this time, or now if that is past."""
@@ -55,6 +52,7 @@ class Scheduler:
             time_us, _, planned = heapq.heappop(self._heap)
             if planned.action is not None:
                 self.now_us = time_us
+                self.now = time_us // US_PER_MS
                 self.steps += 1
                 action, planned.action = planned.action, None
                 action()

@@ -1,17 +1,20 @@
 """Looks at a simulated cluster after every event, and holds what it sees against the laws.
 
 Only what an event may have changed is looked at: the node that it happened on. What was checked once is not checked
-again; a node that starts anew is read from the beginning, because its disk may have lost or kept anything.
+again; a node that starts anew, and a log that was truncated, are read from the beginning, and must have what they had
+of what is committed.
 
 Besides, the watcher counts what a run has brought about (elections, truncations, ISR changes, acknowledged records): a
 run in which nothing happens proves nothing.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import METADATA_TOPIC, TopicPartition
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
 from pykraft.sim.hosts import SimulatedNode
@@ -20,10 +23,13 @@ from pykraft.sim.invariants import (
     Election,
     PartitionHistory,
     ReplicaLog,
+    Violation,
     check_high_watermark,
     check_image,
     check_isr,
+    require,
 )
+from pykraft.storage.log import UnifiedLog
 
 
 @dataclass
@@ -46,12 +52,17 @@ class Progress:
 
 @dataclass
 class _Seen:
-    """What is known of one life of one node."""
+    """What is known of one life of one node; also when it is over, until the next begins."""
 
     life: int
     metadata: ReplicaLog
     partitions: dict[TopicPartition, ReplicaLog] = field(default_factory=dict)
+    kept: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of each partition: so many committed batches the life before had, and this one must have."""
     image: MetadataImage | None = None
+    role: Role | None = None
+    durable_end: int = 0
+    """When it is over: up to here the metadata log was on the disk, synced."""
 
 
 class Watcher:
@@ -64,6 +75,7 @@ class Watcher:
         self.metadata = CommittedLog(METADATA_TOPIC)
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._election = Election()
+        self._newest_image: MetadataImage | None = None
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
 
@@ -79,7 +91,6 @@ class Watcher:
         machine = self._nodes[event.node]
         if machine.node is None:
             return
-        seen = self._known(machine)
         fields = event.fields
         match event.name:
             case "role":
@@ -87,28 +98,23 @@ class Watcher:
                 self._election.observe(event.node, fields["epoch"], leads)
                 if leads:
                     self.progress.elections += 1
+                    seen = self._known(machine)
                     self._follow_metadata(machine.node, seen)
                     self.metadata.check_leader(seen.metadata, fields["epoch"])
-            case "metadata_truncate":
+            case "metadata_truncate" | "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
-                seen.metadata.cut(fields["end"])
-            case "truncate":
-                self.progress.truncations += fields["end"] < fields["before"]
-                replica = seen.partitions.get(_parse(fields["partition"]))
-                if replica is not None:
-                    replica.cut(fields["end"])
             case "isr":
                 self.progress.isr_changes += 1
                 check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
             case "leadership":
                 if fields["leader"] == event.node:
-                    self._on_leadership(machine.node, seen, _parse(fields["partition"]), fields["epoch"])
+                    self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
 
-    def _on_leadership(self, node: Node, seen: _Seen, topic_partition: TopicPartition, epoch: int) -> None:
+    def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
         partition = node.broker.replicas.partitions.get(topic_partition)
         if partition is not None:
-            replica = self._follow(node, seen, topic_partition, partition)
+            replica = self._follow(machine, self._known(machine), topic_partition, partition)
             self.history(topic_partition).log.check_leader(replica, epoch)
 
     # --- after each event ---------------------------------------------------------------------------------------------
@@ -119,47 +125,146 @@ class Watcher:
         if node is None:
             return
         seen = self._known(machine)
-        self._follow_metadata(node, seen)
-        log = node.raft.replica.log
-        self.metadata.commit(seen.metadata, log.high_watermark, node.raft.replica.epoch)
+        self._look_at_quorum(machine, node, seen)
         if node.loader.image is not seen.image:
             seen.image = node.loader.image
             check_image(machine.node_id, seen.image)
+            if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
+                self._newest_image = seen.image
         if node.broker is not None:
-            for topic_partition, partition in sorted(node.broker.replicas.partitions.items()):
-                replica = self._follow(node, seen, topic_partition, partition)
-                history = self.history(topic_partition)
-                if partition.log.high_watermark > (replica.ends[replica.agreed - 1] if replica.agreed else 0):
-                    history.commit(replica, partition.log.high_watermark, partition.leader_epoch)
-                    if partition.is_leader:
-                        check_high_watermark(machine.node_id, partition, self._ends(topic_partition))
+            for topic_partition, partition in node.broker.replicas.partitions.items():
+                self._look_at_partition(machine, seen, topic_partition, partition)
+
+    def look_for_the_last_time(self, machine: SimulatedNode) -> None:
+        """Look at a node whose life ends now."""
+        self.look(machine)
+        if machine.node is not None:
+            self._known(machine).durable_end = _durable_end(machine, machine.node)
+
+    def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:
+        raft = node.raft.replica
+        if raft.quorum.role is not seen.role:
+            seen.role = raft.quorum.role
+            if isinstance(seen.role, Candidate | Leader):
+                self._election.observe_votes(seen.role.epoch, machine.node_id, seen.role.granted)
+        self._follow_metadata(node, seen)
+        high_watermark, before = raft.log.high_watermark, seen.metadata.high_watermark
+        if high_watermark != before:
+            require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
+            seen.metadata.high_watermark = high_watermark
+            if self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
+                self._check_majority(machine)
+
+    def _check_majority(self, machine: SimulatedNode) -> None:
+        """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
+        voters = [each for each in self._nodes.values() if each.config.is_controller]
+        holders = [each.node_id for each in voters if self._holds_committed(each)]
+        require(
+            2 * len(holders) > len(voters),
+            f"node {machine.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
+            f"{len(voters)} voters {holders} have it on their disks",
+        )
+
+    def _holds_committed(self, machine: SimulatedNode) -> bool:
+        seen = self._seen.get(machine.node_id)
+        if seen is None or self.metadata.shared(seen.metadata) < len(self.metadata.ends):
+            return False
+        end = seen.durable_end if machine.node is None else _durable_end(machine, machine.node)
+        return end >= self.metadata.end
+
+    def _look_at_partition(
+        self, machine: SimulatedNode, seen: _Seen, topic_partition: TopicPartition, partition: Partition
+    ) -> None:
+        replica = self._follow(machine, seen, topic_partition, partition)
+        high_watermark, before = partition.log.high_watermark, replica.high_watermark
+        led_before, replica.led_epoch = replica.led_epoch, partition.leader_epoch if partition.is_leader else None
+        if high_watermark == before:
+            return
+        replica.high_watermark = high_watermark
+        if high_watermark < before and led_before is not None and led_before == replica.led_epoch:
+            raise Violation(f"{replica.name}: its leader's high watermark goes back from {before} to {high_watermark}")
+        self.history(topic_partition).commit(replica, high_watermark, partition.leader_epoch)
+        if partition.is_leader:
+            decided = self._decided(topic_partition)
+            check_high_watermark(machine.node_id, partition, decided, self._ends(topic_partition))
+
+    def _decided(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
+        topic = None if self._newest_image is None else self._newest_image.topic_named(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
 
     def _known(self, machine: SimulatedNode) -> _Seen:
-        seen = self._seen.get(machine.node_id)
-        if seen is None or seen.life != machine.life:
-            seen = _Seen(machine.life, ReplicaLog(f"{METADATA_TOPIC} of node {machine.node_id}"))
-            self._seen[machine.node_id] = seen
+        """What is known of this life; of one that has just begun, what it must have of the one before."""
+        before = self._seen.get(machine.node_id)
+        if before is not None and before.life == machine.life:
+            return before
+        seen = self._seen[machine.node_id] = _Seen(
+            machine.life, ReplicaLog(f"{METADATA_TOPIC} of node {machine.node_id}")
+        )
+        if before is not None and machine.node is not None:
+            count = self.metadata.shared(before.metadata)
+            if machine.lost_power:
+                machine.lost_power = False
+                count = min(count, bisect_right(self.metadata.ends, before.durable_end))
+            self._follow_metadata(machine.node, seen)
+            self.metadata.check_kept(seen.metadata, count)
+            if machine.node_id not in self.lossy:
+                logs = before.partitions.items()
+                seen.kept = {**before.kept, **{key: self.history(key).log.shared(log) for key, log in logs}}
         return seen
 
     def _follow_metadata(self, node: Node, seen: _Seen) -> None:
-        self.metadata.check_matching(seen.metadata, seen.metadata.follow(node.raft.replica.log.unified))
+        self._follow_log(seen.metadata, node.raft.replica.log.unified, self.metadata)
 
-    def _follow(self, node: Node, seen: _Seen, topic_partition: TopicPartition, partition: Partition) -> ReplicaLog:
+    def _follow(
+        self, machine: SimulatedNode, seen: _Seen, topic_partition: TopicPartition, partition: Partition
+    ) -> ReplicaLog:
+        committed = self.history(topic_partition).log
         replica = seen.partitions.get(topic_partition)
         if replica is None:
-            replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {node.config.node_id}")
-        if partition.log.log_end_offset != replica.end:
-            self.history(topic_partition).log.check_matching(replica, replica.follow(partition.log))
+            replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {machine.node_id}")
+            self._follow_log(replica, partition.log, committed)
+            committed.check_kept(replica, seen.kept.pop(topic_partition, 0))
+        else:
+            self._follow_log(replica, partition.log, committed)
         return replica
 
+    @staticmethod
+    def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog) -> None:
+        if log.cuts != replica.cuts:
+            before = committed.shared(replica)
+            committed.check_matching(replica, replica.follow(log))
+            committed.check_kept(replica, before)
+        elif log.log_end_offset != replica.end:
+            committed.check_matching(replica, replica.follow(log))
+
     def _ends(self, topic_partition: TopicPartition) -> dict[int, int]:
+        """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened
+        its logs yet, has what it had."""
         ends = {}
         for node_id, machine in self._nodes.items():
-            if machine.node is not None and machine.node.broker is not None and node_id not in self.lossy:
-                partition = machine.node.broker.replicas.partitions.get(topic_partition)
-                if partition is not None:
-                    ends[node_id] = partition.log.log_end_offset
+            seen = self._seen.get(node_id)
+            if seen is None or node_id in self.lossy:
+                continue
+            broker = None if machine.node is None else machine.node.broker
+            partition = None if broker is None else broker.replicas.partitions.get(topic_partition)
+            if partition is not None:
+                ends[node_id] = partition.log.log_end_offset
+            elif machine.node is None and topic_partition in seen.partitions:
+                ends[node_id] = seen.partitions[topic_partition].end
         return ends
+
+
+def _durable_end(machine: SimulatedNode, node: Node) -> int:
+    """Up to which offset the metadata log would outlast a loss of power for sure."""
+    log = node.raft.replica.log.unified
+    for segment in log.segments:
+        durable = machine.filesystem.durable_size(segment.records.path)
+        if durable < segment.size:
+            whole = [at.header.next_offset for at in segment.records.headers() if at.end <= durable]
+            return whole[-1] if whole else segment.base_offset
+    return log.log_end_offset
 
 
 def _parse(text: str) -> TopicPartition:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ReplicaKey
+from pykraft.controller.replication_control import ReplicationControl
 from pykraft.raft import election
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import QuorumState, Unattached
@@ -19,6 +20,7 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.server import delayed
 from pykraft.server.partition import IsrChange, IsrProposal, Partition
+from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.storage.filesystem import FileSystem
 from tests.sim.histories import history
 
@@ -167,3 +169,36 @@ def a_sequence_check_skipped_after_a_leader_change() -> None:
         return is_new
 
     put(Partition, "update", update_and_forget)
+
+
+@bug
+def a_high_watermark_that_runs_back() -> None:
+    """A leader's high watermark is what its followers have told, also if that is less than it was."""
+
+    def advance(self: Partition, now: int) -> bool:
+        end = self.log.log_end_offset
+        waited_for = [f.end_offset for f in self.followers.values() if self._must_wait_for(f, end, now)]
+        return not self.is_under_min_isr and self.log.update_high_watermark(max(0, min([end, *waited_for])))
+
+    put(Partition, "advance_high_watermark", advance)
+
+
+@bug
+def a_follower_cut_to_its_high_watermark() -> None:
+    """What Kafka did before KIP-101: the high watermark lags behind what was acknowledged."""
+    add = ReplicaFetcher.add
+
+    def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
+        partition.log.truncate_to(partition.log.high_watermark)
+        add(self, partition)
+
+    put(ReplicaFetcher, "add", cut_and_add)
+
+
+# --- the controller ---------------------------------------------------------------------------------------------------
+
+
+@bug
+def a_fenced_broker_kept_in_the_isr() -> None:
+    """Whose session is over is fenced, and what it leads and is in sync with stays as it is."""
+    put(ReplicationControl, "plan_broker_gone", lambda self, image, broker_id: [])

@@ -13,9 +13,6 @@ from pykraft.simulation import Report, Simulation
 from tests.harness.tree import ROOT
 from tests.sim.histories import SEEDS, history, in_processes
 
-PARTS = 10
-"""The seeds are run in so many parts, a process each."""
-
 # About half of what was measured when this was written. Less is a simulator that has gone to sleep.
 FLOORS = {"elections": 140, "truncations": 30, "isr_changes": 500, "acknowledged": 65_000, "crashes": 200}
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
@@ -24,7 +21,7 @@ FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consum
 @pytest.fixture(scope="module")
 def outcomes() -> list[Report | str]:
     """What came of each seed: its report, or how it failed."""
-    return list(in_processes(history, SEEDS, len(SEEDS) // PARTS))
+    return in_processes(history, SEEDS)
 
 
 @pytest.fixture(scope="module")
