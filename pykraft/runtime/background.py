@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,6 +47,16 @@ class BackgroundThread:
             if error is not None:
                 raise error
             on_done(result)
+
+    def finish(self) -> None:
+        """Before an orderly stop: wait for the job that is being done, and hand over what is done, as `drain` does.
+        Jobs that were not begun are dropped: what they would have synced the stop syncs, what they would have removed
+        the next start removes."""
+        with suppress(queue.Empty):
+            while True:
+                self._jobs.get_nowait()
+        self.close()
+        self.drain()
 
     def close(self) -> None:
         """Finish the jobs that were submitted."""

@@ -4,8 +4,7 @@ The cores of a client (producer, consumer, admin) are pure. This thread polls th
 brings them the answers; the user's thread calls them, too: it appends records, takes records, seeks. One lock keeps the
 two apart. The thread holds it between two waits for the network, never while it waits.
 
-`changed` is notified after every step in which something was heard, so whoever waits for metadata, memory or records
-looks again.
+`changed` is notified after every step, so whoever waits for metadata, memory or records looks again.
 """
 
 import threading
@@ -33,8 +32,16 @@ class ClientClosedError(RuntimeError):
 class ClientThread:
     """Sends and receives for one client."""
 
-    def __init__(self, core: RequestManager, client_id: str, random: Random) -> None:
+    def __init__(
+        self,
+        core: RequestManager,
+        client_id: str,
+        random: Random,
+        on_end: Callable[[BaseException | None], None] = lambda failure: None,
+    ) -> None:
+        """`on_end` is called when the client ends, with what it died of: who waits for an answer will get none."""
         self._core = core
+        self._on_end = on_end
         self._clock = MonotonicClock()
         self._selector = Selector()
         self._network = NetworkClient(self._selector, client_id, random)
@@ -54,6 +61,11 @@ class ClientThread:
     def is_running(self) -> bool:
         return not self._closing and self.failure is None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this is called on the client's thread: from a callback."""
+        return threading.current_thread() is self._thread
+
     def check(self) -> None:
         """ClientClosedError if nothing will ever be sent again."""
         if not self.is_running:
@@ -63,11 +75,27 @@ class ClientThread:
         """Poll the core now: there is something to send."""
         self._selector.wakeup()
 
+    def wait(self, timeout_ms: float) -> None:
+        """Wait for a change of the core, with the lock held. ClientClosedError: there will be none. RuntimeError on the
+        thread that makes the changes, which is the one that calls back: it would wait for itself."""
+        if self.is_own:
+            raise RuntimeError("a callback must not wait for its own client: it keeps the client from its work")
+        self.check()
+        self.changed.wait(max(0.0, min(timeout_ms / 1000, threading.TIMEOUT_MAX)))
+        self.check()
+
     def wait_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Wait for a condition on the core; whether it came true in time. To be called without the lock."""
-        with self.changed:
+        """Wait for a condition on the core; whether it came true in time. Errors as for `wait`, which a callback gets
+        even if there is nothing to wait for."""
+        deadline = self.now + timeout_ms
+        with self.lock:
             self.wake()
-            return self.changed.wait_for(lambda: condition() or not self.is_running, timeout_ms / 1000)
+            while self.is_own or not condition():
+                remaining = deadline - self.now
+                if remaining <= 0:
+                    return False
+                self.wait(remaining)
+            return True
 
     def ask(self, question: "Callable[[int], Promise[T | KafkaError]]") -> T:
         """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. Whoever asks
@@ -75,8 +103,9 @@ class ClientThread:
         future: Future[object] = Future()
         with self.lock:
             self.check()
+            promise = question(self.now)
             self._waiting.add(future)
-            question(self.now).then(future.set_result)
+            promise.then(future.set_result)
         self.wake()
         try:
             result = future.result()
@@ -104,13 +133,12 @@ class ClientThread:
         now = self._network.now = self.now
         self._selector.tell(ready)
         network_deadline = self._network.poll(now)
-        heard = self._network.dispatch() or bool(ready)
+        self._network.dispatch()
         poll = self._core.poll(now)
         for outbound in poll.requests:
             self._network.send(outbound, now)
         failed_at_once = self._network.dispatch()
-        if heard or failed_at_once:
-            self.changed.notify_all()
+        self.changed.notify_all()
         if failed_at_once:
             return now
         return min(poll.deadline, network_deadline, self._network.timer.deadline)
@@ -121,14 +149,19 @@ class ClientThread:
             self._selector.close()
             for future in self._waiting:
                 if not future.done():
-                    future.set_exception(ClientClosedError("this client was closed while it waited"))
+                    error = ClientClosedError("this client was closed while it waited")
+                    error.__cause__ = self.failure
+                    future.set_exception(error)
+            self._on_end(self.failure)
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Stop, and close all connections. What is under way is not waited for."""
+        """Stop, and close all connections. What is under way is not waited for; on the client's own thread nor is the
+        end of that."""
         self._closing = True
         self._selector.wakeup()
-        self._thread.join()
+        if not self.is_own:
+            self._thread.join()
 
 
 class ClosesOnExit:

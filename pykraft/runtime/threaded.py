@@ -172,6 +172,7 @@ class NodeThread:
             if self._kill.is_set():
                 self.node.abandon()
             else:
+                self._background.finish()  # what it syncs must be on the disk before the node says that all is
                 self.node.close()
         except BaseException as error:  # kept, and reported by whoever closes the cluster
             is_of_file = isinstance(error, OSError) and error.filename is not None

@@ -9,14 +9,17 @@ to header. Who wants the records as well reads larger pieces, each byte once.
 Follows org.apache.kafka.common.record.FileRecords.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import CorruptRecordError
-from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, MAGIC_OFFSET, RecordBatch
+from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD, RecordBatch
 from pykraft.storage.filesystem import Data, File
 
+_PLACE = struct.Struct(">qi4xb6xi")
+"""Of a header: base offset, length, magic and last offset delta."""
 _SCAN_BYTES = 16 * 1024
 _READ_BYTES = 1024 * 1024
 
@@ -35,11 +38,11 @@ class BatchPosition(NamedTuple):
 class FileRecords:
     """The batches of one file."""
 
-    __slots__ = ("_file", "_is_synced")
+    __slots__ = ("_changes", "_file", "_synced_changes")
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._is_synced = True
+        self._changes = self._synced_changes = 0
 
     @property
     def size(self) -> int:
@@ -55,25 +58,26 @@ class FileRecords:
         self._file.path = path
 
     def append(self, data: Data) -> None:
-        self._is_synced = False
+        self._changes += 1
         self._file.append(data)
 
     def region(self, position: int, length: int) -> FileRegion | bytes:
         return self._file.region(position, length)
 
     def truncate(self, size: int) -> None:
-        self._is_synced = False
+        self._changes += 1
         self._file.truncate(size)
 
     def distrust(self) -> None:
         """Another process has written the file, and nobody knows how much of it is on the disk."""
-        self._is_synced = False
+        self._changes += 1
 
     def sync(self) -> None:
-        """Return when what was written is on the disk."""
-        if not self._is_synced:
-            self._is_synced = True  # before, for who writes meanwhile on another thread takes it back
+        """Return when what was written is on the disk, also if another thread has just begun to sync it."""
+        changes = self._changes
+        if self._synced_changes != changes:
             self._file.sync()
+            self._synced_changes = changes
 
     def close(self) -> None:
         self._file.close()
@@ -95,30 +99,31 @@ class FileRecords:
         """(position, batch) from `position` on, with their records: what recovery and compaction read."""
         return self._scan(position, _READ_BYTES)
 
-    def _scan(self, position: int, piece_bytes: int) -> Iterator[tuple[int, RecordBatch]]:
-        """The batches, each in a buffer of its header (small pieces) or of all of it (large ones)."""
+    def _scan(self, position: int, piece_bytes: int, offset: int | None = None) -> Iterator[tuple[int, RecordBatch]]:
+        """The batches, each in a buffer of its header (small pieces) or of all of it (large ones). Of those that end
+        before `offset` no more is looked at than what it takes to jump over them."""
         whole = piece_bytes == _READ_BYTES
+        file = self._file
         piece = memoryview(b"")
         start = position  # of the piece
-        while position < self.size:
+        while position < file.size:
             here = position - start
             if here + HEADER_BYTES > len(piece):
-                start, here, piece = position, 0, memoryview(self._file.read(position, piece_bytes))
+                start, here, piece = position, 0, memoryview(file.read(position, piece_bytes))
             if len(piece) - here < HEADER_BYTES:
                 raise CorruptRecordError(f"{self.path} ends within the header at byte {position}")
-            if piece[here + MAGIC_OFFSET] != CURRENT_MAGIC:
+            base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(piece, here)
+            if magic != CURRENT_MAGIC:
                 raise CorruptRecordError(f"{self.path} has no batch header at byte {position}")
-            batch = RecordBatch(piece[here : here + HEADER_BYTES])
-            size = batch.size
-            if size < HEADER_BYTES or position + size > self.size:
+            size = LOG_OVERHEAD + length
+            if size < HEADER_BYTES or position + size > file.size:
                 raise CorruptRecordError(f"{self.path}: the batch at byte {position} claims {size} bytes")
-            if whole:
-                if here + size > len(piece):
-                    start, here, piece = position, 0, memoryview(self._file.read(position, max(size, piece_bytes)))
-                batch.buffer = piece[here : here + size]
-            yield position, batch
+            if offset is None or base_offset + last_offset_delta >= offset:
+                if whole and here + size > len(piece):
+                    start, here, piece = position, 0, memoryview(file.read(position, max(size, piece_bytes)))
+                yield position, RecordBatch(piece[here : here + (size if whole else HEADER_BYTES)])
             position += size
 
     def find(self, offset: int, position: int) -> BatchPosition | None:
         """The first batch at or after `position` whose last offset is at least `offset`."""
-        return next((at for at in self.headers(position) if at.header.last_offset >= offset), None)
+        return next((BatchPosition(*found) for found in self._scan(position, _SCAN_BYTES, offset)), None)

@@ -30,6 +30,9 @@ from typing import NamedTuple
 from pykraft.common.errors import CorruptRecordError
 from pykraft.storage.filesystem import FileSystem, replace_file
 
+_SMALLEST_ALLOCATED_BYTES = 1024
+"""Whoever gives indexes less room than this could also see zeros that a loss of power has left of a full one."""
+
 
 class OffsetPosition(NamedTuple):
     """A batch's last offset, and where the batch begins."""
@@ -48,7 +51,10 @@ class TimestampOffset(NamedTuple):
 class _Index:
     """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
-    __slots__ = ("_file", "_filesystem", "_is_synced", "_max_bytes", "_mirror", "_written", "base_offset", "path")
+    __slots__ = (
+        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_synced_changes", "_written"),
+        *("base_offset", "path"),
+    )
 
     entry: struct.Struct
 
@@ -60,7 +66,7 @@ class _Index:
         self._file = filesystem.open(path)
         self._written = self._file.size
         self._mirror: bytearray | None = None if self._written else bytearray()
-        self._is_synced = True
+        self._changes = self._synced_changes = 0
 
     @property
     def _entries(self) -> bytearray:
@@ -85,6 +91,14 @@ class _Index:
     def has_unwritten_entries(self) -> bool:
         return self._written < self.size
 
+    @property
+    def is_allocated(self) -> bool:
+        """Whether Apache Kafka was writing the file when it died: it makes it as large as it may become, with zeros at
+        the end, and cuts it to its entries when the segment is rolled or closed. Ours have their entries alone."""
+        size = self.entry.size
+        is_whole = self._written == self._max_bytes >= _SMALLEST_ALLOCATED_BYTES
+        return is_whole and not any(self._file.read(self._written - size, size))
+
     def check(self) -> None:
         """Raise CorruptRecordError unless the file can be what its log calls for. Only a rebuild proves that it is."""
         if self.size % self.entry.size:
@@ -93,7 +107,7 @@ class _Index:
     def write(self) -> None:
         """Hand the entries gathered since to the operating system."""
         if self.has_unwritten_entries:
-            self._is_synced = False
+            self._changes += 1
             self._file.append(bytes(self._entries[self._written :]))
             self._written = self.size
 
@@ -107,10 +121,11 @@ class _Index:
             self._mirror = None
 
     def sync(self) -> None:
-        """Return when what was written is on the disk."""
-        if not self._is_synced:
-            self._is_synced = True  # before, for who writes meanwhile on another thread takes it back
+        """Return when what was written is on the disk, also if another thread has just begun to sync it."""
+        changes = self._changes
+        if self._synced_changes != changes:
             self._file.sync()
+            self._synced_changes = changes
 
     def close(self) -> None:
         """Close the file. Entries that were not written are lost."""
@@ -125,7 +140,7 @@ class _Index:
         an index with fewer entries, or one that `check` refuses, until `sync` returns. Else the file is replaced as a
         whole: a crash leaves it as it was or as it is now."""
         self._written = self._file.size
-        self._is_synced = False  # the process that wrote the file may not have come to that
+        self._changes += 1  # the process that wrote the file may not have come to that
         if self._file.read(0, self._written) == self._entries[: self._written]:
             self.write()
             return
@@ -137,7 +152,7 @@ class _Index:
     def _cut(self, count: int) -> None:
         del self._entries[count * self.entry.size :]
         if len(self._entries) < self._written:
-            self._is_synced = False
+            self._changes += 1
             self._file.truncate(len(self._entries))
             self._written = len(self._entries)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint
-from pykraft.storage.filesystem import FileSystem, replace_file
+from pykraft.storage.filesystem import FileSystem, put_in_place, replace_file, write_beside
 
 
 class EpochEntry(NamedTuple):
@@ -87,7 +87,7 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """The log was cut to `end_offset`: forget the epochs that began there or later."""
-        self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
+        self.entries = self._of_records(end_offset)
         self._write(self.entries)
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -105,16 +105,35 @@ class LeaderEpochCache:
     def write(self, log_end_offset: int) -> bool:
         """Bring the file in step with the log, which ends there; whether it had to be written. It is on the disk when
         the folder was synced. An epoch without a record is left out: the next start would forget it."""
-        entries = [entry for entry in self.entries if entry.start_offset < log_end_offset]
-        return self._write(entries, sync_directory=False)
+        return self._write(self._of_records(log_end_offset), sync_directory=False)
+
+    def write_beside(self, log_end_offset: int) -> bool:
+        """The first half of `write`, of many logs at once: nothing is synced. If there was something to be written,
+        `put_in_place` is the second half, once the disk was synced."""
+        entries = self._of_records(log_end_offset)
+        if entries == self._written:
+            return False
+        write_beside(self._filesystem, self._path, _content(entries))
+        return True
+
+    def put_in_place(self, log_end_offset: int) -> None:
+        """What was written beside becomes the file. The folder is to be synced then."""
+        put_in_place(self._filesystem, self._path)
+        self._written = self._of_records(log_end_offset)
+
+    def _of_records(self, log_end_offset: int) -> list[EpochEntry]:
+        return [entry for entry in self.entries if entry.start_offset < log_end_offset]
 
     def _write(self, entries: Sequence[EpochEntry], sync_directory: bool = True) -> bool:
         if entries == self._written:
             return False
-        lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
-        replace_file(self._filesystem, self._path, format_checkpoint(lines), sync_directory)
+        replace_file(self._filesystem, self._path, _content(entries), sync_directory)
         self._written = list(entries)
         return True
+
+
+def _content(entries: Sequence[EpochEntry]) -> bytes:
+    return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def _entry(words: list[str]) -> EpochEntry:

@@ -38,11 +38,7 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.topic_config import (
-    FILE_DELETE_DELAY_MS,
-    INDEX_INTERVAL_BYTES,
-    SEGMENT_INDEX_BYTES,
-)
+from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.records.crc32c import crc32c
@@ -51,12 +47,7 @@ from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
-from pykraft.storage.segment_files import (
-    begin_swap,
-    finish_swap,
-    mark_deleted,
-    remove_segment_files,
-)
+from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
 from pykraft.storage.validator import validate
@@ -144,6 +135,7 @@ class UnifiedLog:
         self._synced_offset = recovery_point
         self._has_new_files = True
         self._flushed: tuple[int, int, int, int] | None = None
+        self._finished: tuple[int, int, int, int] | None = None
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -280,17 +272,14 @@ class UnifiedLog:
         if self.recovery_point >= self.log_end_offset:
             finished.sync()  # a start after a crash would trust its indexes, as soon as a segment follows
         self.producer_state.map_end_offset = base_offset
-        sync_snapshot = self.producer_state.take_snapshot()
+        self.producer_state.take_snapshot()
         self.epochs.write(self.log_end_offset)
         unsynced = self.unsynced_segments
         segment = self._new_segment(base_offset)
         cuts = self.cuts
-
-        def sync() -> bool:
-            sync_snapshot()
-            return self.sync_segments(unsynced)
-
-        self._background.submit(sync, lambda done: self._on_synced(done, base_offset, cuts))
+        self._background.submit(
+            lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, cuts)
+        )
         return segment
 
     def open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
@@ -311,8 +300,9 @@ class UnifiedLog:
         return self._segments[self._floor(self.recovery_point) :]
 
     def sync_segments(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether these segments are on the disk; not if they were closed or deleted meanwhile. Runs on another
-        thread."""
+        """Whether these segments are on the disk, and the snapshots; not if they were closed or deleted meanwhile. Runs
+        on another thread."""
+        self.producer_state.sync_snapshots()
         try:
             for segment in segments:
                 segment.sync()
@@ -342,9 +332,10 @@ class UnifiedLog:
         """Return when the whole log, indexes included, is on the disk."""
         has_new_epoch = self.epochs.write(self.log_end_offset)
         if has_new_epoch or self._flushed != self._written or self.active_segment.has_unwritten_entries:
-            for segment in self._segments[self._floor(self.recovery_point) :]:
+            for segment in self.unsynced_segments:
                 segment.write_indexes()
                 segment.sync()
+            self.producer_state.sync_snapshots()
             if has_new_epoch or self._has_new_files:
                 self._filesystem.sync_directory(self.directory)
             self.note_flushed()
@@ -352,9 +343,16 @@ class UnifiedLog:
         self.flushed_ms = self._clock.time_ms()
 
     def note_flushed(self) -> None:
-        """The whole log is on the disk as it is: the run before has closed it in order."""
+        """The whole log is on the disk as it is."""
         self._has_new_files = False
         self._flushed = self._written
+        self.producer_state.close()
+
+    def note_finished(self) -> None:
+        """The run before has closed the log in order."""
+        self.note_flushed()
+        if self.producer_state.last_snapshot_offset >= self.log_end_offset:
+            self._finished = self._written
 
     @property
     def _written(self) -> tuple[int, int, int, int]:
@@ -579,17 +577,24 @@ class UnifiedLog:
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
+    def finish(self) -> bool:
+        """Write what the next start reads instead of batches; whether something of the log has to be synced now. If
+        nothing has come since it was opened, the files tell it already."""
+        if self._finished != self._written:
+            self.active_segment.on_become_inactive()
+            self._has_new_files = self.producer_state.take_snapshot() or self._has_new_files
+            self._finished = self._written
+        return self._flushed != self._written or self.active_segment.has_unwritten_entries
+
     def close(self) -> None:
         """Close in order: everything synced, the producers' state on disk. The next start reads no batch."""
-        self.active_segment.on_become_inactive()
-        before = self.producer_state.last_snapshot_offset
-        self.producer_state.take_snapshot()()
-        self._has_new_files = self._has_new_files or self.producer_state.last_snapshot_offset != before
+        self.finish()
         self.flush()
         self.abandon()
 
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
         self.is_closed = True
+        self.producer_state.close()
         for segment in self._segments:
             segment.close()

@@ -19,7 +19,9 @@ In this order:
 The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
 segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
 one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. A gap that
-compaction has left is none of these (`_is_of_compaction`): pykraft's cleaner leaves no such gaps, Kafka's does.
+compaction has left is none of these (`_is_of_compaction`): pykraft's cleaner leaves no such gaps, Kafka's does. And
+where it was Kafka that died, nothing is lost to a gap, as in Kafka. The active segment's indexes tell that it was
+(`is_allocated`); before those are rebuilt, what lies below is vouched for (`_vouch`).
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -48,6 +50,10 @@ def ignore(log: UnifiedLog) -> None:
     """Nobody wrote down any mark of this log."""
 
 
+def keep(topic_partition: TopicPartition, recovery_point: int) -> None:
+    """Nobody writes down any mark of this log."""
+
+
 @dataclass(kw_only=True)
 class LogLoader:
     """Opens one log. `recovered_bytes` says, once it is open, how much a crash had torn off."""
@@ -68,6 +74,8 @@ class LogLoader:
     producer_id_expiration_ms: int = 86_400_000
     on_cut: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
+    on_vouched: Callable[[TopicPartition, int], None] = keep
+    """Called when everything below this offset is on the disk and was read through: it has to be written down now."""
     trash: Trash | None = None
     """Where deleted segments go; a log that stands alone has its own."""
     syncs: bool = True
@@ -126,7 +134,7 @@ class LogLoader:
         if not self.clean and syncs:
             log.sync_records()
         elif self.clean and not is_new:
-            log.note_flushed()
+            log.note_finished()
         return log
 
     def _producer_state(self) -> ProducerStateManager:
@@ -167,11 +175,16 @@ class LogLoader:
         found: list[EpochEntry] = []
         state = self._state_before(segments, first)
         end = segments[first].base_offset
+        was_kafka, has_gaps = _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
             is_gap = segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset)
-            if is_gap and not self._is_of_compaction(segments, number):
+            has_gaps = has_gaps or is_gap
+            if is_gap and not was_kafka and not self._is_of_compaction(segments, number):
                 self._lose(segments, number)
                 break
+            if was_kafka and has_gaps and segment is segments[-1]:
+                epochs.relearn(segments[first].base_offset, found)
+                self._vouch(segments[first:])
             size, end = segment.recover(state, found)
             if size < segment.size:
                 self._lose(segments, number + 1)
@@ -180,6 +193,15 @@ class LogLoader:
                 break
         epochs.relearn(segments[first].base_offset, found)
         return state
+
+    def _vouch(self, segments: list[LogSegment]) -> None:
+        """Let the recovery point say, from here on, that the gaps between these segments are no loss. They were read
+        through, but for the last one."""
+        for segment in segments[:-1]:
+            segment.sync()
+        self.filesystem.sync_directory(self.directory)
+        self.recovery_point = max(self.recovery_point, segments[-1].base_offset)
+        self.on_vouched(self.topic_partition, self.recovery_point)
 
     def _is_of_compaction(self, segments: list[LogSegment], number: int) -> bool:
         """Whether it was Kafka's cleaner that left the gap before this segment. The segment before it then shows that
@@ -224,6 +246,11 @@ class LogLoader:
             lost.close()
             remove_segment_files(self.filesystem, self.directory, lost.base_offset)
         self.filesystem.sync_directory(self.directory)
+
+
+def _was_kafka(active: LogSegment) -> bool:
+    """Whether it was Apache Kafka that died with this segment open."""
+    return active.offset_index.is_allocated or active.time_index.is_allocated
 
 
 def _was_compacted(segment: LogSegment) -> bool:

@@ -58,6 +58,7 @@ class LogSegment:
         "_created_ms",
         "_first_timestamp",
         "_index_interval_bytes",
+        "_newest",
         "base_offset",
         "is_closed",
         "is_deleted",
@@ -89,6 +90,8 @@ class LogSegment:
         """The largest timestamp so far; None until it was looked up in an old segment."""
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
+        self._newest: tuple[int, int] | None = None
+        """Offset and position of the batch that was appended last: most readers are at the end of the log."""
         self._first_timestamp: int | None = None
         self._created_ms = now_ms
         self.is_closed = False
@@ -138,6 +141,7 @@ class LogSegment:
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
         for batch in batches:
+            self._newest = (batch.base_offset, position)
             self._index(batch, position)
             position += batch.size
 
@@ -162,6 +166,9 @@ class LogSegment:
 
     def find(self, offset: int) -> BatchPosition | None:
         """The batch that holds `offset`, or the first one after it; None past the end."""
+        newest = self._newest
+        if newest is not None and newest[0] <= offset:
+            return self.records.find(offset, newest[1])
         return self.records.find(offset, self.offset_index.lookup(offset).position)
 
     def read(self, offset: int, max_bytes: int, end_position: int, at_least_one: bool) -> SegmentSlice | None:
@@ -261,6 +268,7 @@ class LogSegment:
     def cut(self, size: int) -> None:
         """Cut the log to this size, which is where a batch ends; on the disk, too, when it returns. Otherwise what was
         cut could come back under a log that went on elsewhere."""
+        self._newest = None
         self.records.truncate(size)
         self.records.sync()
 

@@ -21,7 +21,8 @@ KIP-360).
 """
 
 import struct
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.filesystem import File, FileSystem
 from pykraft.storage.segment_files import offset_of
 
 BATCHES_TO_RETAIN = 5
@@ -203,6 +204,8 @@ class ProducerStateManager:
         """The state is that of the log up to here."""
         self.last_snapshot_offset = 0
         """Up to where the newest snapshot holds that this object has read or written."""
+        self._unsynced: list[File] = []
+        """The snapshots that were written and are not on the disk yet."""
         self._snapshots: list[int] | None = None
         """The snapshots in the folder, ascending, once they were looked for: nobody else makes or removes any."""
 
@@ -279,12 +282,12 @@ class ProducerStateManager:
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    def take_snapshot(self) -> Callable[[], None]:
-        """Write the state, unless it is that of the last snapshot. It is on the disk once the function that comes back
-        was called, on whichever thread, and the folder was synced. A loss of power before that leaves a snapshot that
-        is whole, damaged or not there; then the one before it is used."""
+    def take_snapshot(self) -> bool:
+        """Write the state, unless it is that of the last snapshot; whether it was written. It is on the disk once
+        `sync_snapshots` and a sync of the folder are done. A loss of power before that leaves a snapshot that is whole,
+        damaged or not there; then the one before it is used."""
         if self.map_end_offset <= self.last_snapshot_offset:
-            return _nothing
+            return False
         path = self._snapshot_path(self.map_end_offset)
         if self._filesystem.exists(path):
             self._filesystem.remove(path)
@@ -292,16 +295,22 @@ class ProducerStateManager:
         file.append(self._encode())
         self.last_snapshot_offset = self.map_end_offset
         self._snapshots = sorted({*self.snapshot_offsets(), self.map_end_offset})
+        self._unsynced.append(file)
+        return True
 
-        def sync() -> None:
-            try:
-                file.sync()
-            except FileNotFoundError:
-                pass  # it went, with the end of the log
-            finally:
-                file.close()
+    def sync_snapshots(self) -> None:
+        """Return when the snapshots are on the disk, but for those that another thread is just syncing."""
+        with suppress(IndexError):  # two threads may do this at once
+            while True:
+                file = self._unsynced.pop()
+                with closing(file), suppress(FileNotFoundError):  # it may have gone, with the end of the log
+                    file.sync()
 
-        return sync
+    def close(self) -> None:
+        """Close the snapshots that are not synced: they were all at once, or need not be any more."""
+        with suppress(IndexError):
+            while True:
+                self._unsynced.pop().close()
 
     def snapshot_offsets(self) -> list[int]:
         """The offsets of the snapshots in the folder, ascending."""
@@ -378,10 +387,6 @@ class ProducerStateManager:
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
         self.map_end_offset = self.last_snapshot_offset = offset
-
-
-def _nothing() -> None:
-    """There is nothing to be synced."""
 
 
 def snapshots_among(names: Iterable[str]) -> list[int]:

@@ -18,6 +18,7 @@ import pytest
 
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.sim.disk import Crash
+from pykraft.storage import log_manager
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_manager import LogManager, lock_directory
 from tests.harness.log_laws import all_batches, check
@@ -232,6 +233,16 @@ def test_a_directory_survives_the_end_of_its_process_at_any_moment(name: str) ->
 @pytest.mark.parametrize("name", STORIES)
 def test_a_directory_survives_a_loss_of_power_at_any_moment(name: str, seed: int) -> None:
     for number, broker in enumerate(stopped(STORIES[name])):
+        broker.recover(Random(1000 * seed + number))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of very many are, at a stop and at the start after a crash."""
+    monkeypatch.setattr(log_manager, "_SYNCED_ONE_BY_ONE", 0)
+    for number, broker in enumerate(stopped(STORIES["stopped in order and started again"])):
         broker.recover(Random(1000 * seed + number))
 
 

@@ -60,6 +60,12 @@ def a_directory_loses_its_power() -> None:
             manager_crashes.test_a_directory_survives_a_loss_of_power_at_any_moment(name, seed)
 
 
+def a_directory_stops_with_one_sync_for_all() -> None:
+    for seed in range(4):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            manager_crashes.test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(seed, monkeypatch)
+
+
 def a_directory_crashes_twice() -> None:
     for name in manager_crashes.STORIES:
         for seed in range(2):
@@ -313,6 +319,25 @@ def renamed_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "replace_file", replace_file)
 
 
+_close = LogManager.close
+
+
+def marker_comes_first(manager: LogManager, broker_epoch: int) -> None:
+    checkpoint.write_clean_shutdown(manager._filesystem, manager.directory, broker_epoch)
+    _close(manager, broker_epoch)
+
+
+def named_before_the_sync(epochs: LeaderEpochCache, log_end_offset: int) -> bool:
+    """The half-written file takes the place of the old one at once."""
+    if not _write_beside(epochs, log_end_offset):
+        return False
+    epochs.put_in_place(log_end_offset)
+    return False
+
+
+_write_beside = LeaderEpochCache.write_beside
+
+
 def syncs_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     original = LogSegment.sync
 
@@ -374,7 +399,7 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
         the_power_fails_in_random_stories,
     ),
     "a roll takes no snapshot": (
-        instead(ProducerStateManager, "take_snapshot", lambda state: nothing),
+        instead(ProducerStateManager, "take_snapshot", lambda state: False),
         rolls_leave_snapshots,
     ),
     "a repeated batch is known by its first sequence alone": (
@@ -394,6 +419,18 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
         a_directory_loses_its_power,
     ),
     "the clean-shutdown marker comes back": (marker_stays, a_directory_crashes_twice),
+    "the marker is written before the logs are synced": (
+        instead(LogManager, "close", marker_comes_first),
+        a_directory_loses_its_power,
+    ),
+    "the marker is written though many logs were not synced": (
+        forget(MemoryFileSystem, "sync_everything"),
+        a_directory_stops_with_one_sync_for_all,
+    ),
+    "of many logs the epochs' files are renamed before the sync": (
+        instead(LeaderEpochCache, "write_beside", named_before_the_sync),
+        a_directory_stops_with_one_sync_for_all,
+    ),
     "the marker is honoured after an unclean stop": (marker_is_kept, a_directory_crashes_twice),
     "a missing directory sync": (forget(MemoryFileSystem, "sync_directory"), a_directory_loses_its_power),
     "a rename before the fsync": (renamed_before_the_sync, the_power_fails),

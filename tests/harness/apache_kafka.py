@@ -170,10 +170,10 @@ class ApacheKafka:
 
     `properties` go into every node's server.properties, over the ones below. `heap` is each node's, as Java writes it;
     `java_options` are more for its JVM, such as `QUICK_START`. `format_options` are more for the formatting; with
-    "--standalone" the voters stand in the log (kraft.version 1).
+    "--standalone" or "--initial-controllers" the voters stand in the log (kraft.version 1).
 
-    One node can be started on the `log_directory` of another: that is left as it is at the end. It must have the ports
-    that its quorum knows it by: `ports` are the brokers', then the controllers'.
+    The nodes can be started on the `log_directories` of others, one each: those are left as they are at the end. They
+    must have the ports that their quorum knows them by: `ports` are the brokers', then the controllers'.
     Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
     """
 
@@ -187,11 +187,11 @@ class ApacheKafka:
         version: str = VERSION,
         format_options: Sequence[str] = (),
         ports: Sequence[int] = (),
-        log_directory: pathlib.Path | None = None,
+        log_directories: Sequence[pathlib.Path] = (),
     ) -> None:
         self.version = version
         self._format_options = format_options
-        self._log_directory = log_directory
+        self._log_directories = log_directories
         self._heap = heap
         self._java_options = java_options
         fetched(version)
@@ -204,7 +204,7 @@ class ApacheKafka:
         try:
             for node in self.nodes:
                 self._write_properties(node, properties or {})
-            if log_directory is None:
+            if not log_directories:
                 self._format()
             for node in self.nodes:
                 self._launch(node)
@@ -229,6 +229,10 @@ class ApacheKafka:
         """Where the node's properties, data/ and log are."""
         return self.directory / f"node-{node}"
 
+    def data(self, node: int) -> pathlib.Path:
+        """Its log directory."""
+        return self._log_directories[node - 1] if self._log_directories else self.folder(node) / "data"
+
     def pid(self, node: int) -> int:
         return self._processes[node].pid
 
@@ -241,6 +245,14 @@ class ApacheKafka:
         process = self._processes.pop(node)
         process.send_signal(how)
         process.wait(START_S)
+
+    def stop(self) -> None:
+        """Stop all nodes in order, and at once: the last ones could not hand over what they lead to anybody."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes.values():
+            process.wait(START_S)
+        self._processes.clear()
 
     def restart(self, node: int) -> None:
         """Start a node that was ended, on its old folder and ports; returns when it serves."""
@@ -283,7 +295,7 @@ class ApacheKafka:
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **self._quorum(),
-            "log.dirs": str(self._log_directory or self.folder(node) / "data"),
+            "log.dirs": str(self.data(node)),
             "offsets.topic.replication.factor": str(min(3, count)),
             "transaction.state.log.replication.factor": str(min(3, count)),
             "transaction.state.log.min.isr": str(min(2, count)),
@@ -298,7 +310,7 @@ class ApacheKafka:
     def _quorum(self) -> dict[str, str]:
         """How the nodes find the quorum."""
         addresses = {node: f"127.0.0.1:{port}" for node, port in zip(self.nodes, self._controller_ports, strict=True)}
-        if self._log_directory is not None or "--standalone" in self._format_options:
+        if self._log_directories or {"--standalone", "--initial-controllers"} & {*self._format_options}:
             return {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
         return {"controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in addresses.items())}
 

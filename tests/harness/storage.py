@@ -181,7 +181,7 @@ def copied(some: RecordBatch) -> RecordBatch:
 
 def bytes_of(region: Any) -> bytes:
     """The bytes that a read found."""
-    return region if isinstance(region, bytes) else region.read(0, len(region))
+    return region if isinstance(region, bytes) else region.read(0, len(region)) if len(region) else b""
 
 
 def read_batches(

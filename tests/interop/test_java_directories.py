@@ -82,21 +82,35 @@ def stop(kafka: ApacheKafka) -> None:
     assert all("__cluster_metadata" in line for line in recovered), "the orderly stop was not known"
 
 
-def ports_of(home: pathlib.Path) -> list[int]:
-    """The broker's and the controller's, by what the node's properties say."""
-    (line,) = [text for text in (home / "node-1.properties").read_text().splitlines() if text.startswith("listeners=")]
-    return [int(listener.rpartition(":")[2]) for listener in line.split(",")]
+def ports_of(home: pathlib.Path, nodes: int) -> list[int]:
+    """The brokers', then the controllers', by what the nodes' properties say."""
+    listeners = [
+        line.removeprefix("listeners=").split(",")
+        for node in range(1, nodes + 1)
+        for line in (home / f"node-{node}.properties").read_text().splitlines()
+        if line.startswith("listeners=")
+    ]
+    return [int(of_node[which].rpartition(":")[2]) for which in (0, 1) for of_node in listeners]
 
 
-def apache(home: pathlib.Path) -> ApacheKafka:
-    """Apache Kafka on the directory of the only node of this cluster."""
-    return ApacheKafka(java_options=QUICK_START, ports=ports_of(home), log_directory=home / "node-1")
+def apache(home: pathlib.Path, nodes: int = 1) -> ApacheKafka:
+    """Apache Kafka on the directories of the nodes of this cluster."""
+    directories = [home / f"node-{node}" for node in range(1, nodes + 1)]
+    return ApacheKafka(nodes, java_options=QUICK_START, ports=ports_of(home, nodes), log_directories=directories)
 
 
 def adopt(kafka: ApacheKafka, home: pathlib.Path) -> None:
-    """Make of the stopped node's directory and properties that of a node of ours."""
-    shutil.copytree(kafka.folder(1) / "data", home / "node-1", copy_function=shutil.copy2)
-    shutil.copy(kafka.folder(1) / "server.properties", home / "node-1.properties")
+    """Make of the stopped nodes' directories and properties those of nodes of ours."""
+    for node in kafka.nodes:
+        shutil.copytree(kafka.data(node), home / f"node-{node}", copy_function=shutil.copy2)
+        adopt_properties(kafka, node, home)
+
+
+def adopt_properties(kafka: ApacheKafka, node: int, home: pathlib.Path) -> None:
+    properties = (kafka.folder(node) / "server.properties").read_text()
+    properties = properties.replace(f"log.dirs={kafka.data(node)}\n", f"log.dirs={home / f'node-{node}'}\n")
+    assert f"log.dirs={home}" in properties
+    (home / f"node-{node}.properties").write_text(properties)
 
 
 # --- whole directories ------------------------------------------------------------------------------------------------
@@ -120,10 +134,10 @@ def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_
         check(cluster.bootstrap_servers, "theirs", 2 * PART)
 
 
-def refused(home: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(home: pathlib.Path, capsys: pytest.CaptureFixture[str], node: int = 1) -> str:
     """What our node says to the directory that it will not open, and does not touch."""
     before = everything(home)
-    assert main(["server", str(home / "node-1.properties")]) == 1
+    assert main(["server", str(home / f"node-{node}.properties")]) == 1
     assert everything(home) == before
     return capsys.readouterr().err
 

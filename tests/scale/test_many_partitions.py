@@ -12,6 +12,7 @@ from tests.harness.many_partitions import OPEN_FILES, one_node
 COUNT = 10_000
 START_S = 30.0
 START_AFTER_KILL_S = 60.0
+STOP_S = 30.0
 MEMORY_MB = 700.0
 
 
@@ -22,7 +23,7 @@ def test_ten_thousand_partitions_are_served_before_and_after_a_stop_and_a_kill()
         many.produce(new_segment=False)
         many.produce(new_segment=True)
         assert many.segments() == {2}
-        many.stop()
+        stop_s = many.stop()
         clean_s = many.restart()
         many.fetch()
         many.produce(new_segment=False)
@@ -33,5 +34,6 @@ def test_ten_thousand_partitions_are_served_before_and_after_a_stop_and_a_kill()
         assert many.segments() == {2}
         assert many.open_files() < OPEN_FILES
         assert many.megabytes() < MEMORY_MB
+        assert stop_s < STOP_S, f"{stop_s:.1f} s until all logs were closed in order"
         assert clean_s < START_S, f"{clean_s:.1f} s until all partitions were led after an orderly stop"
         assert killed_s < START_AFTER_KILL_S, f"{killed_s:.1f} s until all partitions were led after a kill"
