@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 
 from pykraft.client import config as keys
 from pykraft.client.admin import AdminCalls, ClusterDescription, NewTopic, QuorumDescription, TopicDescription
+from pykraft.client.arguments import topic_names, topic_partition
 from pykraft.client.calls import Calls
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
-from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource
+from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource, config_resource
 from pykraft.client.leader_calls import Answers, LeaderCalls
 from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
@@ -78,8 +79,7 @@ class Admin(ClosesOnExit):
         configs: Mapping[str, object] | None = None,
     ) -> Uuid:
         """Make one topic; its id. KafkaError says why not."""
-        texts = {key: str(value) for key, value in (configs or {}).items()}
-        return self.create_topics([NewTopic(name, partitions, replication_factor, {}, texts)])[name]
+        return self.create_topics([NewTopic(name, partitions, replication_factor, {}, configs or {})])[name]
 
     def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> dict[str, Uuid]:
         """Make topics; their ids. KafkaError says why the first of those that failed did; the others are made."""
@@ -89,7 +89,7 @@ class Admin(ClosesOnExit):
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics and all that is in them."""
-        wanted = list(names)
+        wanted = topic_names(names)
         self._ask(lambda deadline: self._core.ask.delete_topics(wanted, self._request_timeout_ms, deadline))
 
     def list_topics(self) -> list[str]:
@@ -98,14 +98,14 @@ class Admin(ClosesOnExit):
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Partitions, leaders, replicas and in-sync replicas of these topics, or of all."""
-        wanted = None if names is None else list(names)
+        wanted = None if names is None else topic_names(names)
         return self._ask(lambda deadline: self._core.ask.describe_topics(wanted, deadline))
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition the offset at a timestamp: -1 is the end, -2 the start, -3 the youngest record."""
-        wanted = {TopicPartition(*key): timestamp for key, timestamp in timestamps.items()}
+        wanted = {topic_partition(key): timestamp for key, timestamp in timestamps.items()}
         found = self._ask(lambda deadline: self._core.lookups.find(wanted, isolation_level, deadline))
         return dict(found)
 
@@ -122,7 +122,7 @@ class Admin(ClosesOnExit):
 
     def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[int]:
         """As `delete_records`, with the error in the place of the offset where there was one."""
-        wanted = {TopicPartition(*key): offset for key, offset in offsets.items()}
+        wanted = {topic_partition(key): offset for key, offset in offsets.items()}
         timeout_ms = self._request_timeout_ms
         return self._ask(lambda deadline: self._core.logs.delete_records(wanted, timeout_ms, deadline))
 
@@ -140,7 +140,7 @@ class Admin(ClosesOnExit):
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of topics and brokers, by name. KafkaError says why the first that failed did."""
-        wanted = [ConfigResource(*resource) for resource in resources]
+        wanted = list(map(config_resource, resources))
         return self._ask(
             lambda deadline: self._core.configs.describe_configs(
                 wanted, include_synonyms, include_documentation, deadline
@@ -152,7 +152,7 @@ class Admin(ClosesOnExit):
     ) -> None:
         """Change settings: new values by name, None for the default; or a list of AlterConfigOp. Of a resource all is
         changed or nothing; KafkaError says why the first that failed did."""
-        wanted = {ConfigResource(*resource): some for resource, some in changes.items()}
+        wanted = {config_resource(resource): some for resource, some in changes.items()}
         self._ask(lambda deadline: self._core.configs.incremental_alter_configs(wanted, validate_only, deadline))
 
     # --- cluster ------------------------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    if arguments is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # what a terminal cannot show is no reason to stop
+    if arguments is None:
+        _prepare_streams()
     said = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = _parser(said).parse_args(said)
@@ -84,6 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _prepare_streams() -> None:
+    """Who was started without standard input or output (``<&-``, ``>&-``) reads nothing and writes nowhere. What a
+    terminal cannot show is no reason to stop."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 (until the process ends)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _parser(said: Sequence[str]) -> argparse.ArgumentParser:

@@ -10,12 +10,14 @@ Settings are Kafka's, with dots or underscores; the calls are those that a user 
 by `pykraft.client.consumer`, which has no thread; this file gives it one.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
+from pykraft.client.arguments import topic_name, topic_names, topic_partition, whole_number
 from pykraft.client.config import CONSUMER_CONFIG, client_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.errors import ClientTimeoutError
@@ -26,7 +28,7 @@ from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykraft.records.record import Header
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
 
-_numbers = itertools.count(1)
+_numbers = count(1)
 _PATIENCE_MS = 1000
 Deserializer = Callable[[bytes | None], Any]
 
@@ -44,6 +46,10 @@ class ConsumerRecord(NamedTuple):
     value: Any
     headers: Sequence[Header]
     leader_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 class Consumer(ClosesOnExit):
@@ -65,22 +71,24 @@ class Consumer(ClosesOnExit):
         self._timeout_ms = consumer_timeout_ms
         self._max_poll_records: int = config[keys.MAX_POLL_RECORDS]
         self._api_timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
+        self._polled: deque[ConsumerRecord] = deque()
+        """What a loop has polled and not handed out yet."""
         random = Random()
         self._core = ConsumerCore(config, random)
         client_id = config[keys.CLIENT_ID] or f"pykraft-consumer-{next(_numbers)}"
-        self._thread = ClientThread(self._core, client_id, random)
         if topics:
-            self.subscribe(topics)
+            self._core.subscribe(topic_names(topics))
+        self._thread = ClientThread(self._core, client_id, random)
 
     # --- what is read -------------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
-        self._change(lambda: self._core.assign(sorted(TopicPartition(*partition) for partition in partitions)))
+        self._change(lambda: self._core.assign(sorted(map(topic_partition, partitions))))
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics."""
-        wanted = sorted(set(topics))
+        wanted = sorted(set(topic_names(topics)))
         self._change(lambda: self._core.subscribe(wanted))
 
     def unsubscribe(self) -> None:
@@ -113,13 +121,14 @@ class Consumer(ClosesOnExit):
     def _set_paused(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         def change() -> None:
             for partition in partitions:
-                self._core.state(TopicPartition(*partition)).is_paused = is_paused
+                self._core.state(topic_partition(partition)).is_paused = is_paused
 
         self._change(change)
 
     def _change(self, change: Callable[[], None]) -> None:
         with self._thread.lock:
             self._thread.check()
+            self._give_back(self._polled)
             change()
         self._thread.wake()
 
@@ -127,7 +136,7 @@ class Consumer(ClosesOnExit):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read this partition from `offset` on."""
-        self._change(lambda: self._core.seek(TopicPartition(*partition), offset))
+        self._change(lambda: self._core.seek(topic_partition(partition), offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read these partitions (or all that are assigned) from their start."""
@@ -140,13 +149,16 @@ class Consumer(ClosesOnExit):
     def _seek_to(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         def change() -> None:
             for partition in list(partitions) or list(self._core.subscription.partitions):
-                self._core.seek_to(TopicPartition(*partition), timestamp)
+                self._core.seek_to(topic_partition(partition), timestamp)
 
         self._change(change)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record of this partition that `poll` returns."""
-        key = TopicPartition(*partition)
+        key = topic_partition(partition)
+        for record in self._polled:
+            if record.topic_partition == key:
+                return record.offset
 
         def known() -> bool:
             self._core.raise_error()
@@ -162,29 +174,27 @@ class Consumer(ClosesOnExit):
     def highwater(self, partition: TopicPartition) -> int | None:
         """The high watermark that the last fetch of this partition told; None before the first."""
         with self._thread.lock:
-            high_watermark = self._core.state(TopicPartition(*partition)).high_watermark
+            high_watermark = self._core.state(topic_partition(partition)).high_watermark
         return None if high_watermark < 0 else high_watermark
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where these logs begin."""
-        found = self._find({TopicPartition(*partition): EARLIEST_TIMESTAMP for partition in partitions})
+        found = self._find({topic_partition(partition): EARLIEST_TIMESTAMP for partition in partitions})
         return {key: place.offset for key, place in found.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last records that may be read."""
-        found = self._find({TopicPartition(*partition): LATEST_TIMESTAMP for partition in partitions})
+        found = self._find({topic_partition(partition): LATEST_TIMESTAMP for partition in partitions})
         return {key: place.offset for key, place in found.items()}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a moment (milliseconds since 1970), None if there is none."""
-        negative = [f"{key}: {timestamp}" for key, timestamp in timestamps.items() if timestamp < 0]
-        if negative:
-            raise ValueError(f"a timestamp is 0 or more, not {negative[0]}")
-        found = self._find({TopicPartition(*key): timestamp for key, timestamp in timestamps.items()})
+        wanted = {topic_partition(key): whole_number("a timestamp", timestamp) for key, timestamp in timestamps.items()}
+        found = self._find(wanted)
         return {key: place if place.offset >= 0 else None for key, place in found.items()}
 
     def _find(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, OffsetAndTimestamp]:
@@ -196,6 +206,7 @@ class Consumer(ClosesOnExit):
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The topic's partitions; None if there is no such topic."""
+        topic_name(topic)
 
         def known() -> bool:
             self._core.metadata.add_topic(topic)
@@ -211,12 +222,15 @@ class Consumer(ClosesOnExit):
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What has come, by partition; waits at most so long for the first of it. KafkaError: what went wrong, and
-        where."""
+        where. ValueError: nothing is to be read."""
         deadline = self._thread.now + timeout_ms
         limit = self._max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records is at least 1, not {limit}")
         while True:
             with self._thread.lock:
                 self._thread.check()
+                self._give_back(self._polled)
                 taken = self._core.take(limit)
                 if not taken and (error := self._core.unreachable()) is not None:
                     raise error
@@ -226,37 +240,66 @@ class Consumer(ClosesOnExit):
                 return self._by_partition(taken)
             self._thread.wait_until(lambda: self._core.has_news, min(remaining, _PATIENCE_MS))
 
-    def _by_partition(self, taken: Iterable[FetchedRecord]) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def _by_partition(self, taken: Sequence[FetchedRecord]) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What cannot be deserialized is not taken, and neither is what comes behind it."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for fetched in taken:
-            found.setdefault(fetched.topic_partition, []).append(self._record(fetched))
+        for number, fetched in enumerate(taken):
+            key = fetched.topic_partition
+            try:
+                record = self._record(fetched)
+            except Exception as error:
+                with self._thread.lock:
+                    self._give_back([_raw(each) for each in taken[number:]])
+                if not found:
+                    error.add_note(f"{key}, offset {fetched.record.offset}: seek behind it to go on without it")
+                    raise
+                break  # those before it first; the next call comes here again
+            found.setdefault(key, []).append(record)
         return found
 
     def _record(self, fetched: FetchedRecord) -> ConsumerRecord:
-        record = fetched.record
-        key = record.key if self._key_deserializer is None else self._key_deserializer(record.key)
-        value = record.value if self._value_deserializer is None else self._value_deserializer(record.value)
-        return ConsumerRecord(
-            *fetched.topic_partition,
-            record.offset,
-            record.timestamp,
-            fetched.timestamp_type,
-            key,
-            value,
-            record.headers,
-            fetched.leader_epoch,
-        )
+        raw = _raw(fetched)
+        if self._key_deserializer is None and self._value_deserializer is None:
+            return raw
+        key = raw.key if self._key_deserializer is None else self._key_deserializer(raw.key)
+        value = raw.value if self._value_deserializer is None else self._value_deserializer(raw.value)
+        return raw._replace(key=key, value=value)
+
+    def _give_back(self, records: Collection[ConsumerRecord]) -> None:
+        """Let these records be polled again: nobody has seen them."""
+        first: dict[TopicPartition, ConsumerRecord] = {}
+        for record in records:
+            first.setdefault(record.topic_partition, record)
+        for key, record in first.items():
+            self._core.go_back(key, record.offset, record.leader_epoch)
+        self._polled.clear()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`."""
+        """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`. Whoever leaves the loop may
+        go on with another one, or with `poll`: a record counts as read when the loop has handed it out."""
         while True:
-            wait_ms = _PATIENCE_MS if self._timeout_ms is None else self._timeout_ms
-            found = self.poll(wait_ms)
-            for records in found.values():
-                yield from records
+            while self._polled:
+                yield self._polled.popleft()
+            found = self.poll(_PATIENCE_MS if self._timeout_ms is None else self._timeout_ms)
+            self._polled.extend(chain.from_iterable(found.values()))
             if not found and self._timeout_ms is not None:
                 return
 
     def close(self) -> None:
         """Stop reading."""
         self._thread.close()
+
+
+def _raw(fetched: FetchedRecord) -> ConsumerRecord:
+    """A record with key and value as they came."""
+    record = fetched.record
+    return ConsumerRecord(
+        *fetched.topic_partition,
+        record.offset,
+        record.timestamp,
+        fetched.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        fetched.leader_epoch,
+    )

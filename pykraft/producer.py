@@ -20,7 +20,8 @@ from typing import Any
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import RecordMetadata
-from pykraft.client.config import PRODUCER_CONFIG, client_config
+from pykraft.client.arguments import record_headers, topic_name, whole_number
+from pykraft.client.config import producer_config
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.producer import Obstacle, Outgoing, ProducerCore
 from pykraft.records.record import Header
@@ -46,6 +47,10 @@ class RecordFuture(Future[RecordMetadata]):
         self.add_done_callback(lambda done: callback(error) if (error := done.exception()) is not None else None)
         return self
 
+    def cancel(self) -> bool:
+        """A record that was handed over cannot be taken back."""
+        return False
+
     def settle(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """Keep what was promised."""
         if error is not None:
@@ -61,33 +66,34 @@ class Producer(ClosesOnExit):
         self, *, key_serializer: Serializer | None = None, value_serializer: Serializer | None = None, **settings: Any
     ) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
-        config = client_config(PRODUCER_CONFIG, settings)
+        config = producer_config(settings)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._max_block_ms: int = config[keys.MAX_BLOCK_MS]
         random = Random()
         self._core = ProducerCore(config, random)
         client_id = config[keys.CLIENT_ID] or f"pykraft-producer-{next(_numbers)}"
-        self._thread = ClientThread(self._core, client_id, random)
+        self._thread = ClientThread(self._core, client_id, random, self._abandon)
 
     def send(
         self,
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Iterable[Header] = (),
+        headers: Iterable[Header] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
         """Queue a record. Waits at most max.block.ms for the topic's metadata or for room; ClientTimeoutError after
-        that. What becomes of the record is told by the future."""
+        that. What becomes of the record is told by the future. TypeError, ValueError or KafkaError: it can never be
+        sent."""
         record = Outgoing(
-            topic,
+            topic_name(topic),
             _serialized("key", key, self._key_serializer),
             _serialized("value", value, self._value_serializer),
-            list(headers),
+            record_headers(headers),
             partition,
-            time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
+            time_ns() // 1_000_000 if timestamp_ms is None else whole_number("a timestamp", timestamp_ms),
         )
         future = RecordFuture()
         with self._thread.lock:
@@ -107,45 +113,48 @@ class Producer(ClosesOnExit):
             self._thread.wake()
             remaining = deadline - self._thread.now
             if remaining <= 0:
-                raise ClientTimeoutError(f"a record for {record.topic} waited {self._max_block_ms} ms: {found.value}")
-            self._thread.changed.wait(remaining / 1000)
-            self._thread.check()
+                reason = self._core.reason(record.topic, found)
+                raise ClientTimeoutError(f"a record for {record.topic} waited {self._max_block_ms} ms: {reason}")
+            self._thread.wait(remaining)
             found = self._core.try_append(record, future.settle, self._thread.now)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now, and wait until all of it is acknowledged or has failed; ClientTimeoutError after
-        `timeout` seconds."""
+        """Send everything now, and wait until all that was handed over so far is acknowledged or has failed;
+        ClientTimeoutError after `timeout` seconds. RuntimeError in a callback, which it would wait for."""
         with self._thread.lock:
             self._thread.check()
-            self._core.accumulator.is_flushing = True
+            flush = self._core.begin_flush()
         try:
-            limit_ms = 1e12 if timeout is None else timeout * 1000
-            if not self._thread.wait_until(lambda: self._core.is_idle, limit_ms):
+            limit_ms = float("inf") if timeout is None else timeout * 1000
+            if not self._thread.wait_until(lambda: self._core.is_flushed(flush), limit_ms):
                 raise ClientTimeoutError(f"flush: not everything was acknowledged in {timeout} s")
         finally:
             with self._thread.lock:
-                self._core.accumulator.is_flushing = False
+                self._core.end_flush()
 
     def partitions_for(self, topic: str) -> Sequence[int]:
         """The topic's partitions."""
-
-        def known() -> bool:
-            self._core.metadata.add_topic(topic)
-            return self._core.metadata.partitions_of(topic) is not None
-
-        if not self._thread.wait_until(known, self._max_block_ms):
-            raise ClientTimeoutError(f"the partitions of {topic} were not known in {self._max_block_ms} ms")
+        topic_name(topic)
+        if not self._thread.wait_until(lambda: self._core.knows(topic), self._max_block_ms):
+            reason = self._core.reason(topic, Obstacle.METADATA)
+            raise ClientTimeoutError(f"the partitions of {topic} were waited for {self._max_block_ms} ms: {reason}")
         with self._thread.lock:
             return self._core.metadata.partitions_of(topic) or ()
 
+    def _abandon(self, failure: BaseException | None) -> None:
+        error = ClientClosedError("the producer was closed before the record was acknowledged")
+        error.__cause__ = failure
+        self._core.abandon(error)
+
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, wait for it (at most so many seconds), and stop. What is not acknowledged then has
-        failed."""
-        if self._thread.is_running:
-            with suppress(ClientTimeoutError, ClientClosedError):
-                self.flush(timeout)
-        self._thread.close()
-        self._core.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
+        """Send what is left, wait for it (at most so many seconds), and stop. What is not acknowledged then has failed.
+        In a callback, nothing is waited for."""
+        try:
+            if self._thread.is_running and not self._thread.is_own:
+                with suppress(ClientTimeoutError, ClientClosedError):
+                    self.flush(timeout)
+        finally:
+            self._thread.close()
 
 
 def _serialized(what: str, value: Any, serializer: Serializer | None) -> bytes | None:

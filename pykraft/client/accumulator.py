@@ -1,7 +1,7 @@
 """Records on their way into batches: for each partition a queue of batches, of which the last is being filled.
 
-A batch is *ready* when it is full, when it has waited for ``linger.ms``, when somebody flushes or closes, or when the
-memory for records is used up. Batching is what makes a producer fast: a request, a checksum and an append cost about
+A batch is *ready* when it is full, when it has waited for ``linger.ms``, when somebody flushes or closes, or when
+somebody waits for memory. Batching is what makes a producer fast: a request, a checksum and an append cost about
 the same for one record as for a hundred.
 
 Follows org.apache.kafka.clients.producer.internals.{RecordAccumulator,ProducerBatch,BufferPool}.
@@ -156,11 +156,19 @@ class RecordAccumulator:
         self._count = 0
         self.used_bytes = 0
         """Memory of all batches, those on their way included."""
-        self.is_flushing = False
+        self.flushes = 0
+        """How many wait at the moment until everything is sent."""
+        self.is_wanting = False
+        """Somebody waits for memory, and nothing was given back since."""
 
     @property
     def has_unsent(self) -> bool:
         return any(self._queues.values())
+
+    @property
+    def newest(self) -> int:
+        """The number of the batch that was begun last."""
+        return self._count
 
     def has_room(self, size: int) -> bool:
         """Whether a record of that size may be added now. One is always let in, however large."""
@@ -208,7 +216,7 @@ class RecordAccumulator:
         if first.attempts:
             return first.not_before
         is_full = len(queue) > 1 or first.data is not None or first.size >= self._batch_size
-        if is_full or self.is_flushing or not self.has_room(1):
+        if is_full or self.flushes or self.is_wanting or not self.has_room(1):
             return 0
         return first.created + self._linger_ms
 
@@ -216,14 +224,19 @@ class RecordAccumulator:
         queue = self._queues.get(topic_partition)
         return queue[0] if queue else None
 
+    def firsts(self) -> Iterator[ProducerBatch]:
+        """The first batch of each partition."""
+        return (queue[0] for queue in self._queues.values() if queue)
+
     def pausing(self, now: int) -> list[ProducerBatch]:
         """The batches that will be sent again when their pause is over, where they are the first of their partition."""
-        firsts = (queue[0] for queue in self._queues.values() if queue)
-        return [batch for batch in firsts if batch.attempts and batch.not_before > now]
+        return [batch for batch in self.firsts() if batch.attempts and batch.not_before > now]
 
     def take(self, topic_partition: TopicPartition) -> ProducerBatch:
-        """The first batch of the partition, to be sent."""
-        return self._queues[topic_partition].popleft()
+        """The first batch of the partition, to be sent. The partition comes last from now on: where a request has not
+        room for all of them, they take turns."""
+        queue = self._queues[topic_partition] = self._queues.pop(topic_partition)
+        return queue.popleft()
 
     def put_back(self, batch: ProducerBatch) -> None:
         """It must be sent again: before everything that came later."""
@@ -242,6 +255,7 @@ class RecordAccumulator:
     def release(self, batch: ProducerBatch) -> None:
         """The batch is done with, one way or the other."""
         self.used_bytes -= batch.builder.size
+        self.is_wanting = False
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove all batches."""
@@ -258,7 +272,7 @@ class RecordAccumulator:
     @property
     def oldest(self) -> int:
         """When the batch that waits longest was created; `FOREVER` if none waits."""
-        return min((queue[0].created for queue in self._queues.values() if queue), default=FOREVER)
+        return min((batch.created for batch in self.firsts()), default=FOREVER)
 
     def waiting(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():

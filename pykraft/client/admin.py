@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pykraft.client.calls import Calls
+from pykraft.client.configs import setting_text
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, Node, Uuid
@@ -37,7 +38,7 @@ class NewTopic:
     num_partitions: int = CLUSTER_DEFAULT
     replication_factor: int = CLUSTER_DEFAULT
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, object] = field(default_factory=dict)
 
 
 class PartitionDescription(NamedTuple):
@@ -111,7 +112,7 @@ class AdminCalls:
                         for partition, brokers in sorted(topic.replica_assignments.items())
                     ],
                     configs=[
-                        request_type.Config(name=name, value=str(value))
+                        request_type.Config(name=name, value=setting_text(value))
                         for name, value in sorted(topic.topic_configs.items())
                     ],
                 )

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
+from pykraft.client.arguments import check_sendable
 from pykraft.client.config import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
@@ -58,7 +59,8 @@ class Calls:
     ) -> "Promise[T | KafkaError]":
         """Send the request until it is answered. `read` takes the value out of the response, or raises the KafkaError
         in it; `what` names the call in words, for the message if it is too late. `node_id` is the broker to ask, if it
-        must be that one."""
+        must be that one. KafkaError at once if the request cannot be sent at all."""
+        check_sendable(what, request)
         call: _Call[T] = _Call(what, request, read, deadline, node_id)
         self._calls.append(call)
         return call.promise
@@ -99,18 +101,18 @@ class Calls:
             if isinstance(response, Failure):
                 self._metadata.has_failed(node)
             if not call.promise.kept:
-                self._on_response(call, response, now)
+                self._on_response(call, node, response, now)
 
         timeout_ms = max(1, min(self._timeout_ms, call.deadline - now))
         return Outbound(CHANNEL, node, call.request, on_response, timeout_ms)
 
-    def _on_response(self, call: _Call[Any], response: Any, now: int) -> None:
+    def _on_response(self, call: _Call[Any], node: Node, response: Any, now: int) -> None:
         try:
             if response is Failure.UNSUPPORTED_VERSION:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{call.what}: the broker does not speak this API")
             if isinstance(response, Failure):
-                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, response.value)
-            self._finish(call, call.read(response))
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{node.endpoint}: {response.value}")
+            self._finish(call, _read(call, response))
         except KafkaError as error:
             if not error.retriable:
                 self._finish(call, error)
@@ -120,6 +122,15 @@ class Calls:
     def _finish(self, call: _Call[T], result: T | KafkaError) -> None:
         self._calls.remove(call)
         call.promise.keep(result)
+
+
+def _read(call: _Call[T], response: Any) -> T:
+    """What the answer says. KafkaError: its own, or that it lacks what it must have."""
+    try:
+        return call.read(response)
+    except (LookupError, ValueError) as error:
+        detail = f"{call.what}: the answer makes no sense: {error!r}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, detail) from None
 
 
 def gathered(

@@ -7,7 +7,7 @@ Follows org.apache.kafka.clients.admin.{Config,ConfigEntry,AlterConfigOp}.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pykraft.client.calls import Calls, gathered
 from pykraft.common.config import as_text
@@ -41,6 +41,13 @@ class ConfigResource(NamedTuple):
 
     resource_type: ConfigResourceType
     name: str
+
+
+def config_resource(resource: Any) -> ConfigResource:
+    """A resource, also as a plain pair."""
+    if not isinstance(resource, tuple) or len(resource) != 2:
+        raise TypeError(f"settings are those of a ConfigResource(ConfigResourceType, name), not of {resource!r}")
+    return ConfigResource(ConfigResourceType(resource[0]), resource[1])
 
 
 class ConfigSynonym(NamedTuple):
@@ -130,7 +137,7 @@ class ConfigCalls:
                             resource_type.Config(
                                 name=change.name,
                                 config_operation=change.operation,
-                                value=None if change.value is None else _text(change.value),
+                                value=None if change.value is None else setting_text(change.value),
                             )
                             for change in operations(changes[resource])
                         ],
@@ -153,14 +160,15 @@ def operations(changes: ConfigChanges) -> list[AlterConfigOp]:
     ]
 
 
-def _text(value: object) -> str:
+def setting_text(value: object) -> str:
+    """A value as brokers read it; a list is one with commas."""
     return as_text(tuple(map(str, value)) if isinstance(value, list | tuple) else value)
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
     """The resources by the broker that must be asked, -1 for any."""
     found: dict[int, list[ConfigResource]] = {}
-    for resource in dict.fromkeys(ConfigResource(ConfigResourceType(kind), name) for kind, name in resources):
+    for resource in dict.fromkeys(map(config_resource, resources)):
         is_of_one = resource.resource_type is ConfigResourceType.BROKER and resource.name.isdecimal()
         found.setdefault(int(resource.name) if is_of_one else -1, []).append(resource)
     return found

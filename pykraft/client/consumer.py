@@ -12,16 +12,17 @@ Follows org.apache.kafka.clients.consumer.KafkaConsumer.
 from random import Random
 
 from pykraft.client import config as keys
+from pykraft.client.arguments import whole_number
 from pykraft.client.config import bootstrap_endpoints
 from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord, Fetcher
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetLookups
 from pykraft.client.positions import Positions
-from pykraft.client.subscription import FetchPosition, Mode, PartitionState, SubscriptionState
+from pykraft.client.subscription import FetchPosition, Mode, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
 from pykraft.common.errors import ConfigError, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
 
 
 class ConsumerCore:
@@ -41,6 +42,7 @@ class ConsumerCore:
         self.isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
         self._positions = Positions(config, self.metadata, self.subscription, self.lookups, self.isolation_level)
         self._fetcher = Fetcher(config, self.metadata, self.subscription)
+        self._topic_ids: dict[str, Uuid] = {}
 
     def poll(self, now: int) -> Poll:
         if self.subscription.mode is Mode.SUBSCRIBE:
@@ -49,11 +51,20 @@ class ConsumerCore:
         return merge(parts)
 
     def _take_all_partitions(self) -> None:
-        self.subscription.assign_from_subscription(
-            TopicPartition(topic, partition)
-            for topic in self.subscription.topics
-            for partition in self.metadata.partitions_of(topic) or ()
-        )
+        """A topic that the last broker did not know keeps what is read of it: it may be the broker that lags, and a
+        position that is given up is lost. One that has another id was made again: nothing of it has been read."""
+        found = []
+        for topic in self.subscription.topics:
+            partitions = self.metadata.partitions_of(topic)
+            if partitions is None:
+                found += [key for key in self.subscription.partitions if key.topic == topic]
+                continue
+            topic_id = self.metadata.topic_id(topic)
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                self.subscription.forget(topic)
+            found += [TopicPartition(topic, partition) for partition in partitions]
+        self.subscription.assign_from_subscription(found)
 
     @property
     def has_news(self) -> bool:
@@ -61,7 +72,9 @@ class ConsumerCore:
         return self._fetcher.has_news or self._positions.has_error
 
     def take(self, limit: int) -> list[FetchedRecord]:
-        """At most `limit` records. KafkaError: what the user must know."""
+        """At most `limit` records. KafkaError: what the user must know; ValueError: nothing is read."""
+        if self.subscription.mode is Mode.NONE:
+            raise ValueError("this consumer reads nothing yet: assign() partitions or subscribe() to topics")
         self.raise_error()
         return self._fetcher.take(limit)
 
@@ -90,10 +103,15 @@ class ConsumerCore:
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Read from this offset on; whether it is in the log will be seen."""
-        if offset < 0:
-            raise ValueError(f"an offset is 0 or more, not {offset}")
-        self.state(topic_partition).seek(FetchPosition(offset))
+        self.state(topic_partition).seek(FetchPosition(whole_number("an offset", offset)))
         self._positions.forget(topic_partition)
+
+    def go_back(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """The records from this one on were taken, and nobody has seen them: take them again, unless the partition is
+        read from elsewhere by now."""
+        state = self.subscription.partitions.get(topic_partition)
+        if state is not None and state.state is not State.AWAITING_RESET:
+            state.seek(FetchPosition(offset, leader_epoch), state.checked_epoch)
 
     def seek_to(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Read from the start (-2), the end (-1), or the first record at or after a moment."""

@@ -30,11 +30,13 @@ class NoOffsetError(KafkaError):
 class LogTruncationError(KafkaError):
     """Records that this consumer had read were cut off when another leader took over (KIP-320)."""
 
-    def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+    def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int | None) -> None:
+        """`diverging_offset` is where the two logs part, None if the new leader cannot say."""
+        where = ", nobody knows where" if diverging_offset is None else f" to offset {diverging_offset}"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{topic_partition}: the log was truncated to offset {diverging_offset}, this consumer had read up to "
-            f"{offset}. Seek, or set auto.offset.reset",
+            f"{topic_partition}: the log was truncated{where}, this consumer had read up to {offset}. Seek, or set "
+            "auto.offset.reset",
         )
         self.topic_partition = topic_partition
         self.diverging_offset = diverging_offset

@@ -3,9 +3,9 @@
 One fetch at a time is under way to each broker that leads something, and asks for all its partitions that may be
 fetched. The broker holds it back until there is something (``fetch.min.bytes``, ``fetch.max.wait.ms``). None is sent
 while something from that broker is left: without the partition that it is of, the fetch might wait, and the partition
-with it. What
-comes is kept as it came, in batches; a batch is unpacked when its records are asked for, and only then does the
-position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops the bytes.
+with it. What comes is kept as it came, in batches; a batch is unpacked when its records are asked for, and only then
+does the position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops
+the bytes.
 
 Not every offset has a record: control batches are for the log, not for readers; cleaning leaves gaps; and a reader of
 committed data skips the batches of aborted transactions. For those the leader sends along the producers whose
@@ -63,13 +63,25 @@ class _Fetched:
         self._read_committed = read_committed
         self._records: Iterator[Record] = iter(())
         self._batch: RecordBatch | None = None
+        self._error: KafkaError | None = None
+        """What is wrong at `next_offset`: told when everything before it was handed out."""
 
     def take(self, limit: int, check_crcs: bool) -> tuple[list[FetchedRecord], bool]:
         """(at most `limit` records, whether there may be more). CorruptRecordError: `next_offset` cannot be read."""
         taken: list[FetchedRecord] = []
+        try:
+            if self._error is None:
+                return taken, self._take(taken, limit, check_crcs)
+        except KafkaError as error:
+            self._error = error
+        if taken:
+            return taken, True
+        raise self._error
+
+    def _take(self, taken: list[FetchedRecord], limit: int, check_crcs: bool) -> bool:
         while len(taken) < limit:
             if self._batch is None and not self._next_batch(check_crcs):
-                return taken, False
+                return False
             batch = self._batch
             assert batch is not None
             record = next(self._records, None)
@@ -81,7 +93,7 @@ class _Fetched:
                     FetchedRecord(self.key, record, int(batch.uses_log_append_time), batch.partition_leader_epoch)
                 )
                 self.next_offset = record.offset + 1
-        return taken, True
+        return True
 
     def _next_batch(self, check_crcs: bool) -> bool:
         """Go on to the next batch that a reader sees."""
@@ -118,6 +130,9 @@ class Fetcher:
         self._under_way: set[int] = set()
         self._not_before: dict[int, int] = {}
         self._fetched: deque[_Fetched] = deque()
+        self._served: dict[TopicPartition, int] = {}
+        """By partition which answer brought records of it last."""
+        self._answers = 0
         self._errors: deque[KafkaError] = deque()
         self._failed: dict[TopicPartition, tuple[int, KafkaError]] = {}
         """By partition the offset that cannot be fetched, and why: of no interest to one who seeks elsewhere."""
@@ -139,15 +154,19 @@ class Fetcher:
                 deadline = min(deadline, self._not_before[node.id])
             elif node.id not in busy:
                 by_node.setdefault(node, []).append(key)
-        return Poll(deadline, [self._request(node, asked) for node, asked in by_node.items()])
+        return Poll(deadline, [self._request(node, self._fairly(asked)) for node, asked in by_node.items()])
+
+    def _fairly(self, asked: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Who was served last comes last: a broker fills an answer in the order of the request, and the first ones
+        would leave the others no room."""
+        return sorted(asked, key=lambda key: self._served.get(key, 0))
 
     def _with_rest(self) -> set[int]:
         """The brokers of which something was fetched that somebody may still take."""
         found: set[int] = set()
         for fetched in self._fetched:
-            state = self._subscription.partitions.get(fetched.key)
             leader = self._metadata.leader_of(fetched.key)
-            if state is not None and state.is_fetchable and leader is not None:
+            if leader is not None and self._may_be_taken(fetched):
                 found.add(leader.id)
         return found
 
@@ -209,6 +228,7 @@ class Fetcher:
                 self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
             self._retry(node, now)
             return
+        self._answers += 1
         for topic in response.responses:
             for answer in topic.partitions:
                 key = TopicPartition(topic.topic or names.get(topic.topic_id, ""), answer.partition_index)
@@ -235,6 +255,7 @@ class Fetcher:
         if error is ErrorCode.NONE:
             state.high_watermark = answer.high_watermark
             if answer.records:
+                self._served[key] = self._answers
                 is_committed = self._isolation_level == READ_COMMITTED
                 self._fetched.append(_Fetched(key, state.position.offset, answer, is_committed))
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -258,8 +279,12 @@ class Fetcher:
 
     @property
     def has_news(self) -> bool:
-        """There is something to take, or to be told."""
-        return bool(self._fetched or self._errors or self._failed)
+        """There is something to take, or to be told. What lies ready of a paused partition is not."""
+        return bool(self._errors or self._failed) or any(map(self._may_be_taken, self._fetched))
+
+    def _may_be_taken(self, fetched: _Fetched) -> bool:
+        state = self._subscription.partitions.get(fetched.key)
+        return state is not None and state.is_fetchable
 
     def raise_error(self) -> None:
         """Tell what the consumer's user must know, each error once; a partition is fetched again after its own."""

@@ -2,7 +2,8 @@
 
 All partitions of one leader go into one request. A leader that has moved, or cannot answer yet, is asked again after a
 pause, until the time is up. A refusal that will not change ends a question of the kind that is answered as a whole;
-another kind is answered partition by partition, with the error in the place of the answer.
+another kind is answered partition by partition, with the error in the place of the answer, and whoever does not want
+to wait for the slowest partition is told of each one as it is answered.
 
 Follows org.apache.kafka.clients.admin.internals.{PartitionLeaderStrategy,AdminApiDriver} and
 org.apache.kafka.clients.consumer.internals.OffsetFetcher.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pykraft.client.arguments import check_sendable
 from pykraft.client.config import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
@@ -50,14 +52,18 @@ class Question(Generic[V]):
 
 
 Answers = Mapping[TopicPartition, V | KafkaError]
+OnAnswer = Callable[[TopicPartition, V | KafkaError], None]
 
 
 class _Call(Generic[V]):
     """What one caller wants to know."""
 
-    def __init__(self, question: Question[V], asked: Iterable[TopicPartition], deadline: int) -> None:
+    def __init__(
+        self, question: Question[V], asked: Iterable[TopicPartition], deadline: int, on_answer: OnAnswer[V] | None
+    ) -> None:
         self.question = question
         self.deadline = deadline
+        self._on_answer = on_answer
         self.promise: Promise[Answers[V] | KafkaError] = Promise()
         self.open = set(asked)
         self.under_way: set[TopicPartition] = set()
@@ -65,6 +71,13 @@ class _Call(Generic[V]):
         self.attempts = 0
         self.not_before = 0
         self.obstacle = "no leader is known"
+
+    def settle(self, topic_partition: TopicPartition, answer: V | KafkaError) -> None:
+        """This partition is answered."""
+        self.found[topic_partition] = answer
+        self.open.discard(topic_partition)
+        if self._on_answer is not None:
+            self._on_answer(topic_partition, answer)
 
 
 class LeaderCalls:
@@ -77,10 +90,16 @@ class LeaderCalls:
         self._calls: list[_Call[Any]] = []
 
     def ask(
-        self, question: Question[V], asked: Iterable[TopicPartition], deadline: int
+        self,
+        question: Question[V],
+        asked: Iterable[TopicPartition],
+        deadline: int,
+        on_answer: OnAnswer[V] | None = None,
     ) -> "Promise[Answers[V] | KafkaError]":
-        """The answer for each of these partitions."""
-        call = _Call(question, asked, deadline)
+        """The answer for each of these partitions. `on_answer` is told of each one as it comes. KafkaError at once if
+        the question cannot be sent at all."""
+        call = _Call(question, asked, deadline, on_answer)
+        check_sendable(question.api, question.request(sorted(call.open)))
         for topic_partition in sorted(call.open):
             self._metadata.add_topic(topic_partition.topic)
         if call.open:
@@ -134,14 +153,15 @@ class LeaderCalls:
             self._ask_again(call, f"a broker did not answer ({response.value})", now)
             return
         for key, error, value in call.question.read(response):
+            if key not in call.open:
+                continue
             if error.retriable:
                 self._ask_again(call, f"{key}: {error.text}", now)
                 continue
             if error is not ErrorCode.NONE and call.question.is_whole:
                 self._fail(call, KafkaError(error, f"{key}: {error.text}"))
                 return
-            call.found[key] = value if error is ErrorCode.NONE else KafkaError(error, f"{key}: {error.text}")
-            call.open.discard(key)
+            call.settle(key, value if error is ErrorCode.NONE else KafkaError(error, f"{key}: {error.text}"))
         if not call.open:
             self._finish(call, call.found)
 
@@ -155,8 +175,10 @@ class LeaderCalls:
         """What is not answered yet will not be."""
         if call.question.is_whole:
             self._finish(call, error)
-        else:
-            self._finish(call, call.found | dict.fromkeys(call.open, error))
+            return
+        for key in sorted(call.open):
+            call.settle(key, error)
+        self._finish(call, call.found)
 
     def _finish(self, call: _Call[V], result: Answers[V] | KafkaError) -> None:
         self._calls.remove(call)

@@ -44,8 +44,6 @@ class ClusterMetadata:
         self._bootstrap = [Node(-1 - number, *endpoint) for number, endpoint in enumerate(bootstrap)]
         self._random = random
         self.brokers: dict[int, Node] = {}
-        self.cluster_id: str | None = None
-        self.controller_id = -1
         self.topics: dict[str, TopicMetadata] = {}
         self._wanted: set[str] = set()
         self._wants_update = False
@@ -131,8 +129,6 @@ class ClusterMetadata:
             return
         self.version += 1
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
         self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
             self._learn(topic)

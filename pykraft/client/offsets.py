@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from pykraft.client.config import REQUEST_TIMEOUT_MS
-from pykraft.client.leader_calls import CHANNEL, LeaderAnswer, LeaderCalls, Question
+from pykraft.client.leader_calls import CHANNEL, LeaderAnswer, LeaderCalls, OnAnswer, Question
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, Promise
@@ -44,8 +44,25 @@ class OffsetLookups:
     def find(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: int
     ) -> "Promise[Found | KafkaError]":
-        """For each partition the offset at a timestamp (or at -1: the end, -2: the start), or why it cannot be had."""
+        """For each partition the offset at a timestamp (or at -1: the end, -2: the start); the first error if there is
+        one."""
+        question = self._question(timestamps, isolation_level, is_whole=True)
+        return self._calls.ask(question, timestamps, deadline)  # type: ignore[return-value]  # as a whole: no errors
 
+    def find_each(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: int,
+        deadline: int,
+        on_found: OnAnswer[OffsetAndTimestamp],
+    ) -> None:
+        """The same, but each partition is told alone: one without a leader holds up no other."""
+        question = self._question(timestamps, isolation_level, is_whole=False)
+        self._calls.ask(question, timestamps, deadline, on_found)
+
+    def _question(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int, is_whole: bool
+    ) -> Question[OffsetAndTimestamp]:
         def request(asked: Sequence[TopicPartition]) -> ListOffsetsRequest:
             topics: dict[str, list[ListOffsetsRequest.Topic.Partition]] = {}
             for key in asked:
@@ -61,14 +78,13 @@ class OffsetLookups:
                 timeout_ms=self._timeout_ms,
             )
 
-        question = Question(
+        return Question(
             api="ListOffsets",
             too_late="the offsets of {} were not found",
             request=request,
             read=_read,
-            is_whole=True,
+            is_whole=is_whole,
         )
-        return self._calls.ask(question, timestamps, deadline)  # type: ignore[return-value]  # as a whole: no errors
 
     def poll(self, now: int) -> Poll:
         """Ask what is not under way; give up what is late."""

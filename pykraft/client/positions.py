@@ -15,13 +15,17 @@ from typing import Any
 from pykraft.client.config import DEFAULT_API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
 from pykraft.client.errors import LogTruncationError, NoOffsetError
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.client.offsets import CHANNEL, Found, OffsetLookups
+from pykraft.client.offsets import CHANNEL, OffsetAndTimestamp, OffsetLookups
 from pykraft.client.subscription import FetchPosition, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Node, TopicPartition
-from pykraft.protocol.messages.data import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from pykraft.protocol.messages.data import (
+    LATEST_TIMESTAMP,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 
 CONSUMER_REPLICA_ID = -1
 
@@ -72,23 +76,25 @@ class Positions:
                 self._under_way.add(key)
                 timestamps[key] = state.reset_timestamp
         if timestamps:
-            wanted = dict(timestamps)
-            promise = self._lookups.find(wanted, self._isolation_level, now + self._config[DEFAULT_API_TIMEOUT_MS])
-            promise.then(lambda found: self._on_found(wanted, found))
+            self._lookups.find_each(
+                timestamps,
+                self._isolation_level,
+                now + self._config[DEFAULT_API_TIMEOUT_MS],
+                lambda key, found: self._on_found(key, timestamps[key], found),
+            )
 
-    def _on_found(self, wanted: dict[TopicPartition, int], found: Found | KafkaError) -> None:
-        self._under_way.difference_update(wanted)
+    def _on_found(self, key: TopicPartition, timestamp: int, found: OffsetAndTimestamp | KafkaError) -> None:
+        self._under_way.discard(key)
+        state = self._subscription.partitions.get(key)
+        if state is None or state.state is not State.AWAITING_RESET or state.reset_timestamp != timestamp:
+            return  # meanwhile it was given up, or somebody has said where to read
         if isinstance(found, KafkaError):
-            self._errors.append(found)
-            return
-        for key, place in found.items():
-            state = self._subscription.partitions.get(key)
-            # Meanwhile it may have been given up, or somebody may have said where to read.
-            if state is not None and state.state is State.AWAITING_RESET and state.reset_timestamp == wanted[key]:
-                if place.offset < 0:
-                    state.reset(-1)  # no record is that young: from the end on
-                else:
-                    state.seek(FetchPosition(place.offset, place.leader_epoch), place.leader_epoch)
+            if found not in self._errors:  # one error may be that of many partitions
+                self._errors.append(found)
+        elif found.offset < 0:
+            state.reset(LATEST_TIMESTAMP)  # no record is that young: from the end on
+        else:
+            state.seek(FetchPosition(found.offset, found.leader_epoch), found.leader_epoch)
 
     @property
     def has_error(self) -> bool:
@@ -163,21 +169,30 @@ class Positions:
             self._try_later(now)
             if not error.retriable:
                 self._errors.append(KafkaError(error, str(key)))
-        elif answer.end_offset < 0:
-            state.complete_check(leader_epoch)  # the broker does not know that epoch: nothing can be said
-        elif answer.end_offset >= position.offset:
+        elif answer.end_offset >= position.offset and answer.leader_epoch >= 0:
             state.complete_check(leader_epoch)
-        elif self._subscription.may_reset:
-            # What follows is read from where the two logs part: that is the best position there is.
-            state.seek(FetchPosition(answer.end_offset, answer.leader_epoch), leader_epoch)
         else:
-            state.seek(FetchPosition(position.offset, NO_CHECK), leader_epoch)
-            self._errors.append(LogTruncationError(key, position.offset, answer.end_offset))
+            is_known = answer.end_offset >= 0 and answer.leader_epoch >= 0
+            self._on_truncation(key, state, leader_epoch, answer if is_known else None)
+
+    def _on_truncation(
+        self,
+        key: TopicPartition,
+        state: PartitionState,
+        leader_epoch: int,
+        end: OffsetForLeaderEpochResponse.Topic.Partition | None,
+    ) -> None:
+        """Records that were read are gone. Without `end` the leader has nothing of that epoch, nor of one before."""
+        assert state.position is not None
+        if not self._subscription.may_reset:
+            self._errors.append(LogTruncationError(key, state.position.offset, None if end is None else end.end_offset))
+            state.lose()
+        elif end is None:
+            self._subscription.reset(key)
+        else:
+            # What follows is read from where the two logs part: that is the best position there is.
+            state.seek(FetchPosition(end.end_offset, end.leader_epoch), leader_epoch)
 
     def _try_later(self, now: int) -> None:
         self._not_before = now + self._config[RETRY_BACKOFF_MS]
         self._metadata.request_update()
-
-
-NO_CHECK = -1
-"""An epoch that is not known: the position cannot be checked again."""

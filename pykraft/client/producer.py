@@ -8,6 +8,7 @@ Follows org.apache.kafka.clients.producer.KafkaProducer.
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -71,6 +72,7 @@ class ProducerCore:
             self._want(record.topic)
             return Obstacle.METADATA
         if not self.accumulator.has_room(size):
+            self.accumulator.is_wanting = True
             return Obstacle.MEMORY
         topic_partition = TopicPartition(record.topic, self._partition(record, partitions, size))
         concerns_sender = self.accumulator.append(
@@ -78,6 +80,23 @@ class ProducerCore:
         )
         self.wants_poll |= concerns_sender
         return None
+
+    def reason(self, topic: str, obstacle: Obstacle) -> str:
+        """What a record of this topic waits for, in words."""
+        reason: str = obstacle.value
+        if obstacle is not Obstacle.METADATA:
+            return reason
+        if not self.metadata.version:
+            return f"no broker has answered at {', '.join(map(str, bootstrap_endpoints(self.config)))}"
+        known = self.metadata.topics.get(topic)
+        return f"{reason}: {known.error.text}" if known is not None and known.error else reason
+
+    def knows(self, topic: str) -> bool:
+        """Whether the topic's partitions are known; if not, they are asked for. KafkaError: they never will be."""
+        if self.metadata.partitions_of(topic) is not None:
+            return True
+        self._want(topic)
+        return False
 
     def _want(self, topic: str) -> None:
         known = self.metadata.topics.get(topic)
@@ -102,9 +121,24 @@ class ProducerCore:
         """Every record that was taken is acknowledged, or has failed."""
         return not (self.accumulator.has_unsent or self._sender.has_under_way)
 
+    def begin_flush(self) -> int:
+        """From now on nothing lingers, until `end_flush`. `is_flushed` tells when what was taken before is settled."""
+        self.accumulator.flushes += 1
+        return self.accumulator.newest
+
+    def is_flushed(self, flush: int) -> bool:
+        """Every record that was taken before this flush began is acknowledged, or has failed."""
+        unsettled = chain(self.accumulator.firsts(), self._sender.under_way())
+        return all(batch.place[0] > flush for batch in unsettled)
+
+    def end_flush(self) -> None:
+        self.accumulator.flushes -= 1
+
     def abandon(self, error: Exception) -> None:
-        """Fail all records that are not on their way: nobody will send them."""
+        """Fail all records that are not acknowledged: nobody will send them, or hear what became of them."""
+        self._sender.abandon(error)
         for batch in self.accumulator.take_all():
+            self.accumulator.release(batch)
             batch.fail(error)
 
     def poll(self, now: int) -> Poll:
@@ -119,6 +153,10 @@ def _check(config: Config) -> None:
     if config[keys.ENABLE_IDEMPOTENCE]:
         if acks not in ("all", "-1"):
             raise ConfigError(f"acks={acks}: an idempotent producer needs acks=all. Or set enable.idempotence=false")
+        if not config[keys.RETRIES]:
+            raise ConfigError(
+                "retries=0: an idempotent producer must be able to try again. Or set enable.idempotence=false"
+            )
         if in_flight > 5:
             raise ConfigError(
                 f"max.in.flight.requests.per.connection={in_flight}: brokers remember five batches of a producer, so "

@@ -24,7 +24,8 @@ other partitions go on under the old one. (Kafka's own producer renumbers at onc
 Follows org.apache.kafka.clients.producer.internals.{Sender,TransactionManager}.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from random import Random
 from typing import Any, NamedTuple
 
@@ -89,6 +90,18 @@ class Sender:
     @property
     def has_under_way(self) -> bool:
         return any(self._under_way.values())
+
+    def under_way(self) -> Iterator[ProducerBatch]:
+        """The batches that were sent and not answered yet."""
+        return chain.from_iterable(self._under_way.values())
+
+    def abandon(self, error: Exception) -> None:
+        """Fail them: nobody will hear the answers."""
+        lost = list(self.under_way())
+        self._under_way.clear()
+        for batch in lost:
+            self._accumulator.release(batch)
+            batch.fail(error)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -259,10 +272,19 @@ class Sender:
             detail = (answer.error_message if answer is not None else None) or ""
             self._finish(batch)
             self._distrust(batch.topic_partition)
-            batch.fail(KafkaError(error, detail))
+            is_late = error.retriable and self._is_late(batch, now)
+            batch.fail(self._lateness(batch, detail or error.text) if is_late else KafkaError(error, detail))
+
+    def _is_late(self, batch: ProducerBatch, now: int) -> bool:
+        return now >= batch.created + self._config[keys.DELIVERY_TIMEOUT_MS]
+
+    def _lateness(self, batch: ProducerBatch, obstacle: str = "") -> ClientTimeoutError:
+        limit = self._config[keys.DELIVERY_TIMEOUT_MS]
+        what = f"{batch.count} records for {batch.topic_partition} were not acknowledged in {limit} ms"
+        return ClientTimeoutError(f"{what}: {obstacle}" if obstacle else what)
 
     def _may_retry(self, batch: ProducerBatch, error: ErrorCode, now: int) -> bool:
-        if now >= batch.created + self._config[keys.DELIVERY_TIMEOUT_MS] or batch.attempts > self._config[keys.RETRIES]:
+        if self._is_late(batch, now) or batch.attempts > self._config[keys.RETRIES]:
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # Refused because an earlier one was: it will be in order when that one is in, or renumbered.
@@ -295,8 +317,7 @@ class Sender:
             self._accumulator.release(batch)
             if batch.attempts:
                 self._distrust(batch.topic_partition)
-            detail = f"{batch.count} records for {batch.topic_partition} were not acknowledged in {limit} ms"
-            batch.fail(ClientTimeoutError(detail))
+            batch.fail(self._lateness(batch))
         return min(FOREVER, self._accumulator.oldest + limit)
 
     # --- the producer id ----------------------------------------------------------------------------------------------

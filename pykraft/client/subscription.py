@@ -107,6 +107,11 @@ class PartitionState:
         self._move(State.AWAITING_RESET)
         self.reset_timestamp = timestamp
 
+    def lose(self) -> None:
+        """The position is worth nothing, and nobody may choose another one: whoever reads must seek."""
+        self._move(State.AWAITING_RESET)
+        self.reset_timestamp = None
+
     def check(self, leader_epoch: int) -> None:
         """The partition's leader has this epoch now: whether the position is right must be asked again if the epoch is
         a new one."""
@@ -155,6 +160,10 @@ class SubscriptionState:
         """The partitions of the subscribed topics that are this consumer's."""
         assert self.mode is Mode.SUBSCRIBE
         self._set(topic_partitions)
+
+    def forget(self, topic: str) -> None:
+        """What was read of this topic was read of another one with its name."""
+        self.partitions = {key: state for key, state in self.partitions.items() if key.topic != topic}
 
     def unsubscribe(self) -> None:
         self.mode = Mode.NONE

@@ -41,9 +41,11 @@ def tell(line: object) -> None:
 def read_text(file: Path) -> str:
     """A file that the user names; CommandError if it cannot be read."""
     try:
-        return file.read_text()
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{file} cannot be read: it is no text in UTF-8") from None
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

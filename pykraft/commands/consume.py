@@ -46,7 +46,7 @@ _DEFAULTS = {
     "headers.separator": ",",
     "null.literal": "null",
 }
-_FOR_EVER_MS = 1000
+_PATIENCE_MS = 1000
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
@@ -152,7 +152,7 @@ def _begin(consumer: Consumer, topics: list[TopicDescription], partition: int | 
 def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> Iterator[ConsumerRecord]:
     left = sys.maxsize if limit is None else limit
     while left > 0:
-        found = consumer.poll(_FOR_EVER_MS if timeout_ms is None else timeout_ms, max_records=min(left, 500))
+        found = consumer.poll(_PATIENCE_MS if timeout_ms is None else timeout_ms, max_records=min(left, 500))
         if not found and timeout_ms is not None:
             return
         for records in found.values():

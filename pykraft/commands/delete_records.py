@@ -50,7 +50,7 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
         if version != VERSION:
             raise CommandError(f"--offset-json-file has version {version}, but must have version {VERSION}")
         entries = [_entry(entry) for entry in content["partitions"]]
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise CommandError(
             '--offset-json-file must have {"partitions": [{"topic": NAME, "partition": N, "offset": N}, ...], '
             '"version": 1}'

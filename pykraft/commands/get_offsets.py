@@ -35,7 +35,7 @@ _TIMES = {
 }
 _NOBODY = -1
 _NO_OFFSET = -1
-_RULE = re.compile(r"(?P<topic>[^:,]*)(:((?P<one>\d+)|(?P<from>\d*)-(?P<to>\d*)))?")
+_RULE = re.compile(r"(?P<topic>[^:,]*)(:((?P<one>\d{1,10})|(?P<from>\d{0,10})-(?P<to>\d{0,10})))?")
 
 PartitionFilter = Callable[[TopicPartition], bool]
 

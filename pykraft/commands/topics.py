@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     new_topic = _new_topic(options) if options.action is _create else None
     if options.action is _delete and options.topic is None:
         raise CommandError("--delete needs --topic")
+    if options.topics_with_overrides and _shows_partitions_only(options):
+        raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
     with answers(), Admin(**client_settings(options)) as admin:
         if new_topic is not None:
             _create(admin, new_topic, options.if_not_exists)
@@ -156,9 +158,7 @@ def _assignment(text: str) -> dict[int, list[int]]:
 
 def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
     topics = list(topics)
-    only_some = options.under_replicated_partitions or options.unavailable_partitions
-    if only_some and options.topics_with_overrides:
-        raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
+    only_some = _shows_partitions_only(options)
     configs = {} if only_some else _changed_configs(admin, [topic.name for topic in topics])
     for topic in topics:
         if not only_some and (configs[topic.name] or not options.topics_with_overrides):
@@ -166,6 +166,10 @@ def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicD
         for partition in () if options.topics_with_overrides else topic.partitions:
             if not only_some or any(_problems(partition, options)):
                 say(_partition_line(topic.name, partition))
+
+
+def _shows_partitions_only(options: argparse.Namespace) -> bool:
+    return bool(options.under_replicated_partitions or options.unavailable_partitions)
 
 
 def _problems(partition: PartitionDescription, options: argparse.Namespace) -> Iterator[bool]:

@@ -66,10 +66,14 @@ class RequestManager(Protocol):
 
 def merge(polls: Sequence[Poll]) -> Poll:
     """The wants of several managers as the want of one."""
-    return Poll(
-        min((poll.deadline for poll in polls), default=FOREVER),
-        [request for poll in polls for request in poll.requests],
-    )
+    deadline = FOREVER
+    requests: list[Outbound] = []
+    for poll in polls:
+        if poll.deadline < deadline:
+            deadline = poll.deadline
+        if poll.requests:
+            requests += poll.requests
+    return Poll(deadline, requests)
 
 
 class Promise(Generic[T]):

@@ -63,7 +63,7 @@ class Timer:
     def expire(self, now: int) -> int:
         """Run what is due, also what becomes due by running it; returns how many tasks ran."""
         ran = 0
-        while self.deadline <= now:
+        while self._heap and self._heap[0][0] <= now and self.deadline <= now:
             _, _, task = heapq.heappop(self._heap)
             callback, task.callback = task.callback, None
             assert callback is not None

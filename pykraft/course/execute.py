@@ -35,6 +35,8 @@ def read(path: Path) -> Any:
         return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     except OSError as error:
         raise NotebookFailed(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise NotebookFailed(f"{path} cannot be read: it is no text in UTF-8") from None
     except (nbformat.ValidationError, nbformat.reader.NotJSONError) as error:
         raise NotebookFailed(f"{path} is no notebook: {str(error).splitlines()[0][:200]}") from None
 

@@ -38,9 +38,13 @@ class SocketWire:
             self._begin()
 
     def _begin(self) -> None:
-        """Connect; how that went is told when the socket is ready, also if it failed at once."""
+        """Connect; how that went is told when the socket is ready, also if it failed at once. An address that is none
+        is one that cannot be reached: peers tell addresses, and may tell any."""
         self._has_begun = True
-        self._result = self._stream.sock.connect_ex(tuple(self.endpoint))
+        try:
+            self._result = self._stream.sock.connect_ex(tuple(self.endpoint))
+        except (OSError, OverflowError, TypeError, ValueError):
+            self._result = errno.EADDRNOTAVAIL
         self._watch(WRITE)
 
     def _refusal(self) -> int:

@@ -107,7 +107,7 @@ class Struct:
         cls._names = frozenset(f.name for f in own)
 
     def __init__(self, **values: Any) -> None:
-        if not values.keys() <= self._names:
+        if not self._names.issuperset(values):
             raise TypeError(f"{type(self).__qualname__} has no {sorted(values.keys() - self._names)}")
         self.__dict__.update(values)
 
@@ -149,7 +149,9 @@ class Message(Struct):
     def encode(self, version: int) -> list[Any]:
         """The message's bytes as a list of parts, in order. `records` are parts of their own, as they were given."""
         parts: list[Any] = []
-        encoder(type(self), version)(self, parts.append)
+        cls = type(self)
+        encode = _encoders.get((cls, version, version >= cls.flexible)) or encoder(cls, version)
+        encode(self, parts.append)
         return parts
 
     def to_bytes(self, version: int) -> bytes:
@@ -166,8 +168,9 @@ class Message(Struct):
         """The message that begins at `position`, and the position after it."""
         if not cls.versions[0] <= version <= cls.versions[1]:
             raise ProtocolError(f"{cls.__name__} has no version {version}")
+        decode = _decoders.get((cls, version, version >= cls.flexible)) or decoder(cls, version)
         try:
-            message, end = decoder(cls, version)(memoryview(buffer), position)
+            message, end = decode(memoryview(buffer), position)
         except (struct.error, IndexError, ValueError) as error:
             raise ProtocolError(f"{cls.__name__} version {version} ends too soon: {error}") from error
         if end > len(buffer):

@@ -294,9 +294,9 @@ class RaftClient:
     def _tell_listeners(self) -> None:
         """Hand over what was decided, and who leads. A new leader's own listeners hear of it when they know everything
         that was decided before; nobody is told that this node, resigned, still leads."""
-        leader = self._replica.leader
+        leader, log = self._replica.leader, self._replica.log
         for reader in self._replica.readers:
-            reader.deliver(self._replica.log, self._replica.log.high_watermark)
+            reader.deliver(log, log.high_watermark)
             caught_up = leader is None or reader.next_offset > leader.epoch_start_offset
             if caught_up and not isinstance(self._quorum.role, Resigned):
                 reader.tell_leader(self.leader_and_epoch)

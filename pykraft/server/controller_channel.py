@@ -19,6 +19,7 @@ from pykraft.protocol.schema import Request
 
 RETRY_BACKOFF_MS = 50
 
+_NOTHING = Poll()
 OnAnswer = Callable[[Any, int], None]
 """(response, now); the response is None if the time was up."""
 
@@ -46,7 +47,7 @@ class ControllerChannel:
     def poll(self, now: int) -> Poll:
         """Send what is held, if it is known to whom."""
         if not self._queue:
-            return Poll()
+            return _NOTHING
         for asked in [asked for asked in self._queue if asked.deadline <= now]:
             self._queue.remove(asked)
             asked.on_answer(None, now)

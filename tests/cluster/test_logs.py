@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -18,7 +20,8 @@ from pykraft.common.trace import Silence
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
 from pykraft.server.config import read_node_config
-from pykraft.storage.log_manager import DirectoryInUseError
+from pykraft.storage.checkpoint import CLEAN_SHUTDOWN
+from pykraft.storage.log_manager import DirectoryInUseError, LogDirectoryFailedError
 from tests.harness.waiting import wait_until
 
 FLIGHTS = TopicPartition("flights", 0)
@@ -98,6 +101,30 @@ def test_a_log_directory_is_described_and_is_one_nodes(tmp_path: Path) -> None:
         assert cluster.describe().nodes[1] is not None
         with pytest.raises(DirectoryInUseError):
             NodeThread(read_node_config(cluster.properties(1)), MonotonicClock(), Random(), Silence())
+
+
+def test_a_node_whose_disk_fails_while_it_stops_does_not_say_that_it_has_closed_its_logs(tmp_path: Path) -> None:
+    with Cluster(1, directory=tmp_path) as cluster:
+        cluster.stop(1)
+        directory = cluster.node_directory(1)
+        assert (directory / CLEAN_SHUTDOWN).exists()
+        node = NodeThread(read_node_config(cluster.properties(1)), MonotonicClock(), Random(), Silence())
+        began, may_end = threading.Event(), threading.Event()
+
+        def sync() -> None:
+            began.set()
+            may_end.wait(30)
+            raise OSError(errno.EIO, "it fails", str(directory / "flights-0/00000000000000000000.log"))
+
+        node.start()
+        node.call(lambda inner: inner._background.submit(sync, lambda _: None)).result(30)
+        assert began.wait(30)
+        node.begin_stop(hand_over=False)
+        threading.Timer(0.1, may_end.set).start()
+        wait_until(lambda: not node.is_running, "the node has ended")
+        assert isinstance(node.failure, LogDirectoryFailedError)
+        assert not (directory / CLEAN_SHUTDOWN).exists()
+        cluster.restart(1)
 
 
 @pytest.mark.parametrize("length", [213, 214, 249])

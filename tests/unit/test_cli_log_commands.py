@@ -33,6 +33,7 @@ def test_the_file_of_kafkas_tool_is_read() -> None:
         (json.dumps({"partitions": [{"topic": "t"}]}), "must have"),
         (json.dumps({"partitions": [entry(offset="3")]}), "must have"),
         (json.dumps({"partitions": [entry(partition=True)]}), "must have"),
+        ("[" * 100_000, "must have"),
         (json.dumps({"partitions": [], "version": 2}), "has version 2, but must have version 1"),
         (json.dumps({"partitions": [entry(), entry()]}), "partitions more than once: t-0"),
     ],

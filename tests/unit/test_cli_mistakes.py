@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +38,7 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
             ["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1", "--partitions", "1"],
             ["leave out --partitions"],
         ),
-        (["topics", *NOBODY, "--list"], ["the connection broke, or could not be made"]),
+        (["topics", *NOBODY, "--list"], ["127.0.0.1:1: the connection broke, or could not be made"]),
         (["topics", "--bootstrap-server", "here", "--list"], ["'here' is no host:port"]),
         (["topics", *NOBODY, "--list", "--command-property", "colour=red"], ["colour is no setting of this client"]),
         (["topics", *NOBODY, "--list", "--command-config", "none.properties"], ["none.properties cannot be read"]),
@@ -75,6 +76,12 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["consume", *NOBODY, "--topic", "t", "--formatter-property", "print"], ["print is no KEY=VALUE"]),
         (["get-offsets", *NOBODY, "--time", "noon"], ["--time is noon"]),
         (["get-offsets", *NOBODY, "--topic-partitions", "a:b"], ["a:b"]),
+        (["get-offsets", *NOBODY, "--topic-partitions", "a:" + "9" * 5000], ["--topic-partitions has a:99"]),
+        (
+            ["topics", *NOBODY, "--describe", "--topics-with-overrides", "--unavailable-partitions"],
+            ["about topics, not partitions"],
+        ),
+        (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "9" * 20], ["to create topics", "be sent"]),
         (["dump-log"], ["--files"]),
         (["storage"], ["COMMAND"]),
         (["storage", "format"], ["-t/--cluster-id", "-c/--config"]),
@@ -90,6 +97,36 @@ def test_a_mistake_is_one_sentence(arguments: list[str], words: list[str], capsy
     assert complaint.startswith("pykraft: ")
     assert complaint.count("\n") == 1
     assert all(word in complaint for word in words), complaint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", *NOBODY, "--list", "--command-config"],
+        ["configs", *NOBODY, "--alter", "--topic", "t", "--add-config-file"],
+        ["delete-records", *NOBODY, "--offset-json-file"],
+        ["server"],
+        ["storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"],
+        ["demo"],
+    ],
+)
+def test_a_file_that_holds_no_text_is_named(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "picture.png"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n\xff\xfe")
+    assert main([*arguments, str(file)]) == 1
+    out, complaint = capsys.readouterr()
+    assert (out + complaint).startswith("pykraft: ")
+    assert (out + complaint).count("\n") == 1
+    assert f"{file} cannot be read" in out + complaint
+
+
+def test_who_has_no_standard_streams_is_served_all_the_same() -> None:
+    command = f"{sys.executable} -m pykraft"
+    for line in (f"{command} storage random-uuid >&-", f"{command} produce {' '.join(NOBODY)} --topic t <&-"):
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), line
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -63,7 +63,7 @@ def test_flushing_makes_everything_ready() -> None:
     some = accumulator()
     add(some)
     add(some, key=T1)
-    some.is_flushing = True
+    some.flushes = 1
     assert some.ready(0) == [T0, T1]
 
 

@@ -174,6 +174,14 @@ def test_the_quorum_reads_like_this() -> None:
     assert [replica.log_end_offset for replica in (*quorum.voters, *quorum.observers)] == [10, 8]
 
 
+def test_an_answer_that_makes_no_sense_is_an_error_and_nothing_worse() -> None:
+    ask, script = asking()
+    promise = ask.describe_quorum(60_000)
+    script.poll()
+    script.answer(DescribeQuorumRequest, DescribeQuorumResponse(topics=[]))
+    assert str(promise.value).startswith("UNKNOWN_SERVER_ERROR: to describe the quorum: the answer makes no sense")
+
+
 # --- again ------------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Node
 from pykraft.protocol.messages.configs import (
+    ConfigType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -96,6 +97,18 @@ def test_one_broker_is_asked_for_its_own_settings_and_any_for_the_rest() -> None
     )
     assert entry.synonyms == (("other", "0", ConfigSource.DEFAULT),)
     assert (promise.value[TOPIC]["secret"].value, promise.value[TOPIC]["secret"].is_sensitive) == (None, True)
+
+
+def test_places_and_types_that_a_newer_broker_tells_are_unknown() -> None:
+    ask, script = scripted()
+    promise = ask.describe_configs([TOPIC], True, False, 60_000)
+    script.poll()
+    answer = told(script.asked(DescribeConfigsRequest), retention_ms="1")
+    (setting,) = answer.results[0].configs
+    setting.config_source, setting.config_type = 77, 88
+    script.answer(DescribeConfigsRequest, answer)
+    entry = promise.value[TOPIC]["retention.ms"]  # type: ignore[index, union-attr]
+    assert (entry.source, entry.type) == (ConfigSource.UNKNOWN, ConfigType.UNKNOWN)
 
 
 def test_changes_are_values_by_name_or_operations() -> None:

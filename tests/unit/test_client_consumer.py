@@ -33,6 +33,9 @@ class Reading:
         self.script = Script(self.core)
         self.leaders: Leaders = {"t": [(1, 0), (2, 0)]}
         self.end = 10
+        self.is_known = True
+        """Whether the brokers that are asked for metadata have heard of the topic."""
+        self.id = topic_id("t")
 
     def run(self, rounds: int = 3) -> None:
         """Everything that is asked for is answered."""
@@ -44,7 +47,11 @@ class Reading:
     def _answer(self, request: object) -> object:
         match request:
             case MetadataRequest():
-                return described(self.leaders)
+                if not self.is_known:
+                    return described({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+                answer = described(self.leaders)
+                answer.topics[0].topic_id = self.id
+                return answer
             case ListOffsetsRequest():
                 return self._offsets(request)
             case OffsetForLeaderEpochRequest():
@@ -87,7 +94,7 @@ class Reading:
                     builder.append(offset, None, b"%d" % offset)
                 part.records = bytes(builder.build())
             parts.append(part)
-        topic = FetchResponse.Topic(topic="", topic_id=topic_id("t"), partitions=parts)
+        topic = FetchResponse.Topic(topic="", topic_id=self.id, partitions=parts)
         return FetchResponse(responses=[topic])
 
     def take(self) -> dict[TopicPartition, list[int]]:
@@ -132,6 +139,44 @@ def test_partitions_that_come_later_are_read_too() -> None:
     some.core.metadata.request_update()
     some.run()
     assert some.take() == {TopicPartition("t", 2): list(range(10))}
+
+
+def test_a_partition_without_a_leader_holds_up_no_other() -> None:
+    some = Reading()
+    some.leaders = {"t": [(1, 0), None]}
+    some.core.subscribe(["t"])
+    some.run(5)
+    assert some.take() == {T0: list(range(10))}
+    some.leaders = {"t": [(1, 0), (2, 1)]}
+    some.run(5)
+    assert some.take() == {T1: list(range(10))}
+
+
+def test_a_topic_that_a_broker_does_not_know_for_a_moment_keeps_its_positions() -> None:
+    some = Reading(auto_offset_reset="latest")
+    some.core.subscribe(["t"])
+    some.run(5)
+    some.is_known = False
+    some.core.metadata.request_update()
+    some.run(2)
+    assert some.core.metadata.partitions_of("t") is None, "else this tests nothing"
+    some.end = 15
+    some.is_known = True
+    some.run(5)
+    assert some.take() == {T0: list(range(10, 15)), T1: list(range(10, 15))}
+
+
+def test_a_topic_that_was_made_again_is_read_from_where_the_policy_says() -> None:
+    some = Reading()
+    some.core.subscribe(["t"])
+    some.run(5)
+    assert some.take() == {T0: list(range(10)), T1: list(range(10))}
+    some.is_known = False
+    some.core.metadata.request_update()
+    some.run(2)
+    some.is_known, some.id, some.end = True, topic_id("another t"), 12
+    some.run(5)
+    assert some.take() == {T0: list(range(12)), T1: list(range(12))}
 
 
 def test_a_seek_is_the_last_word() -> None:
@@ -202,7 +247,7 @@ def test_what_is_not_read_has_no_state() -> None:
     with pytest.raises(ValueError, match="t-0 is not assigned to this consumer"):
         some.core.seek(T0, 1)
     some.core.assign([T0])
-    with pytest.raises(ValueError, match="an offset is 0 or more, not -1"):
+    with pytest.raises(ValueError, match="an offset is 0 or more and at most 9223372036854775807, not -1"):
         some.core.seek(T0, -1)
 
 

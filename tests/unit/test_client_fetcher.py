@@ -149,6 +149,21 @@ def test_while_something_is_left_of_a_broker_it_is_not_asked_for_its_other_parti
     assert asked(outbound) == {0: 3, 1: 0}
 
 
+def test_who_was_served_last_is_asked_for_last() -> None:
+    """A broker fills an answer partition by partition, up to fetch.max.bytes: the first ones could starve the rest."""
+    some = Fetching(T0, T1)
+    (outbound,) = some.poll()
+    assert list(asked(outbound)) == [0, 1]
+    some.answer(part(0, batch(0, 1)), part(1))
+    assert some.take() == [(0, 0)]
+    (outbound,) = some.poll()
+    assert list(asked(outbound)) == [1, 0]
+    some.answer(part(1, batch(0, 1)), part(0))
+    assert some.take() == [(1, 0)]
+    (outbound,) = some.poll()
+    assert list(asked(outbound)) == [0, 1]
+
+
 def test_an_empty_answer_is_asked_again_at_once() -> None:
     """The broker has waited already."""
     some = Fetching()
@@ -219,6 +234,17 @@ def test_a_paused_partition_keeps_what_was_fetched() -> None:
     assert some.take() == [(0, 0), (0, 1)]
 
 
+def test_what_was_fetched_of_a_paused_partition_is_no_news() -> None:
+    some = Fetching()
+    some.poll()
+    some.answer(part(0, batch(0, 2)))
+    assert some.fetcher.has_news
+    some.subscription.partitions[T0].is_paused = True
+    assert not some.fetcher.has_news, "who waits for news would be told again and again"
+    some.subscription.partitions[T0].is_paused = False
+    assert some.fetcher.has_news
+
+
 def test_gaps_are_passed() -> None:
     """Cleaning leaves them, and batches without records."""
     some = Fetching()
@@ -228,13 +254,14 @@ def test_gaps_are_passed() -> None:
     assert some.position() == 41
 
 
-def test_a_damaged_batch_is_told_after_what_comes_before_it() -> None:
+@pytest.mark.parametrize("limit", [2, 500])
+def test_a_damaged_batch_is_told_after_what_comes_before_it(limit: int) -> None:
     some = Fetching()
     some.poll()
     damaged = bytearray(batch(2, 2))
     damaged[-1] ^= 1
     some.answer(part(0, batch(0, 2), bytes(damaged)))
-    assert some.take(2) == [(0, 0), (0, 1)]
+    assert some.take(limit) == [(0, 0), (0, 1)]
     with pytest.raises(CorruptRecordError, match="t-0: the batch at offset 2"):
         some.take()
     assert some.position() == 2, "who wants to go on without it seeks"

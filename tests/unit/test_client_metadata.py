@@ -242,7 +242,6 @@ def test_what_is_not_known() -> None:
     assert metadata.partitions_of("u") is None
     assert metadata.topic_id("t") == topic_id("t")
     assert metadata.topic_id("u") == Uuid(bytes(16))
-    assert metadata.cluster_id == "scripted"
 
 
 def test_a_client_that_wants_no_topic_asks_for_the_brokers_and_sleeps() -> None:

@@ -122,6 +122,15 @@ def test_what_cannot_be_found_is_told_and_tried_again() -> None:
     assert len(some.script.poll()) == 1
 
 
+def test_who_has_sought_meanwhile_is_not_told_that_nothing_was_found() -> None:
+    some = Positioning()
+    learn(some.metadata, {"t": [None]})
+    some.script.poll()
+    some.seek(5)
+    some.script.poll(60_000)
+    assert not some.positions.has_error
+
+
 def test_where_nobody_may_choose_it_is_told_until_somebody_seeks() -> None:
     some = Positioning("none")
     assert some.script.poll() == []
@@ -161,19 +170,35 @@ def test_a_log_that_was_cut_is_read_from_where_it_parts() -> None:
     some.positions.raise_error()
 
 
-def test_without_a_policy_the_cut_is_told() -> None:
+def test_without_a_policy_the_cut_is_told_and_nothing_is_read_until_somebody_seeks() -> None:
     some = Positioning("none").after_a_new_leader()
     some.ends(30, 0)
     with pytest.raises(LogTruncationError, match="truncated to offset 30, this consumer had read up to 50") as error:
         some.positions.raise_error()
     assert (error.value.topic_partition, error.value.diverging_offset) == (T0, 30)
+    with pytest.raises(NoOffsetError):
+        some.positions.raise_error()
+    some.seek(30)
     some.positions.raise_error()
 
 
-def test_an_epoch_that_the_leader_does_not_know_says_nothing() -> None:
-    some = Positioning().after_a_new_leader()
+@pytest.mark.parametrize("end", [(-1, -1), (-1, 0), (30, -1)])
+def test_where_the_leader_does_not_know_the_epoch_the_policy_says_what_is_read(end: tuple[int, int]) -> None:
+    some = Positioning("earliest").after_a_new_leader()
+    some.ends(*end)
+    assert some.state is State.AWAITING_RESET
+    some.script.poll()
+    some.found(7)
+    assert some.position == FetchPosition(7, 0)
+
+
+def test_or_nobody_does() -> None:
+    some = Positioning("none").after_a_new_leader()
     some.ends(-1, -1)
-    assert (some.state, some.position) == (State.FETCHING, FetchPosition(50, 0))
+    with pytest.raises(LogTruncationError, match="truncated, nobody knows where, this consumer had read up to 50"):
+        some.positions.raise_error()
+    with pytest.raises(NoOffsetError):
+        some.positions.raise_error()
 
 
 @pytest.mark.parametrize("failure", [Failure.DISCONNECTED, Failure.TIMED_OUT])

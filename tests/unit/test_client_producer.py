@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from pykraft.client.accumulator import RecordMetadata
+from pykraft.client.config import DELIVERY_TIMEOUT_MS, ENABLE_IDEMPOTENCE, producer_config
 from pykraft.client.partitioner import partition_of_key
 from pykraft.client.producer import Obstacle, Outgoing, ProducerCore
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
@@ -56,6 +57,19 @@ def test_the_first_record_of_a_topic_waits_for_its_metadata() -> None:
     assert [topic.name for topic in some.script.asked(MetadataRequest).topics or ()] == ["t"]
     some.script.answer(MetadataRequest, described(LEADERS))
     assert some.append() is None
+
+
+def test_what_a_record_waits_for_is_said() -> None:
+    some = Producing()
+    some.append()
+    assert some.core.reason("t", Obstacle.METADATA) == "no broker has answered at 127.0.0.1:9000"
+    some.script.poll()
+    unknown = {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    some.script.answer(MetadataRequest, described({}, errors=unknown))
+    assert some.core.reason("t", Obstacle.METADATA) == (
+        "the topic's partitions are not known yet: this server knows no such topic or partition"
+    )
+    assert some.core.reason("t", Obstacle.MEMORY) == "buffer.memory is used up"
 
 
 def test_a_topic_that_cannot_be_is_refused() -> None:
@@ -128,6 +142,55 @@ def test_the_sender_is_wanted_when_there_is_something_new_for_it() -> None:
     assert some.core.wants_poll, "the batch is full"
 
 
+def test_who_waits_for_memory_does_not_wait_for_linger_ms() -> None:
+    some = Producing(buffer_memory=600, linger_ms=50_000).knows()
+    some.run()
+    while some.append(bytes(100)) is None:
+        continue
+    assert some.core.accumulator.has_room(1), "else this tests nothing"
+    some.run()
+    assert some.append(bytes(100)) is None
+    before = len(some.told)
+    some.run()
+    assert len(some.told) == before, "nobody waits any more, so this one waits for linger.ms"
+
+
+def test_a_flush_waits_for_what_was_sent_before_it() -> None:
+    some = Producing(linger_ms=50_000).knows()
+    some.append()
+    flush = some.core.begin_flush()
+    assert not some.core.is_flushed(flush)
+    some.run()
+    for _ in range(5):
+        some.append(bytes(20_000))
+    assert some.core.is_flushed(flush)
+    assert not some.core.is_idle
+
+
+def test_the_end_of_one_flush_is_not_the_end_of_another() -> None:
+    some = Producing(linger_ms=50_000).knows()
+    some.append()
+    one, other = some.core.begin_flush(), some.core.begin_flush()
+    some.core.end_flush()
+    some.run()
+    assert some.core.is_flushed(one)
+    assert some.core.is_flushed(other)
+
+
+def test_what_was_under_way_is_abandoned_too() -> None:
+    some = Producing(linger_ms=0).knows()
+    some.append()
+    for _ in range(3):
+        some.script.poll(100)
+        if some.script.has_asked(InitProducerIdRequest):
+            some.script.answer(InitProducerIdRequest, InitProducerIdResponse(producer_id=1, producer_epoch=0))
+    assert some.script.has_asked(ProduceRequest)
+    error = RuntimeError("closed")
+    some.core.abandon(error)
+    assert some.told == [error]
+    assert some.core.is_idle
+
+
 def test_what_is_abandoned_is_told() -> None:
     some = Producing().knows()
     some.append()
@@ -138,9 +201,32 @@ def test_what_is_abandoned_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "idempotent"),
+    [
+        ({}, True),
+        ({"acks": "-1"}, True),
+        ({"acks": "1"}, False),
+        ({"acks": 0}, False),
+        ({"retries": 0}, False),
+        ({"enable.idempotence": "false"}, False),
+    ],
+)
+def test_numbers_are_given_unless_the_other_settings_speak_against_it(
+    given: dict[str, object], idempotent: bool
+) -> None:
+    assert producer_config({"bootstrap_servers": "127.0.0.1:1", **given})[ENABLE_IDEMPOTENCE] is idempotent
+
+
+def test_the_time_for_a_delivery_that_nobody_has_set_is_long_enough_for_a_request() -> None:
+    config = producer_config({"bootstrap_servers": "127.0.0.1:1", "request_timeout_ms": 200_000, "linger_ms": 7})
+    assert config[DELIVERY_TIMEOUT_MS] == 200_007
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"acks": "1"}, "acks=1: an idempotent producer needs acks=all"),
+        ({"acks": "1", "enable_idempotence": True}, "acks=1: an idempotent producer needs acks=all"),
+        ({"retries": 0, "enable_idempotence": True}, "retries=0: an idempotent producer must be able to try again"),
         ({"max_in_flight_requests_per_connection": 6}, "at most 5 under way"),
         ({"delivery_timeout_ms": 100}, "is less than linger.ms plus request.timeout.ms, 30005"),
         ({"acks": "2"}, "acks"),

@@ -155,6 +155,20 @@ def test_a_request_is_not_larger_than_max_request_size() -> None:
     assert [len(sequences(outbound.request)) for outbound in some.poll()] == [2, 2]
 
 
+def test_partitions_that_do_not_fit_into_one_request_take_turns() -> None:
+    some = Sending(
+        {"t": [(1, 0)] * 3}, enable_idempotence=False, max_request_size=500, max_in_flight_requests_per_connection=1
+    )
+    for number in range(3):
+        some.append(*(bytes([number, each]) * 200 for each in range(2)), key=TopicPartition("t", number))
+    turns = []
+    for _ in range(6):
+        (outbound,) = some.poll()
+        turns += list(sequences(outbound.request))
+        some.take(outbound)
+    assert turns == [0, 1, 2, 0, 1, 2]
+
+
 @pytest.mark.parametrize("limit", [1, 3, 5])
 def test_so_many_requests_are_under_way_to_a_broker_and_no_more(limit: int) -> None:
     some = Sending(max_in_flight_requests_per_connection=limit)
@@ -387,6 +401,18 @@ def test_a_record_has_delivery_timeout_ms() -> None:
     assert isinstance(error, ClientTimeoutError)
     assert "40000 ms" in str(error)
     assert some.accumulator.used_bytes == 0
+
+
+def test_what_fails_when_its_time_is_up_is_late_and_says_what_it_failed_of() -> None:
+    some = Sending()
+    (outbound,) = some.begin(b"x")
+    some.script.now += 120_000
+    some.script.fail(outbound)
+    assert isinstance(some.told[b"x"], ClientTimeoutError)
+    assert str(some.told[b"x"]) == (
+        "REQUEST_TIMED_OUT: 1 records for t-0 were not acknowledged in 120000 ms: "
+        "the connection broke before the answer came"
+    )
 
 
 def test_retries_are_counted() -> None:

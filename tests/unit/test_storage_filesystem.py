@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import pathlib
+import re
 import socket
 import stat
 import subprocess
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage import filesystem as filesystems
 from pykraft.storage.filesystem import (
     FileSystem,
     LockedError,
@@ -358,3 +361,27 @@ def forget(files: dict[str, object], name: str) -> None:
     file = files.pop(name, None)
     if file is not None:
         file.close()  # type: ignore[attr-defined]
+
+
+def test_without_a_call_for_the_volume_everything_below_a_folder_is_synced_one_by_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"x")
+    OsFileSystem().sync_everything(str(tmp_path))  # as this system does it
+    synced: list[int] = []
+    monkeypatch.setattr(filesystems, "_syncfs", None)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    OsFileSystem().sync_everything(str(tmp_path))
+    assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*")))
+
+
+def test_a_volume_that_could_not_write_says_so(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptor: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(filesystems, "_syncfs", fails)
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))) as failure:
+        OsFileSystem().sync_everything(str(tmp_path))
+    assert failure.value.errno == errno.EIO

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
 
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.records.batch import RecordBatch
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.storage import cleaner
 from pykraft.storage.checkpoint import read_partition_metadata
 from pykraft.storage.log import UnifiedLog
@@ -337,6 +340,14 @@ def test_what_stands_behind_the_end_of_a_log_that_was_closed_in_order_is_cut_off
     check(log)
 
 
+def test_a_snapshot_that_is_missing_is_taken_at_the_next_stop_though_nothing_was_appended() -> None:
+    filesystem, before = stopped()
+    name = f"{DIRECTORY}/{before.log_end_offset:020d}.snapshot"
+    filesystem.remove(name)
+    open_log(filesystem, tiny(), clean=True).close()
+    assert filesystem.exists(name)
+
+
 def test_a_torn_tail_of_a_log_that_was_closed_in_order_goes() -> None:
     filesystem, before = stopped()
     last = path(before, -1, "log")
@@ -370,3 +381,58 @@ def test_the_gaps_of_a_compacted_log_without_a_recovery_point_are_no_loss(monkey
     log = open_log(filesystem, compacting(segment_bytes=300), is_known=False)
     assert log.log_end_offset == before.log_end_offset
     assert [segment.base_offset for segment in log.segments] == [segment.base_offset for segment in before.segments]
+
+
+ALLOCATED = 4096
+KAFKAS = compacting(segment_bytes=300, segment_index_bytes=ALLOCATED)
+
+
+def left_by_kafka(monkeypatch: pytest.MonkeyPatch, suffix: str) -> tuple[MemoryFileSystem, UnifiedLog]:
+    """Kafka was killed while it cleaned: its active segment has an index that is as large as it may become."""
+    filesystem, before = compacted_as_kafka_does(monkeypatch)
+    name, entry = path(before, -1, suffix), {"index": 8, "timeindex": 12}[suffix]
+    content = filesystem.read(name)
+    filesystem.write(name, content + bytes(ALLOCATED // entry * entry - len(content)))
+    return filesystem, before
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_nothing_is_lost_to_the_gaps_that_kafka_left_when_it_was_killed(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filesystem, before = left_by_kafka(monkeypatch, suffix)
+    marks: list[int] = []
+    point, logs = before.segments[1].base_offset, all_logs(filesystem)
+    log = open_log(filesystem, KAFKAS, recovery_point=point, on_vouched=lambda _, offset: marks.append(offset))
+    assert all_logs(filesystem) == logs and marks == [log.active_segment.base_offset]
+    check(log, recovered_indexes_are_rebuilt_ones)
+    assert log.recovery_point == log.active_segment.base_offset
+    filesystem.crash_power(Random(1))
+    open_log(filesystem, KAFKAS, recovery_point=marks[-1])
+    assert all_logs(filesystem) == logs
+
+
+def all_logs(filesystem: MemoryFileSystem) -> list[bytes]:
+    return [filesystem.read(f"{DIRECTORY}/{name}") for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
+
+
+def test_nothing_is_lost_either_if_the_next_crash_comes_while_that_log_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, before = left_by_kafka(monkeypatch, "index")
+    left.sync_all()
+    logs, tries, is_open = all_logs(left), 0, False
+    while not is_open:
+        filesystem = copy.deepcopy(left)
+        marks = [before.segments[1].base_offset]
+        filesystem.crash_after(tries)
+        with suppress(Crash):
+            open_log(
+                filesystem, KAFKAS, recovery_point=marks[0], on_vouched=lambda _, offset, to=marks: to.append(offset)
+            )
+            is_open = True
+        tries += 3
+        filesystem.crash_power(Random(tries))
+        open_log(filesystem, KAFKAS, recovery_point=marks[-1])
+        assert all_logs(filesystem) == logs
+    assert tries > 20

@@ -10,7 +10,7 @@ import pytest
 
 from pykraft.common.config import Config
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.disk import MemoryFile, MemoryFileSystem
 from pykraft.storage import log_manager
 from pykraft.storage.checkpoint import DamagedFileError, read_offsets, read_partition_metadata
 from pykraft.storage.log_manager import DirectoryInUseError, LogManager, lock_directory, parse_directory
@@ -312,3 +312,42 @@ def test_logs_that_are_made_together_are_there_after_a_loss_of_power() -> None:
     again = manager(filesystem)
     assert len(again.logs) == 5 and again.logs[FLIGHTS].topic_id == FIRST
     assert again.logs[FLIGHTS].log_end_offset > 5
+
+
+@pytest.mark.parametrize("one_by_one", [500, 0])
+def test_logs_that_were_closed_in_order_are_on_the_disk_however_many(
+    one_by_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_manager, "_SYNCED_ONE_BY_ONE", one_by_one)
+    filesystem = disk()
+    found = manager(filesystem)
+    found.create_all([TopicIdPartition(FIRST, "flights", number) for number in range(5)])
+    for number, log in enumerate(found.logs.values()):
+        fill(log, 20 * number, leader_epoch=number)
+    ends = {key: log.log_end_offset for key, log in found.logs.items()}
+    found.close(broker_epoch=15)
+    before = filesystem.operations
+    for seed in range(5):
+        filesystem.crash_power(Random(seed))
+        again = manager(filesystem)
+        assert again.previous_broker_epoch == 15 and again.recovered_bytes == 0
+        assert {key: log.log_end_offset for key, log in again.logs.items()} == ends
+        for log in again.logs.values():
+            assert log.producer_state.snapshot_offsets()[-1:] == [log.log_end_offset][: log.log_end_offset]
+            check(log)
+        again.close(broker_epoch=15)
+    assert filesystem.operations - before < 5 * 30, "what nobody has changed is not written again"
+
+
+def test_of_many_logs_each_is_not_synced_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_manager, "_SYNCED_ONE_BY_ONE", 4)
+    filesystem = disk()
+    found = manager(filesystem, config_for=lambda topic: settings())
+    found.create_all([TopicIdPartition(FIRST, "flights", number) for number in range(5)])
+    for log in found.logs.values():
+        fill(log, 3)
+    synced: list[str] = []
+    sync = MemoryFile.sync
+    monkeypatch.setattr(MemoryFile, "sync", lambda file: synced.append(file.path) or sync(file))
+    found.close(broker_epoch=15)
+    assert synced == []

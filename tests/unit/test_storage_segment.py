@@ -9,7 +9,7 @@ import pytest
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import RecordBatch
 from pykraft.records.compression import Compression
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.disk import MemoryFile, MemoryFileSystem
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.leader_epoch_cache import EpochEntry
 from pykraft.storage.log_segment import LogSegment
@@ -377,3 +377,25 @@ def test_what_is_no_batch_is_refused_with_its_position(tail: bytes, complaint: s
     with pytest.raises(CorruptRecordError, match=complaint) as refused:
         list(FileRecords(file).headers())
     assert str(SIZE) in str(refused.value)
+
+
+def test_a_sync_that_another_thread_has_only_begun_is_none_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both begin before either ends: who returns first has seen to it that the bytes are on the disk."""
+    filesystem = MemoryFileSystem()
+    target = filled(filesystem)
+    target.write_indexes()
+    filesystem.sync_directory("/d")
+    begun: list[str] = []
+    sync = MemoryFile.sync
+
+    def slow_sync(file: MemoryFile) -> None:
+        if file.path not in begun:
+            begun.append(file.path)
+            target.sync()
+            again = filesystem.read(file.path)
+            assert file._inode.synced == len(again) > 0, f"{file.path} was not on the disk"
+        sync(file)
+
+    monkeypatch.setattr(MemoryFile, "sync", slow_sync)
+    target.sync()
+    assert [path.rpartition(".")[2] for path in begun] == ["log", "index", "timeindex"]

@@ -22,11 +22,17 @@ class ResourceType(IntEnum):
 class ConfigSource(IntEnum):
     """Where the value of a setting comes from."""
 
+    UNKNOWN = 0
     TOPIC = 1
     DYNAMIC_BROKER = 2
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigSource":
+        """Newer brokers know more."""
+        return cls.UNKNOWN
 
 
 class ConfigType(IntEnum):
@@ -42,6 +48,10 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigType":
+        return cls.UNKNOWN
 
 
 class Operation(IntEnum):

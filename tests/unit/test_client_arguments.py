@@ -1,0 +1,146 @@
+"""What a user hands in wrongly is refused in the call that brings it, in a sentence; the client is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pykraft import Admin, Consumer, KafkaError, Producer, TopicPartition
+from pykraft.client.arguments import record_headers, topic_name, topic_names, topic_partition, whole_number
+from pykraft.common.errors import ConfigError, ErrorCode
+
+NOBODY = "127.0.0.1:1"
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "argument", "error", "said"),
+    [
+        (topic_name, None, TypeError, "a topic is named by a str, not by None"),
+        (topic_name, b"t", TypeError, "not by b't'"),
+        (topic_name, "t" * 250, KafkaError, "INVALID_TOPIC_EXCEPTION: 't{20}...': the topic's name is not allowed"),
+        (topic_name, "\udc80", KafkaError, r"'\\udc80': the topic's name"),
+        (topic_names, "flights", TypeError, r"come in a list: \['flights'\], not 'flights'"),
+        (topic_names, ["t", 5], TypeError, "not by 5"),
+        (topic_partition, "t-0", TypeError, r"TopicPartition\(topic, number\), not 't-0'"),
+        (topic_partition, ("t", "0"), TypeError, "the number of a partition is a whole number, not '0'"),
+        (topic_partition, ("t", -1), ValueError, "0 or more"),
+        (whole_number, 1.5, TypeError, "a whole number, not 1.5"),
+        (whole_number, 1 << 63, ValueError, "at most 9223372036854775807, not 9223372036854775808"),
+        (record_headers, [("name", "text")], TypeError, r"bytes or None, not \('name', 'text'\)"),
+        (record_headers, {"ab": b"1"}, TypeError, "not 'ab'"),
+    ],
+)
+def test_a_wrong_argument_is_named(read: Any, argument: Any, error: type[Exception], said: str) -> None:
+    read = (lambda value: whole_number("it", value)) if read is whole_number else read
+    with pytest.raises(error, match=said):
+        read(argument)
+
+
+def test_a_right_one_is_taken_as_it_is() -> None:
+    assert topic_names(("a", "b/c")) == ["a", "b/c"], "whether a name is allowed is for the brokers to say"
+    assert topic_partition(("t", 0)) == T0
+    assert record_headers([("name", b"1"), ("name", None)]) == [("name", b"1"), ("name", None)]
+    assert record_headers(None) == []
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    with Producer(bootstrap_servers=NOBODY, max_block_ms=0) as producer:
+        yield producer
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": None},
+        {"topic": "\udc80"},
+        {"topic": "t", "headers": [("name", "text")]},
+        {"topic": "t", "timestamp_ms": -5},
+        {"topic": "t", "timestamp_ms": 1.5},
+        {"topic": "t", "timestamp_ms": 1 << 70},
+        {"topic": "t", "value": "text"},
+    ],
+)
+def test_a_producer_survives(producer: Producer, arguments: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError, KafkaError)):
+        producer.send(**arguments)
+    with pytest.raises(KafkaError, match="no broker has answered"):
+        producer.send("t", b"")
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda consumer: consumer.subscribe("flights"),
+        lambda consumer: consumer.subscribe([None]),
+        lambda consumer: consumer.assign(["t-0"]),
+        lambda consumer: consumer.assign([("t", "0")]),
+        lambda consumer: (consumer.assign([T0]), consumer.seek(T0, 1 << 70)),
+        lambda consumer: (consumer.assign([T0]), consumer.seek(T0, 1.5)),
+        lambda consumer: consumer.offsets_for_times({T0: 1.5}),
+        lambda consumer: consumer.end_offsets([("t", 1 << 40)]),
+        lambda consumer: consumer.partitions_for_topic(b"t"),
+        lambda consumer: (consumer.assign([T0]), consumer.poll(max_records=0)),
+        lambda consumer: consumer.poll(),
+    ],
+)
+def test_a_consumer_survives(mistake: Callable[[Consumer], object]) -> None:
+    with Consumer(bootstrap_servers=NOBODY) as consumer:
+        with pytest.raises((TypeError, ValueError)):
+            mistake(consumer)
+        consumer.assign([T0])
+        assert consumer.poll(50) == {}
+
+
+def test_a_consumer_that_reads_nothing_says_so() -> None:
+    said = r"reads nothing yet: assign\(\) partitions or subscribe\(\) to topics"
+    with Consumer(bootstrap_servers=NOBODY) as consumer, pytest.raises(ValueError, match=said):
+        consumer.poll(1000)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda admin: admin.create_topic("t", "3"),
+        lambda admin: admin.create_topic("t", 1 << 40),
+        lambda admin: admin.create_topic(b"t"),
+        lambda admin: admin.delete_topics("flights"),
+        lambda admin: admin.describe_topics("flights"),
+        lambda admin: admin.delete_records({T0: 1 << 70}),
+        lambda admin: admin.list_offsets({T0: "latest"}),
+        lambda admin: admin.list_offsets({"t-0": -1}),
+        lambda admin: admin.describe_configs(["t"]),
+        lambda admin: admin.incremental_alter_configs({"t": {"retention.ms": 1}}),
+    ],
+)
+def test_an_administrator_survives(mistake: Callable[[Admin], object]) -> None:
+    with Admin(bootstrap_servers=NOBODY, default_api_timeout_ms=50) as admin:
+        with pytest.raises((TypeError, KafkaError)) as refused:
+            mistake(admin)
+        assert "REQUEST_TIMED_OUT" not in str(refused.value)
+        with pytest.raises(KafkaError) as late:
+            admin.list_topics()
+        assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"request_timeout_ms": 1 << 40, "delivery_timeout_ms": 1 << 41},
+        {"max_request_size": 1 << 31},
+        {"delivery_timeout_ms": 1 << 31},
+        {"batch_size": 1 << 31},
+    ],
+)
+def test_a_setting_that_fits_no_request_is_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at most 2147483647"):
+        Producer(bootstrap_servers=NOBODY, **settings)
+
+
+def test_there_is_one_security_protocol() -> None:
+    Producer(bootstrap_servers=NOBODY, security_protocol="PLAINTEXT").close()
+    with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but must be one of PLAINTEXT"):
+        Producer(bootstrap_servers=NOBODY, security_protocol="SSL")
