@@ -55,12 +55,11 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         if done[0] != digest(LOCK.read_bytes()):
             install_packages(lock)
-        # pip could compile the modules, too, but while it does nothing else can be done.
-        with beside("-m", "compileall", "-qq", str(VENV / "lib")), beside("-c", ARCHIVE_CLASSES) as archive:
+        with beside("-c", ARCHIVE_CLASSES) as archive:
             say("Installing the project itself, so that .venv runs what stands in pykraft/")
             pip(lock, "install", "--no-deps", "--editable", str(ROOT))
             place_settings()
-            say("Putting Spark's classes into an archive, once, and compiling: half a minute")
+            say("Putting Spark's classes into an archive, once: half a minute")
             words = archive.communicate()[0].strip()
             say("  " + (words or "not possible here, so Spark starts more slowly"))
         STAMP.write_text("\n".join(state()) + "\n")
@@ -141,6 +140,7 @@ def create_environment(lock: IO[str]) -> None:
 def install_packages(lock: IO[str]) -> None:
     wanted = len(re.findall(r"^[\w.-]+==", LOCK.read_text(), re.MULTILINE))
     say(f"Installing the packages of requirements.lock, {wanted} at most; the largest, PySpark, is 456 MB")
+    # Of 10,000 modules a few hundred are ever imported: Python compiles those then.
     pip(lock, "install", "--no-compile", "--require-hashes", "--requirement", str(LOCK), progress=Progress(wanted))
 
 
@@ -255,8 +255,8 @@ def place_settings() -> None:
 
 @contextlib.contextmanager
 def beside(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Runs Python with these arguments while the caller goes on, and waits for it in the end. What these do makes
-    things faster: if they fail, all works the same."""
+    """Runs Python with these arguments while the caller goes on, and waits for it in the end. What it does makes things
+    faster: if it fails, all works the same."""
     command = [str(VENV / "bin" / "python"), *arguments]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, cwd=ROOT, stdin=nowhere, stdout=pipe, stderr=nowhere, text=True) as process:

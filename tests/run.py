@@ -5,8 +5,9 @@ process group is ended, and its verdict is a line in the table at the end, with 
 processor. A failed suite does not keep the following ones from running: one run shows all that is broken. The exit
 status is 0 only if each suite passed.
 
-A suite needs one core, and two of them run at once: what such a suite prints is shown when it has ended. Those that
-measure time, or that make processes of their own, need both cores and are alone; they show what they print.
+A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
+what such a suite prints is shown when it has ended. Those that measure time, or that make processes of their own, need
+both cores and are alone; they show what they print.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -57,7 +58,7 @@ class Suite:
     sets: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
-    cores: int = 1
+    cores: float = 1
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -102,13 +103,13 @@ SUITES = (
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",)),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900),
+    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
+    Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
-    Suite("course", "pytest", ("tests/notebooks",), ("full",)),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900, cores=0.5),
     Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
-    Suite("cluster", "pytest", ("tests/cluster",), ("full",)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("scale", "pytest", ("tests/scale",), ("full",)),
     Suite("live", "pytest", ("tests/live",), ("full",)),

@@ -9,7 +9,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-EXAMPLES = {"quick": 40, "full": 200, "soak": 5000}
+EXAMPLES = {"quick": 40, "full": 120, "soak": 5000}
 
 for name, examples in EXAMPLES.items():
     settings.register_profile(
