@@ -34,7 +34,8 @@ demo: setup  ## run notebook 00 in the terminal; the executed page is written in
 quick: setup  ## lint, types, layers, unit and property tests: under 90 s
 	@$(RUN) tests/run.py quick
 
-test: setup  ## everything: under 20 minutes on two cores
+test:  ## everything: under 20 minutes on two cores
+	@PYTHON='$(PYTHON)' .ci/python .ci/prepare.py --archive-later
 	@$(RUN) tests/run.py full
 
 soak: setup  ## the long runs: thousands of simulated histories

@@ -40,6 +40,8 @@ PIP_OUTPUT = ROOT / "build" / "pip.log"
 SPACE_NEEDED_BYTES = 4 * 10**9
 MEGABYTE = 10**6
 ARCHIVE_CLASSES = "from pykraft.spark.class_archive import main; main()"
+ARCHIVE_LATER = "--archive-later"
+"""Said by whoever makes the archive of Spark's classes himself: `make test`, while its first suites run."""
 
 
 def main() -> None:
@@ -55,13 +57,15 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         if done[0] != digest(LOCK.read_bytes()):
             install_packages(lock)
-        with beside("-c", ARCHIVE_CLASSES) as archive:
+        with contextlib.ExitStack() as stack:
+            archive = None if ARCHIVE_LATER in sys.argv[1:] else stack.enter_context(beside("-c", ARCHIVE_CLASSES))
             say("Installing the project itself, so that .venv runs what stands in pykraft/")
             pip(lock, "install", "--no-deps", "--editable", str(ROOT))
             place_settings()
-            say("Putting Spark's classes into an archive, once: half a minute")
-            words = archive.communicate()[0].strip()
-            say("  " + (words or "not possible here, so Spark starts more slowly"))
+            if archive is not None:
+                say("Putting Spark's classes into an archive, once: half a minute")
+                words = archive.communicate()[0].strip()
+                say("  " + (words or "not possible here, so Spark starts more slowly"))
         STAMP.write_text("\n".join(state()) + "\n")
         say(f"Ready after {time.monotonic() - started:.0f} s")
 

@@ -95,6 +95,7 @@ LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.
 
 # In this order: what is quick to tell, then the long ones, and shorter ones last, so that both cores end together.
 SUITES = (
+    Suite("archive", "tests.spark.archive", (), ("full",)),
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),

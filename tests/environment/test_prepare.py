@@ -59,18 +59,18 @@ class Machine:
             shutil.copy2(ROOT / path, self.project / path)
         self.stamp = self.project / ".venv" / "prepared"
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return subprocess.Popen(
-            [sys.executable, str(self.project / ".ci" / "prepare.py")],
+            [sys.executable, str(self.project / ".ci" / "prepare.py"), *arguments],
             env={**inherited, "PYTHONPATH": str(self.stand_in), "STAND_IN": str(self.stand_in), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def run(self) -> tuple[int, str]:
-        process = self.start()
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
         output, _ = process.communicate(timeout=30)
         return process.returncode, output
 
@@ -101,10 +101,16 @@ def test_a_fresh_folder_gets_everything_and_the_second_run_does_nothing(machine:
     status, output = machine.run()
     assert status == 0, output
     assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
-    assert "Creating .venv" in output and "Ready after" in output
+    assert "Creating .venv" in output and "archive" in output and "Ready after" in output
     assert (machine.project / ".venv/share/jupyter/lab/settings/overrides.json").exists()
     assert machine.run() == (0, "")
     assert machine.calls() == []
+
+
+def test_the_archive_of_spark_s_classes_may_be_left_to_others(machine: Machine) -> None:
+    status, output = machine.run("--archive-later")
+    assert status == 0 and "archive" not in output
+    assert machine.run() == (0, "")
 
 
 def test_a_changed_lock_is_installed_into_what_stands(machine: Machine) -> None:
