@@ -107,7 +107,7 @@ SUITES = (
     Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
-    Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900, cores=0.5),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
     Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
