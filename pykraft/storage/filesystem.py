@@ -30,6 +30,7 @@ from pykraft.storage.open_files import OPEN_FILES, Descriptor
 
 Data = bytes | bytearray | memoryview
 
+_TEMPORARY = ".tmp"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 # Bytes and length of a file, but not the time of its last change; macOS has only the call for all of it.
@@ -154,16 +155,15 @@ def name_of(path: str) -> str:
 def replace_file(filesystem: FileSystem, path: str, data: Data, sync_directory: bool = True) -> None:
     """Replace the file's content as a whole: whatever crashes, a reader finds the old or the new. Without
     `sync_directory` it may be the old one until the folder is synced."""
-    temporary = path + ".tmp"
-    filesystem.write(temporary, data)
-    filesystem.rename(temporary, path)
+    filesystem.write(path + _TEMPORARY, data)
+    put_in_place(filesystem, path)
     if sync_directory:
         filesystem.sync_directory(parent(path))
 
 
 def write_beside(filesystem: FileSystem, path: str, data: Data) -> None:
     """The first half of `replace_file`, without the sync."""
-    temporary = path + ".tmp"
+    temporary = path + _TEMPORARY
     if filesystem.exists(temporary):
         filesystem.remove(temporary)
     file = filesystem.open(temporary)
@@ -173,7 +173,7 @@ def write_beside(filesystem: FileSystem, path: str, data: Data) -> None:
 
 def put_in_place(filesystem: FileSystem, path: str) -> None:
     """The second half, when what `write_beside` wrote is on the disk. The folder is not synced."""
-    filesystem.rename(path + ".tmp", path)
+    filesystem.rename(path + _TEMPORARY, path)
 
 
 class OsFileSystem:

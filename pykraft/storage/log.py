@@ -274,9 +274,8 @@ class UnifiedLog:
         self.producer_state.map_end_offset = base_offset
         self.producer_state.take_snapshot()
         self.epochs.write(self.log_end_offset)
-        unsynced = self.unsynced_segments
+        unsynced, cuts = self.unsynced_segments, self.cuts
         segment = self._new_segment(base_offset)
-        cuts = self.cuts
         self._background.submit(
             lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, cuts)
         )

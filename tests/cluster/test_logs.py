@@ -139,3 +139,4 @@ def test_a_topic_with_a_long_name_is_made_and_deleted_and_its_nodes_start_again(
         cluster.stop(1)
         cluster.restart(1)
         wait_until(lambda: not list(tmp_path.rglob("aaa*")), "what was deleted is removed")
+        assert cluster.alive == [1]

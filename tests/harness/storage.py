@@ -6,6 +6,8 @@ The disk is the simulator's. It costs so little that a test may open a thousand 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.config import Config
@@ -16,10 +18,12 @@ from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.records.record import Header
+from pykraft.runtime.clock import SystemClock
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
 
 T = TypeVar("T")
@@ -115,6 +119,22 @@ def loader(filesystem: FileSystem, config: Config | None = None, **fields: Any) 
 def open_log(filesystem: FileSystem | None = None, config: Config | None = None, **fields: Any) -> UnifiedLog:
     """A log on this disk, or on a fresh one; after a crash unless `clean`."""
     return loader(filesystem or disk(), config, **fields).load()
+
+
+def open_directory(home: Path, config: Config, **fields: Any) -> LogManager:
+    """The logs of a directory on this machine's disk, all with these settings, on the machine's clock; started."""
+    manager = LogManager(
+        filesystem=OsFileSystem(),
+        directory=str(home),
+        config_for=lambda topic: config,
+        clock=SystemClock(),
+        background=Inline(),
+        random=Random(1),
+        producer_id_expiration_ms=NEVER_MS,
+        **fields,
+    )
+    manager.start()
+    return manager
 
 
 def batch(

@@ -22,13 +22,12 @@ import confluent_kafka.admin
 import pytest
 
 from pykraft.common.types import METADATA_TOPIC, TopicPartition
-from pykraft.runtime.clock import SystemClock
 from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets, write_offsets
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log_manager import LogManager
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.log_laws import all_batches, check
-from tests.harness.storage import NEVER_MS, Inline, settings
+from tests.harness.storage import open_directory, settings
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import needs_java
 
@@ -249,18 +248,7 @@ def rows_of_kafka(servers: str) -> Rows:
 
 
 def opened(home: pathlib.Path) -> LogManager:
-    manager = LogManager(
-        filesystem=OsFileSystem(),
-        directory=str(home),
-        config_for=lambda topic: OURS,
-        clock=SystemClock(),
-        background=Inline(),
-        random=random.Random(1),
-        producer_id_expiration_ms=NEVER_MS,
-        not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
-    )
-    manager.start()
-    return manager
+    return open_directory(home, OURS, not_mine=frozenset({f"{METADATA_TOPIC}-0"}))
 
 
 def rows_of_ours(manager: LogManager) -> Rows:

@@ -22,13 +22,11 @@ import pytest
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.markers import read_marker
-from pykraft.runtime.clock import SystemClock
 from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, read_offsets
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log_manager import LogManager
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
-from tests.harness.storage import NEVER_MS, Inline, settings
+from tests.harness.storage import open_directory, settings
 from tests.harness.waiting import wait_until
 
 TOPIC = "latest"
@@ -142,16 +140,7 @@ class Cleaners:
     @staticmethod
     def clean_here(home: pathlib.Path) -> None:
         """Let our cleaner make a pass over a copy, which looks as after a crash."""
-        logs = LogManager(
-            filesystem=OsFileSystem(),
-            directory=str(home),
-            config_for=lambda topic: OURS,
-            clock=SystemClock(),
-            background=Inline(),
-            random=Random(1),
-            producer_id_expiration_ms=NEVER_MS,
-        )
-        logs.start()
+        logs = open_directory(home, OURS)
         log = logs.logs[KEY]
         log.update_high_watermark(log.log_end_offset)
         logs.cleaner.clean()
