@@ -87,7 +87,8 @@ NBVAL = (
 
 STRICT = ("--nbval", *NBVAL[1:])  # of the deterministic ones all outputs are compared, see notebooks/conftest.py
 
-BUDGET = ("-p", "tests.harness.budget")
+SLOW_READER = ("-p", "tests.harness.slow_reader")
+BUDGET = (*SLOW_READER, "-p", "tests.harness.budget")
 SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 """How much data a notebook takes: as on Binder, or as on a reader's own machine."""
 
@@ -108,7 +109,7 @@ SUITES = (
     Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
-    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), NBVAL),
+    Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), (*NBVAL, *SLOW_READER)),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
     Suite("crash", "pytest", ("tests/crash",), ("full",)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
@@ -124,7 +125,7 @@ SUITES = (
         Suite(name, "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2, variables=size)
         for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
     ),
-    Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), STRICT, cores=2, variables=SMALL),
+    Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), (*STRICT, *SLOW_READER), cores=2, variables=SMALL),
     Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),

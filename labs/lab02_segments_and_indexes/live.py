@@ -38,7 +38,7 @@ def run(work):
     touched = Counter()
     with Cluster(nodes=3) as cluster:
         with cluster.admin() as admin:
-            settings = {"segment.bytes": str(1 << 20)}
+            settings = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
             admin.create_topics([NewTopic("flights", 1, 3, topic_configs=settings)])
         with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, batch_size=2_048) as producer:
             for event in events:

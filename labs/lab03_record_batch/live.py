@@ -36,7 +36,8 @@ def run(work):
     sizes = {}
     with Cluster(nodes=3) as cluster, plugged(places(encoder, decoder, sizes)):
         with cluster.admin() as admin:
-            admin.create_topics([NewTopic("yours", 1, 3), NewTopic("librdkafka", 1, 3)])
+            kept = {"retention.ms": "-1"}  # flights of 2013 are past every default
+            admin.create_topics([NewTopic(name, 1, 3, topic_configs=kept) for name in ("yours", "librdkafka")])
         refused = send(cluster, sent)
         send_with_librdkafka(cluster, sent)
         theirs = read_with_librdkafka(cluster, len(sent))

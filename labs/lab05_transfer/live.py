@@ -70,7 +70,7 @@ def run(work):
     answers = []
     with Cluster(nodes=1, properties=SMALL_BUFFERS) as cluster:
         with cluster.admin() as admin:
-            admin.create_topics([NewTopic(TOPIC, 1, 1)])
+            admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs={"retention.ms": "-1"})])
         with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=5) as producer:
             for event in events:
                 producer.send(TOPIC, event.value, event.key, timestamp_ms=event.timestamp_ms)

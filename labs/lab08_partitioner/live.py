@@ -31,7 +31,9 @@ def run(work):
     events = list(islice(flights(), count))
     with Cluster(nodes=3) as cluster, plugged(places(work)) as plugs:
         with cluster.admin() as admin:
-            admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in ("yours", "librdkafka", "keyless")])
+            kept = {"retention.ms": "-1"}  # flights of 2013 are past every default
+            names = ("yours", "librdkafka", "keyless")
+            admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=kept) for name in names])
         send(cluster, events)
         send_with_librdkafka(cluster, events)
         yours, theirs = (routes(cluster, topic, count) for topic in ("yours", "librdkafka"))

@@ -275,6 +275,8 @@ LOG_CONFIG = ConfigDef(
 
 INTERNAL_PREFIX = "internal."
 """Settings for tests begin so; nobody is told of them."""
+INTERNAL_BROKER_SETTINGS = frozenset({"log.initial.task.delay.ms"})
+"""Of these one is told only where a broker's file says something else than the default, as in Kafka."""
 
 _WITHOUT_DEFAULT = (
     "follower.replication.throttled.replicas",

@@ -27,6 +27,7 @@ from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.topic_config import (
     BROKER_DEFAULTS,
     DYNAMIC_BROKER_CONFIGS,
+    INTERNAL_BROKER_SETTINGS,
     INTERNAL_PREFIX,
     LOG_CONFIG,
     broker_names,
@@ -155,7 +156,8 @@ def _places_of_topic(key: Key[Any], value: str, own: Mapping[str, str], layers: 
 def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
     """All settings of a node that has these keys and this properties file, by name."""
     layers = layers._replace(static=properties)
-    found = [_of_broker(key, layers) for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
+    told = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
+    found = [_of_broker(key, layers) for key in told if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
     names = {setting.name for setting in found}
     for name in properties:
         if name not in names and not name.startswith(INTERNAL_PREFIX):

@@ -114,6 +114,13 @@ QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to
 PRODUCER_ID_EXPIRATION_MS = integer(
     "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
 )
+LOG_INITIAL_TASK_DELAY_MS = integer(
+    "log.initial.task.delay.ms",
+    30_000,
+    "old segments, and logs to flush, are first looked for so long after the start",
+    at_least=0,
+    kind="long",
+)
 LOG_RETENTION_CHECK_INTERVAL_MS = integer(
     "log.retention.check.interval.ms", 300_000, "old segments are looked for so often", at_least=1, kind="long"
 )
@@ -200,6 +207,7 @@ _NODE_KEYS: list[Key[Any]] = [
     CONNECTIONS_MAX_IDLE_MS,
     QUEUED_MAX_REQUESTS,
     PRODUCER_ID_EXPIRATION_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,
     LOG_CLEANER_ENABLE,

@@ -99,11 +99,12 @@ class ReplicaManager:
     def _care_for_logs(self, now: int) -> None:
         """Retention, compaction, and the removal of what was deleted."""
         logs, values = self._logs, self._values
-        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], self._delete_old_segments, now)
+        delay_ms = values[keys.LOG_INITIAL_TASK_DELAY_MS]
+        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], self._delete_old_segments, now, delay_ms)
         self._every(_LOOK_FOR_DELETED_MS, lambda _: logs.empty_trash(), now)
         flush_ms = values[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
         if flush_ms < FOREVER_MS:
-            self._every(max(1, flush_ms), lambda _: logs.flush_old(), now)
+            self._every(max(1, flush_ms), lambda _: logs.flush_old(), now, delay_ms)
         if values[keys.LOG_CLEANER_ENABLE]:
             self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.clean(), now)
 
@@ -111,12 +112,14 @@ class ReplicaManager:
         if self._logs.delete_old_segments():
             self._timer.at(now + 1, self._delete_old_segments)
 
-    def _every(self, interval_ms: int, task: Callable[[int], None], now: int) -> None:
+    def _every(
+        self, interval_ms: int, task: Callable[[int], None], now: int, first_after_ms: int | None = None
+    ) -> None:
         def run(then: int) -> None:
             task(then)
             self._timer.at(then + interval_ms, run)
 
-        self._timer.at(now + interval_ms, run)
+        self._timer.at(now + (interval_ms if first_after_ms is None else first_after_ms), run)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 

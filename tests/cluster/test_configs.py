@@ -15,7 +15,11 @@ from tests.harness.waiting import wait_until
 
 NAME = "t"
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, NAME)
-QUICK = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "200"}
+QUICK = {
+    "log.initial.task.delay.ms": "300",
+    "log.retention.check.interval.ms": "300",
+    "log.cleaner.backoff.ms": "200",
+}
 
 
 @pytest.fixture(scope="module")

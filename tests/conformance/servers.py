@@ -20,6 +20,10 @@ QUICK = {
 }
 
 
+UNDISTURBED = {"log.initial.task.delay.ms": "3600000"}
+"""The records of the cases are of 2023: nobody looks for old segments while they are asked for."""
+
+
 class Server(Protocol):
     """A cluster of three combined nodes."""
 
@@ -47,7 +51,7 @@ class PykraftServer:
     name = "pykraft"
 
     def __init__(self) -> None:
-        self.cluster = Cluster(nodes=len(NODES), properties=QUICK)
+        self.cluster = Cluster(nodes=len(NODES), properties=QUICK | UNDISTURBED)
         self.bootstrap_servers = self.cluster.bootstrap_servers
 
     def address(self, node: int) -> str:
@@ -72,9 +76,9 @@ class ApacheServer:
     name = "apache"
 
     def __init__(self) -> None:
-        # The records of the cases are of 2023: nobody may look for old segments while they are asked for.
-        properties = QUICK | {"log.initial.task.delay.ms": "3600000"}
-        self.kafka = ApacheKafka(nodes=len(NODES), properties=properties, heap="384m", java_options=QUICK_START)
+        self.kafka = ApacheKafka(
+            nodes=len(NODES), properties=QUICK | UNDISTURBED, heap="384m", java_options=QUICK_START
+        )
         self.bootstrap_servers = self.kafka.bootstrap_servers
 
     def address(self, node: int) -> str:

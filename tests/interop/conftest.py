@@ -12,7 +12,8 @@ from pykraft import Cluster
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Whoever kills a node brings it back. Closing raises if one died that nobody killed."""
-    with Cluster(nodes=3) as cluster:
+    # The records are of 2023, and the suite takes minutes: nobody looks for old segments.
+    with Cluster(nodes=3, properties={"log.initial.task.delay.ms": "3600000"}) as cluster:
         yield cluster
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 
 from tests.harness.tree import ROOT
-from tests.run import NBVAL, STRICT
+from tests.run import NBVAL, SLOW_READER, STRICT
 
 CLAIM = "print('%s  A claim.')"
 
@@ -41,7 +41,7 @@ def verdicts(
         [sys.executable, "-m", "pytest", "-q", *arguments, "."],
         check=False,
         cwd=folder,
-        env=environment,
+        env=environment | {"PYTHONPATH": str(ROOT)},  # where the harness is
         capture_output=True,
         text=True,
         timeout=100,
@@ -74,3 +74,10 @@ def test_of_a_deterministic_notebook_every_output_is_compared_but_those_that_are
 
 def test_what_is_not_deterministic_is_left_out_of_the_strict_run(tmp_path: Path) -> None:
     assert verdicts(tmp_path, ("print(1)", "1\n", False), arguments=STRICT, name="01_a_log.ipynb") == {}
+
+
+def test_nodes_keep_house_as_if_the_reader_took_his_time(tmp_path: Path) -> None:
+    looks = (
+        "from pykraft.server.config import NODE_CONFIG\nprint(NODE_CONFIG.keys['log.initial.task.delay.ms'].default)"
+    )
+    assert verdicts(tmp_path, (looks, "1000\n", True), arguments=(*NBVAL, *SLOW_READER)) == {"passed": 1}

@@ -125,3 +125,9 @@ def test_settings_for_tests_are_not_told_unless_they_are_set() -> None:
     assert not [s for s in describe_broker(NODE_CONFIG, {"internal.x": "1"}, NOTHING) if s.name.startswith("internal")]
     assert not [s for s in describe_topic({}, NOTHING) if s.name.startswith("internal")]
     assert named(describe_topic({"internal.segment.bytes": "9"}, NOTHING), "internal.segment.bytes").value == "9"
+
+
+def test_an_internal_setting_of_brokers_is_told_where_the_file_says_it() -> None:
+    name = "log.initial.task.delay.ms"
+    assert not [s for s in describe_broker(NODE_CONFIG, {}, NOTHING) if s.name == name]
+    assert named(describe_broker(NODE_CONFIG, {name: "5"}, NOTHING), name).value == "5"

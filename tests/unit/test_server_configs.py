@@ -83,7 +83,7 @@ def test_records_that_are_refused_are_named_in_the_answer() -> None:
 
 
 def test_segments_are_rolled_and_deleted_by_the_new_settings() -> None:
-    node = LoneNode(log_retention_check_interval_ms="1000")
+    node = LoneNode(log_retention_check_interval_ms="1000", log_initial_task_delay_ms="1000")
     topic_id = node.create()
     log = node.broker.logs.logs[PARTITION]
     for _ in range(6):

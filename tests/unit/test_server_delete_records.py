@@ -133,14 +133,14 @@ def test_a_follower_that_is_fenced_is_not_waited_for() -> None:
 
 
 def test_what_was_deleted_stays_deleted_after_a_crash_and_goes_with_its_segments() -> None:
-    node = LoneNode(log_retention_check_interval_ms="1000")
+    node = LoneNode(log_retention_check_interval_ms="1000", log_initial_task_delay_ms="1000")
     topic_id = node.create(internal_segment_bytes="200", file_delete_delay_ms="0")
     for _ in range(9):
         node.produce(topic_id, batch(2, key=b"k").buffer)
     node.run()
     assert said(delete(node, 7)) == (ErrorCode.NONE, 7)
     node.filesystem.crash_process()
-    again = LoneNode(node.filesystem, log_retention_check_interval_ms="1000")
+    again = LoneNode(node.filesystem, log_retention_check_interval_ms="1000", log_initial_task_delay_ms="1000")
     log = again.broker.logs.logs[PARTITION]
     assert (log.log_start_offset, log.log_end_offset) == (7, 18)
     again.run(3000)

@@ -24,7 +24,7 @@ def filled(node: LoneNode, **configs: str) -> Any:
 
 
 def test_old_segments_are_deleted_and_their_files_later() -> None:
-    node = LoneNode(log_retention_check_interval_ms="5000")
+    node = LoneNode(log_initial_task_delay_ms="5000")
     log = filled(node, retention_bytes="500", file_delete_delay_ms="0")
     node.run(4000)
     assert log.log_start_offset == 0
@@ -32,6 +32,24 @@ def test_old_segments_are_deleted_and_their_files_later() -> None:
     assert 0 < log.log_start_offset < 40 and log.size < 1000
     node.run(1500)
     assert not [name for name in node.filesystem.list(log.directory) if name.endswith(".deleted")]
+
+
+def test_old_segments_are_looked_for_half_a_minute_after_the_start_and_then_every_five_minutes() -> None:
+    """As in Kafka: who produces what happened years ago has half a minute, unless the topic says retention.ms=-1."""
+    node = LoneNode()
+    topic_id = node.create("old", retention_ms="1000")
+    log = node.broker.logs.logs[TopicPartition("old", 0)]
+    node.produce(topic_id, records(("key", "x"), timestamp=NOW_MS - 5000).buffer)
+    ends = []
+    for until in (28_000, 4_000):
+        node.run(until)
+        ends.append(log.log_start_offset)
+    assert ends == [0, 1]
+    node.produce(topic_id, records(("key", "x"), timestamp=NOW_MS - 5000).buffer)
+    for until in (290_000, 10_000):
+        node.run(until)
+        ends.append(log.log_start_offset)
+    assert ends == [0, 1, 1, 2]
 
 
 def test_logs_are_compacted() -> None:
@@ -64,7 +82,7 @@ def test_no_log_is_compacted_where_the_cleaner_is_off() -> None:
 
 
 def test_logs_are_flushed() -> None:
-    node = LoneNode(log_flush_scheduler_interval_ms="1000")
+    node = LoneNode(log_flush_scheduler_interval_ms="1000", log_initial_task_delay_ms="500")
     log = filled(node, flush_ms="0")
     node.run(1500)
     assert log.recovery_point == 40
