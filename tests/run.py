@@ -6,8 +6,9 @@ processor. A failed suite does not keep the following ones from running: one run
 status is 0 only if each suite passed.
 
 A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
-what such a suite prints is shown when it has ended. Those that measure time, or that make processes of their own, need
-both cores and are alone; they show what they print.
+what such a suite prints is shown when it has ended. Those that make processes of their own need both cores and are
+alone; they show what they print. The notebooks measure time: beside them run suites that yield, which get a core only
+while nobody else wants it.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -59,6 +60,8 @@ class Suite:
     arguments: tuple[str, ...] = ()
     limit_s: int = 600
     cores: float = 1
+    yields: bool = False
+    """Whether it gives way to whatever else runs: for suites that only compute, and wait for nothing."""
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -75,6 +78,8 @@ class Suite:
         return [path for path in self.paths if not (ROOT / path).exists()]
 
 
+LAST_TURN = 19
+"""The priority of a suite that yields."""
 CORES = 2
 """Of the machine that the limits are made for."""
 
@@ -94,14 +99,14 @@ SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
-# In this order: what is quick to tell, then the long ones, and shorter ones last, so that both cores end together.
+# In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Then the
+# simulation, and the notebooks with those that yield to them.
 SUITES = (
     Suite("archive", "tests.spark.archive", (), ("full",)),
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
     Suite("unit", "pytest", ("tests/unit",), ALWAYS),
-    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak")),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",)),
@@ -110,17 +115,18 @@ SUITES = (
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
     Suite("labs", "pytest", ("tests/labs", *LAB_NOTEBOOKS), ("full",), (*NBVAL, *SLOW_READER)),
-    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600),
-    Suite("crash", "pytest", ("tests/crash",), ("full",)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("scale", "pytest", ("tests/scale",), ("full",)),
     Suite("live", "pytest", ("tests/live",), ("full",)),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
-    Suite("golden", "pytest", ("tests/golden",), ("full",)),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
-    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
+    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
+    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), yields=True),
+    Suite("crash", "pytest", ("tests/crash",), ("full",), yields=True),
+    Suite("golden", "pytest", ("tests/golden",), ("full",), yields=True),
+    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600, yields=True),
     *(
         Suite(name, "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2, variables=size)
         for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
@@ -187,6 +193,8 @@ class Running:
             stderr=output,
             process_group=0,
         )
+        if suite.yields:
+            os.setpriority(os.PRIO_PGRP, self._process.pid, LAST_TURN)
 
     def row(self) -> Row | None:
         """Its line in the table; None while it runs."""

@@ -2,7 +2,8 @@
 
 Binder builds an image from a public repository and starts JupyterLab in it (`binder/` says how). Its address holds the
 repository's name, and that is the one thing this project cannot know of itself: every copy has its own. So it is taken
-from git, or is told, and the README has the badge of the copy that asked for it, or says how to ask.
+from git, or is told, and the README has the badge of the copy that asked for it. Until then its badge leads to Binder's
+own page, where any public copy can be named.
 """
 
 import re
@@ -14,8 +15,13 @@ from pykraft.course.places import ROOT
 
 FIRST_NOTEBOOK = "notebooks/00_sixty_seconds.ipynb"
 BEGIN, END = "<!-- binder: made by python -m pykraft course binder --write -->", "<!-- end of binder -->"
-HOW = """Binder runs the course in a browser, with nothing installed, from any public copy of this repository on GitHub.
-`python -m pykraft course binder` prints the link of your copy, and with `--write` puts its badge here."""
+_PICTURE = "[![launch the course on Binder](https://mybinder.org/badge_logo.svg)]"
+UNKNOWN = f"""{_PICTURE}(https://mybinder.org)
+
+Binder runs the course in a browser, with nothing installed, from any public copy of this repository on GitHub: name it
+on the page that the badge opens. `python -m pykraft course binder` prints the link that leads straight to the notebook
+of your copy, and with `--write` the badge has that link."""
+"""The badge where nobody has said which repository it is."""
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _GITHUB = re.compile(r"(?:https?://(?:[^/@]+@)?|ssh://git@|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 
@@ -54,7 +60,7 @@ def link(repository: str, ref: str = "HEAD") -> str:
 
 def badge(repository: str, ref: str = "HEAD") -> str:
     """The link as a badge, in Markdown."""
-    return f"[![launch the course on Binder](https://mybinder.org/badge_logo.svg)]({link(repository, ref)})"
+    return f"{_PICTURE}({link(repository, ref)})"
 
 
 def with_badge(readme: str, text: str) -> str:

@@ -83,7 +83,7 @@ def draw(seed: int) -> Knobs:
         breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
         ghost=random.choice((0.0, 0.0, 0.002, 0.02)),
         storm_from_ms=random.choice((0, 1_000, 1_000)),
-        storm_until_ms=random.choice((4_000, 6_000, 9_000)),
+        storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import pathlib
 import random
@@ -41,7 +42,8 @@ START_S = 90
 TOOL_S = 60
 STARTED = b"Kafka Server started"
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Fewer processor seconds until it serves, and less speed afterwards: for tools, and tests of a few records."""
+"""Fewer processor seconds until it serves, and less speed afterwards: for tools, and tests of a few records. With just
+these, a JVM also maps Kafka's classes from an archive (`archived_classes`)."""
 _PORTS = (20_000, 32_000)
 """Below the ports that systems hand out by themselves, so that no client takes one between our look and our use."""
 
@@ -144,12 +146,31 @@ def java_command(
         java(),
         f"-Xmx{heap}",
         *options,
+        *(archived_classes(version) if tuple(options) == QUICK_START else ()),
         f"-Dlog4j2.configurationFile={home / logging}.yaml",
         "-cp",
         f"{home / 'libs'}/*",
         main,
         *arguments,
     ]
+
+
+@functools.cache
+def archived_classes(version: str) -> tuple[str, ...]:
+    """Options by which a JVM maps Kafka's classes from a file, as a broker had them read and checked when it ended
+    (JEP 350): 2 instead of 3.5 processor seconds until one serves. None where this Java does not keep them."""
+
+    def fill(coming: pathlib.Path) -> None:
+        recording = (*QUICK_START, f"-XX:ArchiveClassesAtExit={coming / 'classes.jsa'}")
+        with contextlib.suppress(RuntimeError), ApacheKafka(java_options=recording, version=version) as kafka:
+            kafka.stop()
+
+    # An archive belongs to one Java and these very jars.
+    about = subprocess.run([java(), "-version"], check=False, capture_output=True, timeout=30).stderr
+    jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in (fetched(version) / "libs").iterdir())
+    digest = hashlib.sha256(about + repr(jars).encode()).hexdigest()[:16]
+    archive = kept(f"apache-kafka-{version}-classes-{digest}", fill) / "classes.jsa"
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable") if archive.exists() else ()
 
 
 def free_ports(count: int) -> list[int]:
@@ -323,6 +344,7 @@ class ApacheKafka:
                     "kafka.tools.StorageTool",
                     *("format", "-t", CLUSTER_ID, "-c", str(self.folder(node) / "server.properties")),
                     *self._format_options,
+                    options=self._java_options or QUICK_START,
                 ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -48,6 +48,19 @@ def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
     assert output.index("\nsecond\n") < output.index("--- green "), "who needs both cores waits for them"
 
 
+def test_a_suite_that_yields_gets_a_core_only_while_nobody_else_wants_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ask = "import os, time; time.sleep(0.5); print('turn', os.getpriority(os.PRIO_PROCESS, 0))"
+    pair = [
+        runner.Suite(str(yields), "timeit", ("-n1", "-r1", ask), ("quick",), yields=yields) for yields in (False, True)
+    ]
+    monkeypatch.setattr(runner, "SUITES", pair)
+    assert runner.main(["quick"]) == 0
+    turns = [int(line.split()[1]) for line in capfd.readouterr().out.splitlines() if line.startswith("turn ")]
+    assert min(turns) < max(turns) == runner.LAST_TURN
+
+
 def test_each_suite_has_a_folder_for_its_tests_which_is_gone_afterwards(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
