@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
-from pykraft.course.grading import NOT_YET, grade_many
+from pykraft.course.grading import NOT_YET, Report, grade_many
 from pykraft.course.lab import HINTS, readme_checks, readme_hints
 from pykraft.course.mutations import listed_survivors, mutations, report_mutations
 from pykraft.course.places import is_report, lab_file
@@ -22,6 +23,18 @@ DYING = 0.9
 """Of all mechanical changes of the solution, the share that must be caught."""
 
 pytestmark = pytest.mark.parametrize("folder", LABS, ids=SHORT)
+
+
+@functools.cache
+def graded(folder: Path) -> dict[tuple[Path, int], Report]:
+    """What the checks say of the starter, of the solution under each seed, and of the mutants."""
+    solution = lab_file(folder, "solution")
+    runs = [
+        (lab_file(folder, "starter"), 1),
+        *((solution, seed) for seed in SEEDS),
+        *((mutant, 1) for mutant in mutants(folder)),
+    ]
+    return dict(zip(runs, grade_many(folder, runs), strict=True))
 
 
 def test_a_lab_has_all_its_files(folder: Path) -> None:
@@ -42,7 +55,7 @@ def test_a_lab_has_all_its_files(folder: Path) -> None:
 
 
 def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path) -> None:
-    (report,) = grade_many(folder, [(lab_file(folder, "starter"), 1)])
+    report = graded(folder)[lab_file(folder, "starter"), 1]
     assert not report.problem
     assert {check.outcome for check in report.checks} == {NOT_YET}
     assert {check.kind for check in report.checks} == {"NotImplementedError"}
@@ -51,7 +64,8 @@ def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path)
 
 
 def test_the_solution_passes_under_twenty_seeds(folder: Path) -> None:
-    for report in grade_many(folder, [(lab_file(folder, "solution"), seed) for seed in SEEDS]):
+    for seed in SEEDS:
+        report = graded(folder)[lab_file(folder, "solution"), seed]
         assert report.has_passed, (report.seed, report.problem, report.failed)
         assert report.points == report.total > 0
 
@@ -59,7 +73,8 @@ def test_the_solution_passes_under_twenty_seeds(folder: Path) -> None:
 def test_every_mutant_is_caught_by_the_check_that_it_names_and_passes_half_of_them(folder: Path) -> None:
     found = mutants(folder)
     assert FEWEST_MUTANTS <= len(found) <= MOST_MUTANTS
-    for mutant, report in zip(found, grade_many(folder, [(path, 1) for path in found]), strict=True):
+    for mutant in found:
+        report = graded(folder)[mutant, 1]
         assert not report.problem, f"{mutant.name}: {report.problem}"
         assert killer(mutant) in report.failed, f"{mutant.name} SURVIVED {killer(mutant)}: caught by {report.failed}"
         assert len(report.failed) <= len(report.checks) / 2, f"{mutant.name} is no plausible mistake: {report.failed}"
@@ -107,7 +122,7 @@ def test_the_solution_is_as_long_as_promised(folder: Path) -> None:
 
 def test_the_readme_lists_the_checks_as_they_are_and_has_three_hints_for_each_task(folder: Path) -> None:
     readme = (folder / "README.md").read_text()
-    (report,) = grade_many(folder, [(lab_file(folder, "solution"), 1)])
+    report = graded(folder)[lab_file(folder, "solution"), 1]
     assert readme_checks(report) in readme, f"run: python -m pykraft course build {folder.name[:5]}"
     for task in report.tasks:
         hints = readme_hints(readme, task)
