@@ -331,7 +331,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         try:
             source = arguments.source or download(Path(folder))
             return run(source, arguments.target, only_check=arguments.check)
-        except SourceError as error:
+        except (SourceError, OSError) as error:
             sys.stderr.write(f"{error}\n")
             return 2
 

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from pykraft.commands.common import CommandError, tell
+from pykraft.commands.common import CommandError, tell, write_nowhere
 from pykraft.common.errors import ConfigError
 
 COMMANDS = {
@@ -70,29 +70,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if arguments is None:
         _prepare_streams()
-    said = list(sys.argv[1:] if arguments is None else arguments)
+    code = _run(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser(said).parse_args(said)
-        code: int = import_module(_module(options.command)).run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    except (CommandError, ConfigError, OSError) as error:
-        tell(f"pykraft: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    except OSError as error:
+        write_nowhere()
+        return code or _refusal(error)
     return code
 
 
+def _run(said: Sequence[str]) -> int:
+    try:
+        options = _parser(said).parse_args(said)
+        code: int = import_module(_module(options.command)).run(options)
+        return code
+    except (CommandError, ConfigError, OSError) as error:
+        return _refusal(error)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except SystemExit:  # --help was said, and has been answered
+        return 0
+
+
+def _refusal(error: Exception) -> int:
+    if not isinstance(error, BrokenPipeError):  # else who reads the output has seen enough
+        tell(f"pykraft: {error}")
+    return 1
+
+
 def _prepare_streams() -> None:
-    """Who was started without standard input or output (``<&-``, ``>&-``) reads nothing and writes nowhere. What a
+    """Who was started without standard streams (``<&-``, ``>&-``, ``2>&-``) reads nothing and writes nowhere. What a
     terminal cannot show is no reason to stop."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 (until the process ends)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:  # to print, None is standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
@@ -109,7 +123,3 @@ def _parser(said: Sequence[str]) -> argparse.ArgumentParser:
 
 def _module(command: str) -> str:
     return f"pykraft.commands.{command.replace('-', '_')}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -71,8 +71,8 @@ class Cluster:
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. `properties` are added to
-        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. ClusterError if
-        a node does not come up.
+        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. ValueError names
+        what is wrong with these; ClusterError if a node does not come up.
         """
         _check(nodes, controllers, mode, timeouts)
         if filesystem is not None and mode != "threads":
@@ -122,22 +122,26 @@ class Cluster:
         if is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
         replicas = min(_REPLICAS_OF_INTERNAL_TOPICS, len(self.broker_ids))
-        found: dict[str, object] = {
+        own: dict[str, object] = {
             "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
             "node.id": node_id,
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
-            "log.dirs": self.directory / f"node-{node_id}",
+            "log.dirs": self.node_directory(node_id),
+        }
+        if is_broker:
+            own["inter.broker.listener.name"] = "PLAINTEXT"
+        if taken := own.keys() & self._extra.keys():
+            raise ValueError(f"properties has {min(taken)}, which the cluster itself gives to each of its nodes")
+        others = {
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             **PROFILES[self.timeouts],
             **self._extra,
         }
-        if is_broker:
-            found["inter.broker.listener.name"] = "PLAINTEXT"
-        return {key: str(value) for key, value in found.items()}
+        return {key: str(value) for key, value in {**own, **others}.items()}
 
     def properties_file(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}.properties"
@@ -152,19 +156,28 @@ class Cluster:
 
     def _reserve_ports(self) -> PortReservation:
         """Free ports; for nodes that were here before, the ports they had, since the quorum's log names them."""
-        wanted = [self._known_port(node_id, "PLAINTEXT") for node_id in self.broker_ids]
-        wanted += [self._known_port(node_id, "CONTROLLER") for node_id in self.controller_ids]
+        before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
+        wanted = [_known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+        wanted += [_known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
         try:
             return PortReservation(wanted)
         except OSError as error:
             raise ClusterError(f"the cluster in {self.directory} needs ports that are taken now: {error}") from None
 
-    def _known_port(self, node_id: int, listener: str) -> int:
+    def _properties_before(self, node_id: int) -> dict[str, str]:
+        """What a node's file said when the directory was used before; ClusterError if the quorum was another one, which
+        its log would hold on to."""
         file = self.properties_file(node_id)
         if not file.exists():
-            return 0
-        listeners = parse_properties(file.read_text()).get("listeners", "").split(",")
-        return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
+            return {}
+        properties = parse_properties(file.read_text())
+        controllers = [text.partition("@")[0] for text in properties.get("controller.quorum.voters", "").split(",")]
+        if controllers != [str(each) for each in self.controller_ids]:
+            raise ClusterError(
+                f"{self.directory} holds a cluster whose controllers are the nodes {', '.join(controllers)}: start it "
+                "with these, or use another directory"
+            )
+        return properties
 
     def _format(self) -> str:
         """Write the properties files, and format the directories that are new; returns the cluster's id."""
@@ -180,9 +193,11 @@ class Cluster:
         cluster_id = min(known) if known else str(Uuid.random(random))
         for node_id in self.node_ids:
             properties = self.properties(node_id)
+            config = read_node_config(properties)
+            if config.unknown:
+                raise ValueError(f"properties has {config.unknown[0]}, which is no setting of a node")
             self.properties_file(node_id).write_text(format_properties(properties))
             if found.get(node_id) is None:
-                config = read_node_config(properties)
                 format_directories(config, cluster_id, filesystem, random, time.time_ns() // 1_000_000)
         return cluster_id
 
@@ -192,6 +207,8 @@ class Cluster:
         self._wait_until_ready(self.node_ids)
 
     def _start(self, node_id: int) -> None:
+        if (seen := self._last_seen.get(node_id)) is not None:  # it is not ready because it was so before
+            self._last_seen[node_id] = seen._replace(broker_state=None)
         if self.mode == "processes":
             log_file = self.directory / f"node-{node_id}.out"
             self._nodes[node_id] = NodeProcess(node_id, self.properties_file(node_id), log_file)
@@ -207,24 +224,27 @@ class Cluster:
         def are_ready(view: ClusterView) -> bool:
             return brokers <= view.ready_brokers
 
-        self.wait_until(are_ready, _START_TIMEOUT_S, f"nodes {node_ids} are ready")
+        try:
+            self.wait_until(are_ready, _START_TIMEOUT_S, f"nodes {node_ids} are ready")
+        except TimeoutError as error:
+            raise ClusterError(str(error)) from None
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
     def describe(self) -> ClusterView:
         """What the nodes know, now."""
-        if self.mode == "processes":
-            if self._admin is None:
-                self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
-            ready = [n for n, node in self._nodes.items() if isinstance(node, NodeProcess) and node.is_ready]
-            self._last_seen |= view_over_the_wire(self._admin, self.alive, ready, self.controller_ids)
-        else:
+        if self.mode == "threads":
             for node_id, node in self._nodes.items():
                 assert isinstance(node, NodeThread)
                 try:
                     self._last_seen[node_id] = node.describe()
                 except NodeStopped:
                     continue
+        elif alive := self.alive:
+            if self._admin is None:
+                self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
+            ready = [n for n in alive if isinstance(node := self._nodes[n], NodeProcess) and node.is_ready]
+            self._last_seen |= view_over_the_wire(self._admin, alive, ready, self.controller_ids)
         alive = self.alive
         seen = {
             node_id: self._last_seen[node_id]._replace(is_alive=node_id in alive)
@@ -240,7 +260,7 @@ class Cluster:
 
     def describe_timeouts(self) -> Timeouts:
         """The times that this cluster waits, beside Kafka's defaults."""
-        return describe_timeouts(self.timeouts)
+        return describe_timeouts(self.properties(self.node_ids[0]))
 
     def journal(self, node_id: int) -> list[TraceEvent]:
         """What a node reported lately, oldest first; times are milliseconds of the cluster's clock."""
@@ -248,7 +268,10 @@ class Cluster:
         return list(self._journals[self._known(node_id)].events)
 
     def wait_until(
-        self, condition: Callable[[ClusterView], bool], timeout_s: float = _START_TIMEOUT_S, what: str = "the condition"
+        self,
+        condition: Callable[[ClusterView], bool],
+        timeout_s: float = _START_TIMEOUT_S,
+        what: str = "the condition holds",
     ) -> ClusterView:
         """Look again and again until the condition is true of the view; returns that view. TimeoutError tells what was
         seen last; ClusterError if a node dies meanwhile."""
@@ -282,11 +305,13 @@ class Cluster:
         self._raise_failures()
 
     def restart(self, node_id: int, wait: bool = True) -> None:
-        """Start a node on its directory (after stopping it, if it runs), and wait until it is ready."""
+        """Start a node on its directory (after stopping it, if it runs), and wait until it is ready. Of what a node
+        has died is forgotten with that: whoever starts it again has seen it."""
         node = self._nodes[self._known(node_id)]
         if node.is_running:
-            node.stop()
-        self._raise_failures()
+            self.stop(node_id)
+        else:
+            node.kill()  # for what a process that has died leaves open
         self._start(node_id)
         if wait:
             self._wait_until_ready([node_id])
@@ -316,7 +341,7 @@ class Cluster:
 
     def _known(self, node_id: int) -> int:
         if node_id not in self._nodes:
-            raise ValueError(f"there is no node {node_id}; there are {', '.join(map(str, self.node_ids))}")
+            raise ValueError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.node_ids))}")
         if self._is_closed:
             raise ValueError("the cluster is closed: start another one")
         return node_id
@@ -377,7 +402,16 @@ class Cluster:
             self._release()
 
 
+def _known_port(properties: Mapping[str, str], listener: str) -> int:
+    """The port of this listener; 0 if there is none."""
+    listeners = properties.get("listeners", "").split(",")
+    return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
+
+
 def _check(nodes: int, controllers: int | None, mode: str, timeouts: str) -> None:
+    for name, number in (("nodes", nodes), ("controllers", controllers)):
+        if number is not None and not isinstance(number, int):
+            raise ValueError(f"{name}={number!r}: must be a whole number")
     if nodes < 1:
         raise ValueError(f"nodes={nodes}: a cluster has at least one broker")
     if nodes >= FIRST_CONTROLLER_ID:

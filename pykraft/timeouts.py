@@ -45,7 +45,7 @@ class Timeouts(list[Timeout]):
         return Timeouts(known[key] for key in keys)
 
     def __repr__(self) -> str:
-        width = max(len(timeout.key) for timeout in self)
+        width = max((len(timeout.key) for timeout in self), default=0)
         rows = [f"{'setting':<{width}}  {'here':>9}  {'Kafka':>9}  meaning"]
         rows += [f"{t.key:<{width}}  {t.here:>6} ms  {t.kafka:>6} ms  {t.meaning}" for t in self]
         return "\n".join(rows)
@@ -61,10 +61,8 @@ class Timeouts(list[Timeout]):
         return f"<table><tr>{titles}</tr>{rows}</table>"
 
 
-def describe_timeouts(profile: str) -> Timeouts:
-    """The settings in which the profiles differ."""
-    defaults = {key: NODE_CONFIG.keys[key].default for key in LESSON}
-    return Timeouts(
-        Timeout(key, PROFILES[profile].get(key, default), default, NODE_CONFIG.keys[key].meaning)
-        for key, default in defaults.items()
-    )
+def describe_timeouts(properties: Mapping[str, str]) -> Timeouts:
+    """What holds, for a node with these properties, of the settings in which the profiles differ."""
+    keys = [NODE_CONFIG.keys[name] for name in LESSON]
+    here = {key.name: key.read(properties.get(key.name, str(key.default))) for key in keys}
+    return Timeouts(Timeout(key.name, here[key.name], key.default, key.meaning) for key in keys)

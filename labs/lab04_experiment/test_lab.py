@@ -69,11 +69,20 @@ def held(impl):
     return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
 
+def runs(impl):
+    """The raw numbers, a dict for each run."""
+    rows = impl.rows("4.3")
+    assert rows, "below the line with the columns there is no run"
+    missing = [name for name in FIXED if name not in rows[0]]
+    assert not missing, f"the raw numbers have no column {missing[0]}"
+    return rows
+
+
 def rates(impl):
     """MB/s of each run, by the value of the column that is compared."""
     column, _ = compared(impl)
     found = {}
-    for row in impl.rows("4.3"):
+    for row in runs(impl):
         assert column in row, f"the raw numbers have no column {column!r}"
         seconds = number(row["seconds"])
         assert seconds > 0, f"a run of {row['seconds']} seconds"
@@ -118,7 +127,7 @@ def test_the_prediction_is_a_number_and_has_a_reason(impl):
 def test_the_prediction_was_there_before_the_first_number(impl):
     """The moment under "Written" lies before the first run, by no more than a month."""
     written = moment(impl.field("4.1", "Written"))
-    first = min(moment(row["at"]) for row in impl.rows("4.3"))
+    first = min(moment(row["at"]) for row in runs(impl))
     assert written <= first, f"the prediction is of {written}, the first run of {first}: that is no prediction"
     assert first - written < timedelta(days=31), f"the prediction is of {written}, the first run of {first}"
 
@@ -132,7 +141,7 @@ def test_one_thing_is_varied_and_everything_else_is_held(impl):
     "Held"."""
     column, values = varied(impl)
     told = held(impl)
-    rows = impl.rows("4.3")
+    rows = runs(impl)
     assert column == compared(impl)[0], f"{column!r} is varied, and {compared(impl)[0]!r} is compared"
     assert set(values) == {row.get(column) for row in rows}, f"the design varies {column} over {sorted(values)}"
     for name in set(rows[0]) - set(FIXED) - {column}:
@@ -156,7 +165,7 @@ def test_each_value_was_measured_five_times_or_more_as_the_design_says(impl):
 def test_the_values_take_turns(impl):
     """In the order of time, each round has every value once: else a busy minute would hit one of them only."""
     column, values = varied(impl)
-    in_time = [row.get(column) for row in sorted(impl.rows("4.3"), key=lambda row: moment(row["at"]))]
+    in_time = [row.get(column) for row in sorted(runs(impl), key=lambda row: moment(row["at"]))]
     for start in range(0, len(in_time), len(values)):
         now = in_time[start : start + len(values)]
         assert sorted(map(str, now)) == sorted(values), (
@@ -170,10 +179,8 @@ def test_the_values_take_turns(impl):
 @pytest.mark.task("4.3", points=1)
 def test_the_raw_numbers_have_their_columns_and_their_units(impl):
     """The columns at, cache, bytes, seconds, read_bytes; a column of yours that holds numbers ends in its unit."""
-    rows = impl.rows("4.3")
+    rows = runs(impl)
     assert len(rows) >= 2 * FEWEST_RUNS, f"{len(rows)} runs"
-    missing = [name for name in FIXED if name not in rows[0]]
-    assert not missing, f"the raw numbers have no column {missing[0]}"
     for row in rows:
         assert row["cache"] in CACHES, f"cache is {row['cache']!r}: it must be one of {', '.join(CACHES)}"
         for name in COUNTED:
@@ -186,7 +193,7 @@ def test_the_raw_numbers_have_their_columns_and_their_units(impl):
 @pytest.mark.task("4.3", points=1)
 def test_the_runs_follow_each_other_in_time(impl):
     """No run begins before the one above it has ended, and no line is there twice."""
-    rows = impl.rows("4.3")
+    rows = runs(impl)
     for one, other in pairwise(rows):
         end = moment(one["at"]) + timedelta(seconds=number(one["seconds"]) - 0.002)
         assert moment(other["at"]) >= end, f"the run of {other['at']} begins before that of {one['at']} has ended"
@@ -198,8 +205,8 @@ def test_the_runs_follow_each_other_in_time(impl):
 def test_the_kernel_has_counted_what_was_cold_and_what_was_warm(impl):
     """A cold run fetched at least nine tenths of its bytes from a device, a warm one at most a tenth. If the verdict is
     NOT MEASURABLE HERE, the counters must show that instead."""
-    rows = impl.rows("4.3")
-    is_told_so = "NOT MEASURABLE" in impl.text.partition("- Verdict:")[2].splitlines()[0]
+    rows = runs(impl)
+    is_told_so = "NOT MEASURABLE" in impl.text.partition("- Verdict:")[2].partition("\n")[0]
     for row in rows:
         moved, fetched = number(row["bytes"]), number(row["read_bytes"])
         assert moved > 0, f"the run of {row['at']} moved no bytes"

@@ -67,12 +67,22 @@ def places(work):
     """Your functions where the producer calls its own. Each of its sticky partitioners gets one of yours."""
     yours = {}
 
+    def keyed(key, partitions):
+        return one_of(range(partitions), work.partition_of_key(key, partitions))
+
     def sticky(its_own, topic, available, size):
         if its_own not in yours:
             yours[its_own] = work.StickyPartitioner(its_own._random, its_own._batch_bytes)
-        return yours[its_own].partition(topic, available, size)
+        return one_of(available, yours[its_own].partition(topic, available, size))
 
-    return {KEYED: work.partition_of_key, KEYLESS: sticky}
+    return {KEYED: keyed, KEYLESS: sticky}
+
+
+def one_of(partitions, found):
+    """What your code has found. ValueError if there is no such partition: a producer would wait for it for minutes."""
+    if not isinstance(found, int) or found not in partitions:
+        raise ValueError(f"there is no partition {found!r}, only {', '.join(map(str, partitions))}")
+    return found
 
 
 def send(cluster, events):

@@ -68,14 +68,16 @@ class ClusterMetadata:
 
     def leader_of(self, topic_partition: TopicPartition) -> Node | None:
         """The broker that leads the partition; None while nobody is known to."""
-        topic = self.topics.get(topic_partition.topic)
-        leader = topic.partitions.get(topic_partition.partition) if topic is not None else None
+        leader = self._known_leader(topic_partition)
         return None if leader is None else self.brokers.get(leader.leader_id)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
-        topic = self.topics.get(topic_partition.topic)
-        leader = topic.partitions.get(topic_partition.partition) if topic is not None else None
+        leader = self._known_leader(topic_partition)
         return -1 if leader is None else leader.epoch
+
+    def _known_leader(self, topic_partition: TopicPartition) -> PartitionLeader | None:
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def topic_id(self, topic: str) -> Uuid:
         known = self.topics.get(topic)

@@ -9,6 +9,7 @@ settings, from a file (``--command-config``) or one by one (``--command-property
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,11 @@ def say(line: object) -> None:
 def tell(line: object) -> None:
     """A line beside the result."""
     print(line, file=sys.stderr)  # noqa: T201
+
+
+def write_nowhere() -> None:
+    """Nobody reads standard output any more, or it cannot be written: from now on that is no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def read_text(file: Path) -> str:
@@ -67,10 +73,12 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings for the client that the options ask for."""
+    """The settings for the client that the options ask for, with dots: as ``key_deserializer`` they would be arguments
+    of the client itself."""
     settings = parse_properties(read_text(options.command_config)) if options.command_config else {}
     settings |= pairs("--command-property", options.command_property)
-    return settings | {"bootstrap.servers": options.bootstrap_server}
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return named | {"bootstrap.servers": options.bootstrap_server}
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -104,6 +112,6 @@ def topic_filter(text: str | None) -> TopicFilter:
     pattern = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise CommandError(f"{text} is no regular expression: {error}") from None
     return lambda name: compiled.fullmatch(name) is not None

@@ -94,8 +94,9 @@ def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
     kind, name = said[0]
     if kind == TOPICS and name == DEFAULTS:
         raise CommandError("topics have no settings in common: change those of the brokers, --broker-defaults")
-    if kind == BROKERS and name and not name.isdecimal():
-        raise CommandError(f"a broker is named by its number, not by {name}")
+    is_default = options.broker_defaults or options.entity_default
+    if kind == BROKERS and name is not None and not (is_default or name.isdecimal()):
+        raise CommandError(f"a broker is named by its number, not by {name!r}")
     return kind, name
 
 

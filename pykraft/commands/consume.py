@@ -2,7 +2,7 @@
 
 It begins at the end of the partitions, with ``--from-beginning`` at their start, or with ``--partition N --offset M``
 where it is told to, and goes on until it is interrupted, has printed ``--max-messages``, or has waited ``--timeout-ms``
-for the next one.
+for the next one; a negative limit is none.
 
 A line is the value. ``--formatter-property`` puts more in front of it: ``print.timestamp``, ``print.partition``,
 ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key``, each ``=true``, in this order and with a tab
@@ -15,11 +15,14 @@ Follows org.apache.kafka.tools.consumer.{ConsoleConsumer,DefaultMessageFormatter
 """
 
 import argparse
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pykraft.admin import Admin
 from pykraft.client.admin import TopicDescription
+from pykraft.client.arguments import LARGEST_INT64
 from pykraft.client.config import ADMIN_CONFIG
 from pykraft.commands.common import (
     CommandError,
@@ -46,6 +49,7 @@ _DEFAULTS = {
     "headers.separator": ",",
     "null.literal": "null",
 }
+_TEXTS = ("key.separator", "line.separator", "headers.separator", "null.literal")
 _PATIENCE_MS = 1000
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
@@ -85,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     if options.isolation_level:
         settings["isolation.level"] = options.isolation_level
     with answers(), Consumer(**settings) as consumer:
-        _begin(consumer, _topics(options), options.partition, offset)
+        _begin(consumer, _topics(settings, options), options.partition, offset)
         _print(consumer, formatter, options)
     return 0
 
@@ -108,10 +112,10 @@ def _offset(options: argparse.Namespace) -> str | int | None:
         raise CommandError("--partition needs --topic")
     if options.offset is None or options.offset in ("earliest", "latest"):
         offset: str | int | None = options.offset
-    elif options.offset.isascii() and options.offset.isdigit():
+    elif re.fullmatch("[0-9]{1,19}", options.offset) and int(options.offset) <= LARGEST_INT64:
         offset = int(options.offset)
     else:
-        raise CommandError(f"--offset is {options.offset}, but must be earliest, latest or a number from 0 on")
+        raise CommandError(f"--offset is {options.offset}, but must be earliest, latest or 0 to {LARGEST_INT64}")
     if offset is not None and options.partition is None:
         raise CommandError("--offset needs --partition")
     if offset is not None and options.from_beginning:
@@ -119,10 +123,9 @@ def _offset(options: argparse.Namespace) -> str | int | None:
     return offset
 
 
-def _topics(options: argparse.Namespace) -> list[TopicDescription]:
+def _topics(settings: Mapping[str, Any], options: argparse.Namespace) -> list[TopicDescription]:
     """The topics to read. An administrator asks for them: a consumer's question would make a topic that is missing."""
-    settings = {key: value for key, value in client_settings(options).items() if key in ADMIN_CONFIG.keys}
-    with Admin(**settings) as admin:
+    with Admin(**{key: value for key, value in settings.items() if key in ADMIN_CONFIG.keys}) as admin:
         if options.topic is not None:
             return list(admin.describe_topics([options.topic]).values())
         is_meant = topic_filter(options.include)
@@ -150,7 +153,9 @@ def _begin(consumer: Consumer, topics: list[TopicDescription], partition: int | 
 
 
 def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> Iterator[ConsumerRecord]:
-    left = sys.maxsize if limit is None else limit
+    left = sys.maxsize if limit is None or limit < 0 else limit
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None
     while left > 0:
         found = consumer.poll(_PATIENCE_MS if timeout_ms is None else timeout_ms, max_records=min(left, 500))
         if not found and timeout_ms is not None:
@@ -170,10 +175,10 @@ class LineFormatter:
             raise CommandError(f"{unknown[0]} says nothing about lines; {', '.join(_DEFAULTS)} do")
         values = {**_DEFAULTS, **properties}
         self._shown = {name for name, value in values.items() if value.strip().lower() == "true"}
-        self._key_separator = values["key.separator"].encode()
-        self._line_separator = values["line.separator"].encode()
-        self._headers_separator = values["headers.separator"].encode()
-        self._null = values["null.literal"].encode()
+        # Bytes that are no text stay what they were on the command line, as those of keys and values do.
+        self._key_separator, self._line_separator, self._headers_separator, self._null = (
+            values[name].encode(errors="surrogateescape") for name in _TEXTS
+        )
 
     def line(self, record: ConsumerRecord) -> bytes:
         """The record's line, with its end. Keys and values go out as the bytes that they are."""

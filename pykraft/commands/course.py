@@ -118,8 +118,9 @@ def _grade(options: argparse.Namespace) -> int:
         ]
         missing = [folder for folder in folders if not lab_file(folder, "work").exists()]
         if missing or not folders:
-            who, file = (missing[0].name, lab_file(missing[0], "work").name) if missing else ("No lab", "work.py")
-            raise CommandError(f"{who} was begun: there is no {file} to be graded")
+            who = f"{missing[0].name} was not begun" if missing else "No lab was begun"
+            file = lab_file(missing[0], "work").name if missing else "work.py"
+            raise CommandError(f"{who}: there is no {file} to be graded")
     seed = Random().randrange(1 << 31) if options.seed is None else options.seed
     reports = [grade(folder, (options.file or lab_file(folder, "work")).resolve(), seed) for folder in folders]
     if options.json:

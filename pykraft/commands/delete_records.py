@@ -13,10 +13,12 @@ Follows org.apache.kafka.tools.DeleteRecordsCommand.
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from pykraft.admin import Admin
+from pykraft.client.arguments import LARGEST_INT64, topic_partition
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
@@ -50,13 +52,12 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
         if version != VERSION:
             raise CommandError(f"--offset-json-file has version {version}, but must have version {VERSION}")
         entries = [_entry(entry) for entry in content["partitions"]]
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, KafkaError):
         raise CommandError(
             '--offset-json-file must have {"partitions": [{"topic": NAME, "partition": N, "offset": N}, ...], '
             '"version": 1}'
         ) from None
-    keys = [key for key, _ in entries]
-    twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+    twice = sorted(str(key) for key, count in Counter(key for key, _ in entries).items() if count > 1)
     if twice:
         raise CommandError(f"--offset-json-file has partitions more than once: {', '.join(twice)}")
     return dict(entries)
@@ -64,6 +65,6 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
 
 def _entry(entry: Any) -> tuple[TopicPartition, int]:
     topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
-    if type(topic) is not str or type(partition) is not int or type(offset) is not int:
-        raise TypeError
-    return TopicPartition(topic, partition), offset
+    if type(partition) is not int or type(offset) is not int or not -1 <= offset <= LARGEST_INT64:
+        raise ValueError
+    return topic_partition((topic, partition)), offset

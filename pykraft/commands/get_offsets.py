@@ -12,8 +12,10 @@ Follows org.apache.kafka.tools.GetOffsetShell.
 import argparse
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from pykraft.admin import Admin
+from pykraft.client.arguments import LARGEST_INT64
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -35,7 +37,7 @@ _TIMES = {
 }
 _NOBODY = -1
 _NO_OFFSET = -1
-_RULE = re.compile(r"(?P<topic>[^:,]*)(:((?P<one>\d{1,10})|(?P<from>\d{0,10})-(?P<to>\d{0,10})))?")
+_RULE = re.compile(r"(?P<topic>[^:,]*)(:((?P<one>\d{1,10})|(?P<from>\d{0,10})-(?P<to>\d{0,10}))?)?")
 
 PartitionFilter = Callable[[TopicPartition], bool]
 
@@ -78,13 +80,10 @@ def parse_time(text: str) -> int:
     """The timestamp to ask for; CommandError if it is none."""
     if text in _TIMES:
         return _TIMES[text]
-    try:
-        timestamp = int(text)
-    except ValueError:
-        timestamp = -100
-    if timestamp < MAX_TIMESTAMP:
-        raise CommandError(f"--time is {text}, but must be latest, earliest, max-timestamp or milliseconds since 1970")
-    return timestamp
+    with suppress(ValueError):
+        if MAX_TIMESTAMP <= int(text) <= LARGEST_INT64:
+            return int(text)
+    raise CommandError(f"--time is {text}, but must be latest, earliest, max-timestamp or milliseconds since 1970")
 
 
 def partition_filter(topic: str | None, partitions: str | None, rules: str | None) -> PartitionFilter:

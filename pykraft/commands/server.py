@@ -8,17 +8,19 @@ import argparse
 import os
 import queue
 import signal
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from pykraft.commands.common import CommandError
+from pykraft.commands.common import CommandError, say, write_nowhere
 from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent
 from pykraft.controller.features import UnsupportedFeatureError
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
+from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.log_manager import DirectoryInUseError
 
 _CHECK_S = 0.2
@@ -30,8 +32,13 @@ class _PrintedJournal:
     be thousands in a second."""
 
     def emit(self, event: TraceEvent) -> None:
-        if event.name not in _FOR_EACH_BATCH:
-            print(event, flush=True)  # noqa: T201 (this is a command's output)
+        if event.name in _FOR_EACH_BATCH:
+            return
+        try:
+            say(event)
+            sys.stdout.flush()
+        except OSError:  # who read it has hung up, or the disk is full: no reason for a node to stop
+            write_nowhere()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the node until it is told to stop."""
     try:
         return _serve(options)
-    except (DirectoryInUseError, UnsupportedFeatureError) as error:
+    except (DamagedFileError, DirectoryInUseError, UnsupportedFeatureError) as error:
         raise CommandError(str(error)) from None
 
 

@@ -1,9 +1,10 @@
 """``simulate [SEED]``: run simulated histories, and check the laws after every event. A broken law is exit code 1."""
 
 import argparse
+import sys
 from random import Random
 
-from pykraft.commands.common import say, tell
+from pykraft.commands.common import CommandError, say, tell
 from pykraft.simulation import Simulation, SimulationFailed
 
 
@@ -15,21 +16,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one history after the other, also after one that failed."""
+    if options.count < 1 or options.trace < 0:
+        raise CommandError("--count is at least 1, --trace at least 0")
     first = Random().randrange(1 << 32) if options.seed is None else options.seed
-    failed = 0
-    for seed in range(first, first + options.count):
-        failed += _run_one(seed, options.trace)
+    failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.trace)]
     return 1 if failed else 0
 
 
-def _run_one(seed: int, events: int) -> bool:
+def _passes(seed: int, events: int) -> bool:
     simulation = Simulation(seed)
-    failed = False
+    passes = True
     try:
-        print(simulation.run(), flush=True)  # noqa: T201 (a run may take minutes: each result is shown at once)
+        say(simulation.run())
     except SimulationFailed as failure:
-        failed = True
+        passes = False
         tell(failure)
     for event in simulation.trace[-events:] if events else ():
         say(event)
-    return failed
+    sys.stdout.flush()  # the next run may take minutes
+    return passes

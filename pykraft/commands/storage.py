@@ -9,8 +9,8 @@ from pykraft.commands.common import CommandError, say
 from pykraft.commands.node_config import read_config
 from pykraft.common.types import Uuid
 from pykraft.server.storage_format import AlreadyFormattedError, format_directories, parse_initial_controllers
+from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log_manager import DirectoryInUseError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +45,12 @@ def _format(options: argparse.Namespace) -> int:
     if options.initial_controllers:
         voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
     now = time.time_ns() // 1_000_000
+    filesystem, leave = OsFileSystem(), options.ignore_formatted
     try:
-        made = format_directories(config, options.cluster_id, OsFileSystem(), Random(), now, voters)
+        made = format_directories(config, options.cluster_id, filesystem, Random(), now, voters, leave)
     except AlreadyFormattedError as error:
-        if not options.ignore_formatted:
-            raise CommandError(f"{error}. --ignore-formatted leaves it as it is") from None
-        made = []
-    except DirectoryInUseError as error:
+        raise CommandError(f"{error}. --ignore-formatted leaves it as it is") from None
+    except DamagedFileError as error:
         raise CommandError(str(error)) from None
     for directory in made:
         say(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")

@@ -28,6 +28,19 @@ from pykraft.commands.common import (
 )
 from pykraft.common.errors import ErrorCode, KafkaError
 
+_ACTIONS_OF = {
+    "exclude_internal": ("list", "describe"),
+    "if_exists": ("describe", "delete"),
+    "if_not_exists": ("create",),
+    "partitions": ("create",),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create",),
+    "config": ("create",),
+    "under_replicated_partitions": ("describe",),
+    "unavailable_partitions": ("describe",),
+    "topics_with_overrides": ("describe",),
+}
+"""Options that not every action has."""
 _LARGEST_REPLICATION_FACTOR = 32767
 _NOBODY = -1
 _TOPICS_AT_ONCE = 500
@@ -66,8 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
+    action = options.action.__name__.strip("_")
+    for name, actions in _ACTIONS_OF.items():
+        if getattr(options, name) and action not in actions:
+            raise CommandError(f"--{name.replace('_', '-')} is for --{' and --'.join(actions)}, not for --{action}")
     new_topic = _new_topic(options) if options.action is _create else None
-    if options.action is _delete and options.topic is None:
+    if options.action is _delete and not options.topic:
         raise CommandError("--delete needs --topic")
     if options.topics_with_overrides and _shows_partitions_only(options):
         raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
@@ -85,7 +102,7 @@ def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicDescription]
     hidden = INTERNAL_TOPICS if options.exclude_internal else frozenset()
     topics = admin.describe_topics()
     found = [topics[name] for name in sorted(topics) if is_meant(name) and name not in hidden]
-    if options.topic and not found and options.action is not _list and not options.if_exists:
+    if options.topic is not None and not found and options.action is not _list and not options.if_exists:
         raise CommandError(f"there is no topic {options.topic}")
     return found
 
@@ -115,7 +132,7 @@ def _create(admin: Admin, topic: NewTopic, if_not_exists: bool) -> None:
 
 
 def _new_topic(options: argparse.Namespace) -> NewTopic:
-    if options.topic is None:
+    if not options.topic:
         raise CommandError("--create needs --topic")
     assignment = _assignment(options.replica_assignment) if options.replica_assignment else {}
     if assignment and (options.partitions is not None or options.replication_factor is not None):

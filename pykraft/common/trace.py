@@ -7,6 +7,7 @@ hashed and drawn.
 """
 
 from collections import deque
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 
@@ -36,13 +37,25 @@ class Silence:
 
 
 class RingBuffer:
-    """A sink that keeps the last events: a node's journal. Nodes never print."""
+    """A sink that keeps the last events of each name: a node's journal. Nodes never print.
+
+    A cluster that idles still writes four events a second, as its metadata log grows. They may push out each other, but
+    not what is rare: who reads slowly asks after an hour for what was cut off."""
 
     def __init__(self, capacity: int = 10_000) -> None:
-        self.events: deque[TraceEvent] = deque(maxlen=capacity)
+        self._capacity = capacity
+        self._count = 0
+        self._by_name: dict[str, deque[tuple[int, TraceEvent]]] = {}
 
     def emit(self, event: TraceEvent) -> None:
-        self.events.append(event)
+        self._count += 1
+        self._by_name.setdefault(event.name, deque(maxlen=self._capacity)).append((self._count, event))
+
+    @property
+    def events(self) -> list[TraceEvent]:
+        """What is kept, in the order in which it came; another thread may write meanwhile."""
+        numbered = [entry for kept in list(self._by_name.values()) for entry in list(kept)]
+        return [event for _, event in sorted(numbered, key=itemgetter(0))]
 
 
 class Tracer:

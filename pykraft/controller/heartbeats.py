@@ -66,12 +66,11 @@ class BrokerHeartbeats:
         has: also a broker that may stop is waited for until its session is over.)"""
         self._contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
 
-    def touch(self, broker_id: int, now: int, metadata_offset: int | None = None) -> None:
+    def touch(self, broker_id: int, now: int, metadata_offset: int) -> None:
         """The broker was heard from."""
         contact = self._contacts.setdefault(broker_id, BrokerContact(now))
         contact.last_contact = now
-        if metadata_offset is not None:
-            contact.metadata_offset = metadata_offset
+        contact.metadata_offset = metadata_offset
 
     def register(self, broker_id: int, now: int) -> None:
         """Another process has this id now."""

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from pykraft.common.types import Uuid
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import PartitionRegistration
+from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.protocol.messages.records import NO_LEADER, PartitionChangeRecord
 
 PARTITION_CHANGE_VERSION = 2
-RECOVERING = 1
 
 
 def plan_partition_change(

@@ -10,6 +10,7 @@ Only a trace does this (`replay`): checks as such run on the bare module.
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 MOST_CALLS = 3000
 MOST_BYTES, MOST_LETTERS = 4096, 2000
 _BYTES = (bytes, bytearray, memoryview)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where an object lies in memory, which is another place in every run: two runs could not be compared by it."""
 Value = dict[str, Any]
 """{"hex": the first bytes, "size": how many there are}, or {"text": as Python writes it}."""
 
@@ -29,7 +32,7 @@ def noted(value: Any) -> Value:
     data = value if isinstance(value, _BYTES) else held if isinstance(held, _BYTES) else None
     if data is not None:
         return {"hex": bytes(data[:MOST_BYTES]).hex(), "size": len(data)}
-    text = repr(value)
+    text = _ADDRESS.sub("", repr(value))
     return {"text": text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"}
 
 

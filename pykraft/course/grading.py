@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, NOT_YET, PASSED, REPORT, SEED
+from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, NOT_YET, PASSED, REPORT, SEED, TRACE
 
 CHECKS_FILE = "test_lab.py"
 RUN_LIMIT_S = 60.0
+# Not from the lab's folder: a file there that is called like a module of Python's own would stand in its place.
+PYTHON = (sys.executable, "-P")
 PYTEST = (
     *("-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", "--import-mode=importlib"),
     # The lab alone decides: no settings of the folders above, and the plugin by its name.
@@ -106,38 +108,42 @@ class Report:
         }
 
 
-def grade(folder: Path, file: Path, seed: int = DEFAULT_SEED, limit_s: float = RUN_LIMIT_S) -> Report:
-    """Check one file against a lab."""
+def grade(
+    folder: Path, file: Path, seed: int = DEFAULT_SEED, limit_s: float = RUN_LIMIT_S, *, case: str = "", trace: str = ""
+) -> Report:
+    """Check one file against a lab. `case` is one case of one check; without it there are all. `trace` is the path of a
+    file into which the calls are written (`calls`)."""
     with tempfile.TemporaryDirectory(prefix="pykraft-lab-") as scratch:
         report = Path(scratch) / "report.json"
-        command = [sys.executable, "-m", "pytest", *PYTEST, CHECKS_FILE]
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **variables(file, seed, report)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        wanted = f"{CHECKS_FILE}::{case}" if case else CHECKS_FILE
         try:
-            said, _ = process.communicate(timeout=limit_s)
+            done = subprocess.run(
+                [*PYTHON, "-m", "pytest", *PYTEST, wanted],
+                check=False,
+                cwd=folder,
+                env={**os.environ, **variables(file, seed, report), TRACE: trace},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=limit_s,
+            )
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             return Report(folder.name, seed, (), f"the checks did not end within {limit_s:g} s")
-        return read_report(folder, seed, report, said)
+        return read_report(folder, seed, report, done.stdout)
 
 
 def variables(file: Path, seed: int, report: Path) -> dict[str, str]:
-    """The environment of a run. Other plugins of pytest stay out: they cost time, and the learner has others."""
+    """The environment of a run. Other plugins of pytest stay out: they cost time, and the learner has others. Nor may
+    Python leave out assertions."""
     return {
         IMPL: str(file),
         SEED: str(seed),
         REPORT: str(report),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "",
+        "PYTHONOPTIMIZE": "",
     }
 
 
@@ -149,7 +155,9 @@ def read_report(folder: Path, seed: int, path: Path, said: str) -> Report:
         last = (said.strip().splitlines() or ["nothing was printed"])[-1]
         return Report(folder.name, seed, (), f"the checks did not come to their end: {last[:200]}")
     checks = tuple(Check(**check) for check in found["checks"])
-    problem = "" if found["exit_status"] in (0, 1) else f"pytest ended with exit status {found['exit_status']}"
+    problem = found["problem"]
+    if not problem and found["exit_status"] not in (0, 1):
+        problem = f"pytest ended with exit status {found['exit_status']}"
     return Report(folder.name, seed, checks, problem or ("" if checks else "there was nothing to check"))
 
 
@@ -178,13 +186,13 @@ def grade_many(
             "limit_s": RUN_LIMIT_S,
         }
         subprocess.run(
-            [sys.executable, "-c", "from pykraft.course.grading import main; main()"],
+            [*PYTHON, "-c", "from pykraft.course.grading import main; main()"],
             input=json.dumps(order),
             cwd=folder,
             check=True,
             text=True,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONOPTIMIZE": ""},
         )
         return [read_report(folder, seed, report, "") for (_, seed), report in zip(runs, reports, strict=True)]
 

@@ -11,6 +11,8 @@
     lab.diff()               # against the solution, once everything has passed
     lab.reveal()             # or at any time, on request
 
+Whatever does not work is a `LabError`, one sentence that says what is wrong and what to do.
+
 A lab is a folder, ``labs/labNN_name``: README.md with the problem, the hints and the list of the checks; starter.py and
 solution.py; test_lab.py (`checks`); mutants/, wrong solutions that the checks must catch; live.py, which starts a small
 cluster and says what the code is plugged into (`plug`); lab.ipynb, the guided route.
@@ -29,18 +31,20 @@ import re
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pykraft.course.check_terms import TooLong
 from pykraft.course.grading import SIGNS, Check, Report, grade
 from pykraft.course.loading import load
 from pykraft.course.places import LABS, NoSuchLab, is_report, lab_file, lab_folder
 from pykraft.course.plug import counted_calls
 from pykraft.course.progress import note, read_progress
 from pykraft.course.replay import Failure, Replay, first_failure
-from pykraft.course.surroundings import Shown, home, is_headless, is_notebook
+from pykraft.course.surroundings import Shown, Told, home, is_headless, is_notebook
 from pykraft.course.task_cells import (
     Task,
     TaskError,
@@ -54,20 +58,20 @@ from pykraft.course.task_cells import (
 HINTS = 3
 
 
-class LabError(Exception):
+class LabError(Told):
     """Something that does not work yet, or not this way; the text says what to do."""
 
 
 class Lab:
     """One lab and one learner."""
 
-    def __init__(self, number: str, labs: Path = LABS) -> None:
+    def __init__(self, number: str | int, labs: Path = LABS) -> None:
         """LabError if there is no such lab."""
         try:
             self.folder = lab_folder(number, labs)
         except NoSuchLab as error:
             raise LabError(str(error)) from None
-        self.number = number
+        self.number = self.folder.name[3:5]
         self._hints_taken: dict[str, int] = {}
         self._is_revealed = False
 
@@ -100,31 +104,47 @@ class Lab:
     def tasks(self) -> list[Task]:
         return tasks(self.starter.read_text(encoding="utf-8"))
 
-    def _task(self, name: str) -> Task:
+    def _task(self, name: str | float) -> Task:
         found = {task.name: task for task in self.tasks}
-        if name not in found:
+        if str(name) not in found:
             raise LabError(f"{self.name} has no task {name!r}: it has {', '.join(found)}")
-        return found[name]
+        return found[str(name)]
 
     def _begun(self) -> Path:
         if not self.work.exists():
             raise LabError(f"{self.name} is not begun: call lab.start() first")
         return self.work
 
+    def _written(self) -> str:
+        """The text of the learner's file."""
+        try:
+            return self.work.read_text(encoding="utf-8")
+        except OSError as error:
+            raise LabError(f"{self.work} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise LabError(f"{self.work} cannot be read: save it as text in UTF-8") from None
+
+    def _save(self, text: str) -> None:
+        try:
+            self.work.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise LabError(f"{self.work} cannot be written: {error.strerror}") from None
+
     # --- beginning ----------------------------------------------------------------------------------------------------
 
     def start(self) -> Shown:
         """Make the learner's file unless it is there, and let ``%%task`` cells write into it. Tasks that the lab has
-        got since are added at the file's end; nothing that the learner wrote is touched."""
+        got since are added at the file's end; nothing that the learner wrote is touched. A file without a word in it is
+        none."""
         starter = self.starter.read_text(encoding="utf-8")
-        if not self.work.exists():
-            self.work.write_text(starter, encoding="utf-8")
+        work = self._written() if self.work.exists() else ""
+        if not work.strip():
+            self._save(starter)
             said = f"Your file is {self.work.name}, beside this lab's README."
         else:
-            work = self.work.read_text(encoding="utf-8")
             added = missing_tasks(work, starter)
             if added:
-                self.work.write_text(with_tasks(work, added), encoding="utf-8")
+                self._save(with_tasks(work, starter, added))
             new = f" New in it: {', '.join(f'task {task.name}' for task in added)}." if added else ""
             said = f"Your file {self.work.name} is there already, and stays as it is.{new}"
         if is_notebook() and not is_report(self.folder):
@@ -140,7 +160,7 @@ class Lab:
         work = self._begun()
         try:
             text, went_in = saved(
-                work.read_text(encoding="utf-8"),
+                self._written(),
                 self.starter.read_text(encoding="utf-8"),
                 task.name,
                 cell,
@@ -152,7 +172,7 @@ class Lab:
             return Shown(
                 f"This cell is still the starter's; task {task.name} in your {work.name} stays as you wrote it."
             )
-        work.write_text(text, encoding="utf-8")
+        self._save(text)
         return Shown(f"Task {task.name} is saved in {work.name}. Next: lab.check({task.name!r})")
 
     def _cell(self, line: str, cell: str) -> Shown:
@@ -168,17 +188,16 @@ class Lab:
         path = file or self._begun()
         try:
             return load(path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise LabError(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from None
 
     # --- checking -----------------------------------------------------------------------------------------------------
 
-    def check(self, task: str | None = None) -> "Verdict":
+    def check(self, task: str | float | None = None) -> "Verdict":
         """Run the checks of one task, or all."""
-        if task is not None:
-            self._task(task)
+        name = None if task is None else self._task(task).name
         report = grade(self.folder, self._begun())
-        shown = report if task is None else report.of(task)
+        shown = report if name is None else report.of(name)
         points = {name: {"points": won, "of": of} for name, (won, of) in shown.points_by_task().items()}
         note("labs", self.number, tasks=points)
         return Verdict(shown, self._keep(first_failure(shown)))
@@ -189,14 +208,17 @@ class Lab:
         return self.work.parent / "failed.json" if is_headless() else home() / f"failed-lab{self.number}.json"
 
     def _keep(self, failure: Failure | None) -> bool:
-        """Write down a failure, so that it can be shown again; whether there is one."""
-        if failure is None or is_report(self.folder):
-            self.failed.unlink(missing_ok=True)
-            return False
-        found = Replay.of(self.folder, self._begun(), None, failure)
-        self.failed.parent.mkdir(parents=True, exist_ok=True)
-        self.failed.write_text(json.dumps(found.as_json(), indent=1), encoding="utf-8")
-        return True
+        """Write down a failure, so that it can be shown again; whether there is one. A home that cannot be written to
+        is no reason to stop."""
+        with suppress(OSError):
+            if failure is None or is_report(self.folder):
+                self.failed.unlink(missing_ok=True)
+                return False
+            found = Replay.of(self.folder, self._begun(), None, failure)
+            self.failed.parent.mkdir(parents=True, exist_ok=True)
+            self.failed.write_text(json.dumps(found.as_json(), indent=1), encoding="utf-8")
+            return True
+        return False
 
     def replay(self) -> Shown | Replay:
         """The check that failed in the last `check`, run again from its seed: the call where it went wrong, with your
@@ -208,21 +230,23 @@ class Lab:
             failure = Failure(kept["seed"], kept["case"], kept["sentence"], kept["message"])
         except FileNotFoundError:
             return Shown("No check has failed: call lab.check() first.")
-        except (KeyError, TypeError, ValueError):
+        except (OSError, KeyError, TypeError, ValueError):
             return Shown(f"{self.failed} cannot be read: call lab.check() again.")
         return Replay.of(self.folder, self._begun(), self.solution, failure)
 
     # --- being helped -------------------------------------------------------------------------------------------------
 
-    def hint(self, task: str) -> Shown:
+    def hint(self, task: str | float) -> Shown:
         """The next hint for a task; there are three, each says more than the one before."""
-        self._task(task)
-        hints = readme_hints((self.folder / "README.md").read_text(encoding="utf-8"), task)
-        taken = max(self._hints_taken.get(task, 0), self._noted("hints").get(task, 0))
+        name = self._task(task).name
+        hints = readme_hints((self.folder / "README.md").read_text(encoding="utf-8"), name)
+        taken = max(self._hints_taken.get(name, 0), self._noted("hints").get(name, 0))
         level = min(taken + 1, len(hints))
-        self._hints_taken[task] = level
-        note("labs", self.number, hints={task: level})
-        text = f"Hint {level} of {len(hints)} for task {task}: {hints[level - 1]}"
+        self._hints_taken[name] = level
+        note("labs", self.number, hints={name: level})
+        text = f"Hint {level} of {len(hints)} for task {name}: {hints[level - 1]}"
+        if taken >= len(hints):
+            text += " There is no further one: lab.reveal() shows the solution."
         return Shown(text, markdown=text)
 
     def diff(self) -> Shown:
@@ -231,7 +255,7 @@ class Lab:
         if not self._is_revealed and not self._noted("revealed") and not grade(self.folder, work).has_passed:
             raise LabError("not everything has passed yet: go on, or call lab.reveal() to see the solution now")
         lines = difflib.unified_diff(
-            work.read_text(encoding="utf-8").splitlines(),
+            self._written().splitlines(),
             self.solution.read_text(encoding="utf-8").splitlines(),
             work.name,
             self.solution.name,
@@ -255,7 +279,8 @@ class Lab:
 
     def run_in_cluster(self, file: Path | None = None) -> Any:
         """Start a small cluster that runs on the learner's code, and show what becomes of it. Before every task has
-        something in it there is nothing to show, and it says so."""
+        something in it there is nothing to show, and it says so; nor with code that does not come back, on which a node
+        would wait as well. LabError if the code is so wrong that nothing can be shown."""
         if is_report(self.folder):
             raise LabError(f"{self.name} is a report: there is nothing in it that a cluster could run on")
         path = file or self._begun()
@@ -263,9 +288,22 @@ class Lab:
         if not report.is_begun:
             missing = [task for task in report.tasks if not report.of(task).is_begun]
             return Shown(report.problem or f"Not yet: first write something for task {' and '.join(missing)}.")
-        work = self.load(path)
-        with counted_calls(work, {task.name: definitions(task.body) for task in self.tasks}) as calls:
-            outcome = self.load(self.folder / "live.py").run(work)
+        for check in report.checks:
+            if check.kind == TooLong.__name__:
+                return Shown(f"Not yet: a node would wait for your code, too. Task {check.task}: {check.message}.")
+        work, live = self.load(path), self.load(self.folder / "live.py")
+        wanted = {task.name: definitions(task.body) for task in self.tasks}
+        gone = [name for names in wanted.values() for name in names if not hasattr(work, name)]
+        if gone:
+            raise LabError(f"{path.name} does not define {' and '.join(gone)}: see {self.starter.name}, and write it")
+        with counted_calls(work, wanted) as calls:
+            try:
+                outcome = live.run(work)
+            except Exception as error:
+                if report.has_passed:
+                    raise
+                why = f"{type(error).__name__}: {error}"
+                raise LabError(f"on your code the cluster did not get to the end, see lab.check(): {why}") from None
         return replace(outcome, calls=calls)
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
-from pykraft.course.surroundings import Shown, is_headless, pick, profile, show
+from pykraft.course.surroundings import Shown, Told, is_headless, pick, profile, show
 from pykraft.course.syllabus import SEED, entry
 
 T = TypeVar("T")
@@ -41,8 +41,12 @@ ATTEMPTS = 3
 _PATIENCE_S = 15.0
 
 
-class LessonError(AssertionError):
+class LessonError(Told, AssertionError):
     """What the last cell found: a claim that does not hold, or something that died or was left behind."""
+
+
+class WrongPrediction(Told, ValueError):  # noqa: N818 (not its content is wrong)
+    """A prediction that cannot be noted or judged; the text says what to do."""
 
 
 class Claim(NamedTuple):
@@ -53,10 +57,18 @@ class Claim(NamedTuple):
     verdict: str
 
 
+_latest: list["Lesson"] = []
+"""The lesson that this kernel has begun last, if any."""
+
+
 def notebook(number: str) -> "Lesson":
-    """The helper of one notebook, such as "00"; call it in the first cell, before anything is started."""
+    """The helper of one notebook, such as "00"; call it in the first cell, before anything is started. Whoever begins
+    anew in the middle needs no second cluster: what the first run has opened is closed."""
     known = entry(number)
+    while _latest:
+        _latest.pop().abandon()
     lesson = Lesson(number)
+    _latest.append(lesson)
     show(
         Shown(
             f"Notebook {number}: {known.title} Seed {lesson.seed}.",
@@ -93,12 +105,12 @@ class Lesson:
 
     def predict(self, name: str, choice: str = SKIP, **options: str) -> None:
         """Note what the reader expects: one of the options, or "skip". Where nobody reads, everything is skipped.
-        ValueError for anything that is no option."""
+        WrongPrediction for anything that is no option."""
         if not options:
-            raise ValueError(f"predict({name!r}): give the options, as in a='yes', b='no'")
-        choice = choice.strip().lower()
+            raise WrongPrediction(f"predict({name!r}): give the options, as in a='yes', b='no'")
+        choice = str(choice).strip().lower()
         if choice != SKIP and choice not in options:
-            raise ValueError(f"predict({name!r}, {choice!r}): choose one of {', '.join(options)}, or {SKIP}")
+            raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {', '.join(options)}, or {SKIP}")
         choice = SKIP if is_headless() else choice
         self._options[name] = (choice, options)
         marks = {key: "→" if key == choice else " " for key in options}
@@ -111,9 +123,9 @@ class Lesson:
         show(Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
 
     def answer(self, name: str, right: str) -> None:
-        """Tell which option was right, beside what was predicted."""
+        """Tell which option was right, beside what was predicted. WrongPrediction if nothing was."""
         if name not in self._options:
-            raise ValueError(f"answer({name!r}): nothing was predicted under that name")
+            raise WrongPrediction(f"answer({name!r}): nothing was predicted under that name: run the cell that asks")
         choice, options = self._options[name]
         told = {SKIP: "You skipped it.", right: "You said so."}.get(
             choice, f"You said {choice}) {options.get(choice)}."
@@ -137,9 +149,9 @@ class Lesson:
     ) -> None:
         """State something, and whether it is so. `detail` shows the numbers behind it.
 
-        For a statistical claim the condition is a function that measures a ratio, which must reach `margin`. For a
-        claim about hardware, `unless` is what keeps it from being measured, with the kernel's counters; the condition
-        may then be a function, which is not called.
+        The condition is True or False, or a function that returns one of the two. For a statistical claim it is a
+        function that measures a ratio, which must reach `margin`. For a claim about hardware, `unless` is what keeps it
+        from being measured, with the kernel's counters; a function is not called then.
         """
         _check_claim(kind, condition, unless)
         if unless is not None:
@@ -152,7 +164,7 @@ class Lesson:
             )
             detail = f"{detail}; {numbers}" if detail != "" else numbers
         else:
-            verdict = HOLDS if (condition() if callable(condition) else condition) else FAILS
+            verdict = HOLDS if _truth(condition) else FAILS
         self._claims.append(Claim(text, kind, verdict))
         beside = f"<br><small>{html.escape(str(detail))}</small>" if detail != "" else ""
         plain = f"{verdict}  {text}" + (f" ({detail})" if verdict == UNKNOWN else "")
@@ -233,7 +245,10 @@ class Lesson:
         found = []
         for thing in self._watched:
             dead = set(getattr(thing, "node_ids", ())) - set(getattr(thing, "alive", ())) - killed
-            found += [f"node {node_id} does not run any more" for node_id in sorted(dead)]
+            found += [
+                f"node {node_id} does not run any more (if you have killed it: nb.finish(killed=[{node_id}]))"
+                for node_id in sorted(dead)
+            ]
         return found
 
     def _close_all(self) -> list[str]:
@@ -245,6 +260,12 @@ class Lesson:
             except Exception as error:
                 problems.append(f"{type(error).__name__}: {error}")
         return problems
+
+    def abandon(self) -> None:
+        """Close what is open, and judge nothing."""
+        self._close_all()
+        if threading.excepthook == self._note_crash:
+            threading.excepthook = self._hook
 
     def _left_behind(self) -> list[str]:
         """What is there now and was not at the start; threads and sockets are given a moment to end."""
@@ -262,8 +283,7 @@ class Lesson:
         if error is None:
             self.finish()
         else:
-            self._close_all()
-            threading.excepthook = self._hook
+            self.abandon()
 
 
 def _closer(thing: Any) -> Callable[[], object]:
@@ -289,6 +309,14 @@ def _check_claim(kind: str, condition: object, unless: object) -> None:
         raise ValueError("only a claim about hardware may be not measurable: give it kind='hardware'")
     if unless is not None and not isinstance(unless, Obstacle):
         raise TypeError("unless= takes an Obstacle, a reason with the kernel's counters: see pykraft.course.kernel")
+
+
+def _truth(condition: object) -> bool:
+    """TypeError for what is neither true nor false: a list, a text, or a generator would nearly always hold."""
+    found = condition() if callable(condition) else condition
+    if type(found).__name__ not in ("bool", "bool_"):  # Python's own, or numpy's
+        raise TypeError(f"a claim takes True or False, and not a {type(found).__name__}: compare it with something")
+    return bool(found)
 
 
 def _best(ratio: Any, margin: float) -> tuple[bool, float, int]:

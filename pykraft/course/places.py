@@ -31,11 +31,11 @@ def lab_file(folder: Path, name: str) -> Path:
     return folder / f"{name}{'.md' if is_report(folder) else '.py'}"
 
 
-def lab_folder(number: str, labs: Path = LABS) -> Path:
-    """The folder of one lab, such as "08". NoSuchLab if there is none."""
+def lab_folder(number: str | int, labs: Path = LABS) -> Path:
+    """The folder of one lab, such as "08", or 8. NoSuchLab if there is none."""
     folders = lab_folders(labs)
     for folder in folders:
-        if folder.name[3:5] == number:
+        if folder.name[3:5] == str(number).zfill(2):
             return folder
     known = ", ".join(folder.name[3:5] for folder in folders)
     if not known:

@@ -31,7 +31,7 @@ class Plug:
         self.calls += 1
         try:
             return self.code(*args, **kwargs)
-        except Exception as error:  # the learner's, whatever it is
+        except (Exception, SystemExit) as error:  # the learner's, whatever it is
             self.errors += 1
             self.first_error = self.first_error or f"{type(error).__name__}: {error}"
             return self.original(*args, **kwargs)

@@ -29,7 +29,7 @@ def read_progress() -> dict[str, Any]:
     path = progress_file()
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        found["labs"].values(), found["notebooks"].values()
+        _read_through(found)
     except FileNotFoundError:
         found = {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -37,6 +37,15 @@ def read_progress() -> dict[str, Any]:
         with suppress(OSError):
             path.replace(path.with_suffix(".unreadable"))
     return {"notebooks": {}, "labs": {}, **found}
+
+
+def _read_through(found: Any) -> None:
+    """Look at everything that somebody will ask for; an error of some kind if it is not as `note` writes it."""
+    for seen in found["notebooks"].values():
+        seen.get("predictions", {}).values()
+    for seen in found["labs"].values():
+        sum(seen.get("hints", {}).values())
+        sum(task["points"] + task["of"] for task in seen.get("tasks", {}).values())
 
 
 def note(kind: str, number: str, **values: object) -> None:

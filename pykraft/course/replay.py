@@ -10,17 +10,14 @@ Where no answer differs (a check may look at what was read, or at how often) it 
 
 import html
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pykraft.course.calls import Value
-from pykraft.course.check_terms import FAILED, TRACE
-from pykraft.course.grading import CHECKS_FILE, PYTEST, RUN_LIMIT_S, Check, Report, read_report, variables
+from pykraft.course.check_terms import FAILED, PASSED
+from pykraft.course.grading import Check, Report, grade
 from pykraft.viz.hex_dump import letters
 
 _ROW, _ROWS = 16, 12
@@ -51,19 +48,8 @@ def first_failure(report: Report) -> Failure | None:
 def trace(folder: Path, file: Path, seed: int, case: str) -> tuple[Check | None, list[dict[str, Any]]]:
     """Run one case of a check on a file: what came out of it, and the calls that it made."""
     with tempfile.TemporaryDirectory(prefix="pykraft-lab-") as scratch:
-        report, calls = Path(scratch) / "report.json", Path(scratch) / "calls.json"
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *PYTEST, f"{CHECKS_FILE}::{case}"],
-            check=False,
-            cwd=folder,
-            env={**os.environ, **variables(file, seed, report), TRACE: str(calls)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=RUN_LIMIT_S,
-        )
-        checks = read_report(folder, seed, report, done.stdout).checks
+        calls = Path(scratch) / "calls.json"
+        checks = grade(folder, file, seed, case=case, trace=str(calls)).checks
         found = json.loads(calls.read_text(encoding="utf-8"))["calls"] if calls.exists() else []
         return (checks[0] if checks else None), found
 
@@ -81,10 +67,10 @@ class Replay:
     def of(folder: Path, work: Path, solution: Path | None, failure: Failure) -> "Replay":
         """Run the case again, on both files; without a solution it is the last call that is found."""
         check, mine = trace(folder, work, failure.seed, failure.case)
-        if check is not None and check.outcome != FAILED:
+        if check is not None and check.outcome == PASSED:
             return Replay(failure, has_passed=True)
         if check is not None:
-            failure = Failure(failure.seed, failure.case, failure.sentence, check.message)
+            failure = Failure(failure.seed, failure.case, failure.sentence, check.message or check.outcome)
         _, others = (None, []) if solution is None else trace(folder, solution, failure.seed, failure.case)
         for call, other in zip(mine, others, strict=False):
             if (call["name"], call["inputs"]) != (other["name"], other["inputs"]):

@@ -107,9 +107,16 @@ class RawNumbers:
 
     @contextmanager
     def run(self, cache: str, **columns: object) -> Iterator[Run]:
-        """Time a block and count its bytes; `columns` are the experiment's own, such as ``block_bytes=4096``."""
+        """Time a block and count its bytes; `columns` are the experiment's own, such as ``block_bytes=4096``, the same
+        ones in each run. ValueError if they are not, before the block runs."""
         if cache not in CACHES:
             raise ValueError(f"cache={cache!r}: a run is {', '.join(CACHES)}")
+        before = set(self.rows[0]) - set(FIXED) if self.rows else set(columns)
+        if before != set(columns):
+            raise ValueError(
+                f"this run has the columns {sorted(columns)}, those before have {sorted(before)}: "
+                "begin anew with raw = RawNumbers()"
+            )
         run, at = Run(), datetime.now().isoformat(" ", "milliseconds")
         with kernel.counted() as moved:
             started = time.perf_counter()

@@ -52,6 +52,14 @@ def home() -> Path:
     return Path(os.environ.get(HOME) or Path.home() / ".pykraft")
 
 
+class Told(Exception):  # noqa: N818 (it tells)
+    """Something that does not work, or not this way. The text says all: a notebook shows it without the lines of code
+    that led there."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
 class Shown:
     """Something with a stable text, and forms of it for pages that may tell more."""
 

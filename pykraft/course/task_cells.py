@@ -18,8 +18,7 @@ import textwrap
 from typing import NamedTuple
 
 _BEGIN = re.compile(r"^(?:# ---|<!--) task (?P<name>[\d.]+): (?P<title>.*?) (?:---|-->)$", re.MULTILINE)
-
-
+_MARK = re.compile(r"^(?:# ---|<!--) (?:end of )?task [\d.]+.*$", re.MULTILINE)
 _AFTER = "\n\n\n"
 """What stands between a body and the mark behind it: two blank lines, as formatters want them."""
 
@@ -58,8 +57,8 @@ def _place(text: str, name: str) -> tuple[int, int]:
     end = re.search(rf"^(?:# ---|<!--) end of task {re.escape(name)} (?:---|-->)$", text, re.MULTILINE)
     if begin is None or end is None or end.start() < begin.end():
         raise TaskError(
-            f"the marks of task {name} are not there: its text must stand between the lines "
-            f"'# --- task {name}: ... ---' and '# --- end of task {name} ---'"
+            f"the marks of task {name} are not there: its text must stand between the two lines 'task {name}: ...' and "
+            f"'end of task {name}', written as in the starter"
         )
     return begin.end(), end.start()
 
@@ -70,13 +69,17 @@ def same(one: str, other: str) -> bool:
 
 
 def saved(work: str, starter: str, name: str, cell: str, is_program: bool = True) -> tuple[str, bool]:
-    """The learner's file after a ``%%task`` cell, and whether the cell went in. TaskError if the cell is no Python, or
-    lacks what the task is to define."""
+    """The learner's file after a ``%%task`` cell, and whether the cell went in. TaskError if the cell is no Python,
+    lacks what the task is to define, or brings marks of its own."""
     try:
         if is_program:
             compile(cell, f"task {name}", "exec")
     except SyntaxError as error:
-        raise TaskError(f"line {error.lineno} of the cell is no Python: {error.msg}. Nothing was saved") from None
+        line = f" ({error.text.strip()})" if error.text else ""
+        raise TaskError(f"line {error.lineno} of the cell is no Python: {error.msg}{line}. Nothing was saved") from None
+    mark = _MARK.search(cell)
+    if mark:
+        raise TaskError(f"the cell holds the mark {mark[0]!r}: leave such lines out, they are in the file already")
     begun = body_of(starter, name)
     missing = [defined for defined in definitions(begun) if defined not in definitions(cell)]
     if missing:
@@ -92,12 +95,18 @@ def definitions(text: str) -> list[str]:
 
 
 def missing_tasks(work: str, starter: str) -> list[Task]:
-    """What the starter has and the learner's file has not: tasks that came later."""
-    known = {task.name for task in tasks(work)}
-    return [task for task in tasks(starter) if task.name not in known]
+    """What the starter has and the learner's file has not: tasks that came later. Where only the marks are gone, the
+    learner's functions are there, and a starter's behind them would take their place."""
+    known, defined = {match["name"] for match in _BEGIN.finditer(work)}, set(definitions(work))
+    return [task for task in tasks(starter) if task.name not in known and not defined & set(definitions(task.body))]
 
 
-def with_tasks(work: str, added: list[Task]) -> str:
-    """The learner's file with these tasks at its end."""
-    pieces = [f"# --- task {t.name}: {t.title} ---\n{t.body}{_AFTER}# --- end of task {t.name} ---" for t in added]
-    return "\n\n\n".join([work.rstrip(), *pieces]) + "\n"
+def with_tasks(work: str, starter: str, added: list[Task]) -> str:
+    """The learner's file with these tasks of the starter at its end."""
+    return "\n\n\n".join([work.rstrip(), *(_section(starter, task.name) for task in added)]) + "\n"
+
+
+def _section(text: str, name: str) -> str:
+    """A task with its two marks."""
+    begin, end = _place(text, name)
+    return text[text.rfind("\n", 0, begin) + 1 : end] + text[end:].partition("\n")[0]

@@ -47,7 +47,7 @@ from pykraft.raft.state_machine import CommitReader
 
 _MAX_FETCH_WAIT_MS = 500
 
-# Errors of a top-level field, or that a peer is only not ready yet: worth a pause, and nothing to act on.
+# Who answers so knows of another leader, or of a newer epoch, and says so beside the error.
 _STALE_OR_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 

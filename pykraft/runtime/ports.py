@@ -17,24 +17,22 @@ class PortReservation:
 
     def __init__(self, wanted: Sequence[int]) -> None:
         """These ports; for a 0 one that the system chooses. OSError if one is taken."""
-        sockets = [_bind(port) for port in wanted]
-        self.ports = [sock.getsockname()[1] for sock in sockets]
-        if sys.platform == "linux":
-            self._sockets = sockets
-        else:
+        self._sockets: list[socket.socket] = []
+        try:
+            for port in wanted:
+                sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+                self._sockets.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind((HOST, port))
+        except OSError:
+            self.close()
+            raise
+        self.ports = [sock.getsockname()[1] for sock in self._sockets]
+        if sys.platform != "linux":
             # Elsewhere a second socket may not be bound beside the first: the ports are let go, and hoped for.
-            self._sockets = []
-            for sock in sockets:
-                sock.close()
+            self.close()
 
     def close(self) -> None:
         for sock in self._sockets:
             sock.close()
         self._sockets = []
-
-
-def _bind(port: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((HOST, port))
-    return sock

@@ -5,12 +5,15 @@ Nodes in processes run side by side on several cores, are not held up by a noteb
 it, so that a kernel that was restarted leaves no nodes behind.
 """
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import ClassVar
 
 _READY = b"  lifecycle  state=running\n"
+_ENDS = (0, -signal.SIGKILL, -signal.SIGTERM)
+"""How a process ends that was told to; by SIGTERM alone if it had not come to listening for it."""
 
 
 class NodeProcess:
@@ -28,6 +31,7 @@ class NodeProcess:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                process_group=0,  # Ctrl-C is for the notebook's cell, not for the node
             )
         self._is_wanted = True
         self._has_been_ready = False
@@ -53,7 +57,7 @@ class NodeProcess:
     def failure(self) -> BaseException | None:
         """Why it does not run, if nobody has stopped it; or that it stopped badly."""
         code = self._process.poll()
-        if code is None or (not self._is_wanted and code in (0, -9)):
+        if code is None or (not self._is_wanted and code in _ENDS):
             return None
         return RuntimeError(f"{self.name} ended with code {code}; the end of its output: {self._last_words()}")
 

@@ -30,7 +30,7 @@ class FollowerState:
         self.end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
         self.last_caught_up = last_caught_up
-        self.last_fetch = 0
+        self.last_fetch = last_caught_up  # its first fetch makes it no younger
         self.last_fetch_end_offset = 0
         """Where the leader's log ended at the last fetch."""
         self.broker_epoch = UNKNOWN

@@ -95,8 +95,6 @@ class BrokerLifecycle:
         self.state = LifecycleState.NOT_RUNNING
         self.epoch = NO_EPOCH
         self.is_fenced = True
-        self.refusal: ErrorCode | None = None
-        """Why the controller will not have this broker, if it says so."""
         self._next = FOREVER
         self._in_flight = False
         self._is_caught_up = False
@@ -155,11 +153,9 @@ class BrokerLifecycle:
         self._in_flight = False
         error = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode.of(response.error_code)
         if response is None or error is not ErrorCode.NONE:
-            self.refusal = error
             self._next = now + REGISTRATION_BACKOFF_MS
             self._trace("registration_refused", reason=error.name)
             return
-        self.refusal = None
         self.epoch = response.broker_epoch
         self._next = now
         self._trace("registered", epoch=self.epoch)

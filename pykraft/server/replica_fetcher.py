@@ -191,10 +191,7 @@ class ReplicaFetcher:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""
         log = partition.log
         ours = log.end_offset_for(leaders_end.epoch)
-        if ours is None or ours.epoch == leaders_end.epoch:
-            agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
-        else:
-            agreed = min(leaders_end.end_offset, ours.offset)
+        agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
         before = log.log_end_offset
         log.truncate_to(agreed)
         self._trace("truncate", partition=str(partition.key.topic_partition), before=before, end=log.log_end_offset)

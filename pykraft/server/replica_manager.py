@@ -199,7 +199,7 @@ class ReplicaManager:
         """Let the partition be as the image says."""
         key = partition.key
         if partition.update(self.image.topics[key.topic_id].partitions[key.partition], self.image, now):
-            self._on_leadership(partition, now)
+            self._on_leadership(partition)
         else:
             self._wake(partition)  # a smaller ISR may have let the high watermark rise
 
@@ -239,7 +239,7 @@ class ReplicaManager:
         named = [TopicPartition(topic.name, number) for topic in found for number in sorted(topic.partitions)]
         return [topic_partition for topic_partition in named if topic_partition in self.partitions]
 
-    def _on_leadership(self, partition: Partition, now: int) -> None:
+    def _on_leadership(self, partition: Partition) -> None:
         """Leader or epoch changed: fetch from the new leader, or from nobody; whoever waits here learns of it."""
         self._stop_fetching(partition)
         if not partition.is_leader and partition.leader_id >= 0:

@@ -84,16 +84,26 @@ def format_directories(
     random: Random,
     time_ms: int,
     voters: VoterSet | None = None,
+    leaves_formatted: bool = False,
 ) -> list[str]:
-    """Make the node's directories; returns them. AlreadyFormattedError if one is a node's already."""
+    """Make the node's directories; returns those that were made. AlreadyFormattedError if one is a node's already,
+    unless such are to be left as they are; ConfigError if it is another node's then."""
     try:
         Uuid.parse(cluster_id)
     except ValueError as error:
         raise ConfigError(f"the cluster id {error}") from None
     directories = sorted({config.log_dir, config.metadata_dir})
-    for directory in directories:
-        if filesystem.exists(directory) and read_meta_properties(filesystem, directory) is not None:
+    for directory in list(directories):
+        found = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
+        if found is None:
+            continue
+        if not leaves_formatted:
             raise AlreadyFormattedError(f"the directory {directory} is formatted already")
+        if (found.cluster_id, found.node_id) != (cluster_id, config.node_id):
+            raise ConfigError(
+                f"the directory {directory} belongs to node {found.node_id} of cluster {found.cluster_id}"
+            )
+        directories.remove(directory)
     voters = voters or first_voters(config, cluster_id)
     for directory in directories:
         filesystem.make_directory(directory)

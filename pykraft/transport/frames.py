@@ -4,8 +4,8 @@ A frame is an int32 size and that many bytes. A `FrameReader` lends its buffer t
 the frames out as views into it, so that a record batch goes from the kernel to this buffer and from here to the log,
 and is nowhere copied in between. A frame is valid until the next one is taken, or more bytes are received.
 
-A peer can claim any size. One above the limit closes the connection before anything is allocated, and up to the limit
-the buffer grows with what has really come, not with what is claimed.
+A peer can claim any size. One above the limit closes the connection before anything is allocated. A megabyte is
+believed; from there up to the limit the buffer grows with what has really come, not with what is claimed.
 
 Follows org.apache.kafka.common.network.NetworkReceive.
 """

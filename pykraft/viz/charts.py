@@ -1,10 +1,12 @@
 """Charts: one message each, and the title is the finding.
 
 `bars` compares amounts, `heat_map` shows a value for each pair of two categories, `timeline` shows what happened when.
-They take plain lists: what is drawn was computed before, where the reader can see it. Each chart has plotly's form as
-well, made of the same lists.
+They take plain lists: what is drawn was computed before, where the reader can see it. What has no place in a picture
+(nothing, NaN, less than zero where all begins at zero) is a ValueError, and never a picture that says something else.
+Each chart has plotly's form as well, made of the same lists.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,6 +16,8 @@ from pykraft.viz.figure import Figure, Spec
 from pykraft.viz.svg import Svg, shortened, text_width
 
 WIDTH = 960
+MOST_TIMES = 16
+"""Below the axis of a timeline."""
 _TOP = 62
 _PLOTLY_LAYOUT: dict[str, Any] = {
     "template": "none",
@@ -30,22 +34,22 @@ def bars(
     values: Mapping[str, float], *, title: str, note: str = "", unit: str = "", marked: Sequence[str] = ()
 ) -> Figure:
     """Horizontal bars from zero, in the order given, labelled directly; those `marked` are dark."""
-    need(values, "bars")
+    need(values.values(), "bars", begin_at_zero=True)
     labels = {name: amount(value, unit) for name, value in values.items()}
     left = _label_width(values)
-    right = max(text_width(label, 13) for label in labels.values()) + 10
+    right = min(WIDTH / 3, max(text_width(label, 13) for label in labels.values())) + 10
     svg = headed(title, note, _TOP + 28 * len(values) + 8)
-    longest = max(*values.values(), 0) or 1.0
+    longest = max(values.values()) or 1.0
     for row, (name, value) in enumerate(values.items()):
         y = _TOP + 28 * row
         svg.text(left - 10, y + 16, shortened(name, left - 11, 13), 13, anchor="end")
-        length = (WIDTH - left - right) * max(0.0, value) / longest
+        length = (WIDTH - left - right) * value / longest
         filling = palette.BLUE if name in marked or not marked else palette.SKY
         svg.rect(
             left, y, max(1.0, length), 21, rx=3, fill=filling, stroke="currentColor", stroke_opacity="0.4",
             stroke_width="0.6",
         )  # fmt: skip
-        svg.text(left + length + 8, y + 16, labels[name], 13)
+        svg.text(left + length + 8, y + 16, shortened(labels[name], right - 8, 13), 13)
     spec = {
         "data": [
             {
@@ -144,7 +148,8 @@ def _scale(svg: Svg, x: float, y: float, bounds: tuple[float, float], unit: str,
     start = svg.text(x, y + 11, format(bounds[0], written), 12).right + 8
     for step in range(24):
         svg.rect(start + 6 * step, y, 6.5, 14, fill=palette.shade(step / 23))
-    svg.text(start + 152, y + 11, f"{bounds[1]:{written}} {unit}".strip(), 12)
+    end = start + 152
+    svg.text(end, y + 11, shortened(f"{bounds[1]:{written}} {unit}".strip(), WIDTH - end, 12), 12)
 
 
 def timeline(
@@ -160,7 +165,7 @@ def timeline(
 ) -> Figure:
     """How much happened in each step of time, as columns from zero. `marks` are moments with a name; `gap` is a span to
     point at. Times are in seconds, `start_s` is where the first column begins."""
-    need(counts, "timeline")
+    need(counts, "timeline", begin_at_zero=True)
     marks = dict(marks or {})
     span = step_s * len(counts)
     svg = headed(title, note, 316)
@@ -170,7 +175,7 @@ def timeline(
     def at(moment_s: float) -> float:
         return left + plot * min(1.0, max(0.0, (moment_s - start_s) / span))
 
-    highest = max(*counts, 0) or 1.0
+    highest = max(counts) or 1.0
     _axes(svg, left, bottom, top, highest, unit)
     if gap is not None:
         begin, end = at(gap[0]), at(gap[1])
@@ -184,9 +189,12 @@ def timeline(
         height = (bottom - top) * count / highest
         x = at(start_s + index * step_s)
         svg.rect(x, bottom - height, max(0.8, plot / len(counts) - 0.8), height, fill=palette.BLUE)
-    for second in range(round(start_s), round(start_s + span) + 1):
-        if start_s <= second <= start_s + span:
-            svg.text(at(second), bottom + 18, f"{second} s", 12, anchor="middle", opacity=palette.FAINT)
+    every = math.ceil(max(1.0, round_step(span / MOST_TIMES)))
+    for second in range(math.ceil(start_s), math.floor(start_s + span) + 1):
+        if second % every == 0:
+            label = f"{second} s"
+            x = min(at(second), WIDTH - text_width(label, 12) / 2)
+            svg.text(x, bottom + 18, label, 12, anchor="middle", opacity=palette.FAINT)
     _marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
     told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
     told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
@@ -220,6 +228,7 @@ def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> N
     ends = [0.0, 0.0, 0.0]
     for name, x in sorted(marks.items(), key=lambda mark: mark[1]):
         svg.line(x, top - 8, x, bottom, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="4 3")
+        name = shortened(name, WIDTH / 3, 12.5, bold=True)
         width = text_width(name, 12.5, bold=True)
         begin = min(x, WIDTH - width)
         row = next((row for row, end in enumerate(ends) if end <= begin), 0)
@@ -230,7 +239,7 @@ def _axes(svg: Svg, left: float, bottom: float, top: float, highest: float, unit
     svg.line(left, bottom, WIDTH - 10, bottom, stroke="currentColor", stroke_opacity="0.6")
     svg.text(left - 8, bottom + 4, "0", 12, anchor="end", opacity=palette.FAINT)
     svg.text(left - 8, top + 8, amount(highest), 12, anchor="end", opacity=palette.FAINT)
-    svg.text(0, svg.height - 14, unit, 12.5, opacity=palette.FAINT)
+    svg.text(0, svg.height - 14, shortened(unit, WIDTH, 12.5), 12.5, opacity=palette.FAINT)
 
 
 def headed(title: str, note: str, height: float) -> Svg:
@@ -256,12 +265,26 @@ def layout(title: str, **more: object) -> dict[str, Any]:
 
 def amount(value: float, unit: str = "") -> str:
     """A number as it is read best: a small one keeps two digits, whatever comes before them."""
+    if abs(value) >= 1e15:
+        return f"{value:.2e} {unit}".strip()
     is_whole = float(value).is_integer() or abs(value) >= 100
     number = f"{value:,.0f}" if is_whole else f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2g}"
     return f"{number} {unit}".strip()
 
 
-def need(values: Any, what: str) -> None:
-    """ValueError if there is nothing to draw."""
+def round_step(step: float) -> float:
+    """The next larger 1, 2 or 5, or one of these with zeros behind."""
+    scale = 10.0 ** math.floor(math.log10(step))
+    return next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= step * 0.999)
+
+
+def need(values: Iterable[float], what: str, *, begin_at_zero: bool = False) -> None:
+    """ValueError if there is nothing to draw, or something that cannot be drawn."""
+    values = list(values)
     if not values:
         raise ValueError(f"{what} needs at least one value")
+    for value in values:
+        if not math.isfinite(value):
+            raise ValueError(f"{what} has no place for {value}: leave it out")
+        if begin_at_zero and value < 0:
+            raise ValueError(f"{what} begins at zero, and has no place for {value}")

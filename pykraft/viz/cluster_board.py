@@ -286,10 +286,11 @@ class _Drawing:
 
     def draw(self, title: str, when: str, note: str, facts: Sequence[str]) -> Svg:
         svg = self.svg
-        corner = max((text_width(fact, 13, bold=True) for fact in facts[:2]), default=0.0)
+        facts = [shortened(fact, WIDTH / 2, 13, bold=True) for fact in facts[:2]]
+        corner = max((text_width(fact, 13, bold=True) for fact in facts), default=0.0)
         svg.text(0, 22, shortened(title, WIDTH - corner - GAP, 17, bold=True), 17, bold=True)
         svg.text(0, 44, shortened(when, WIDTH - corner - GAP, 13), 13, opacity=palette.FAINT)
-        for position, fact in enumerate(facts[:2]):
+        for position, fact in enumerate(facts):
             svg.text(WIDTH, 22 + 22 * position, fact, 13, anchor="end", bold=position == 0)
         y: float = TOP
         for row, height in zip(self.rows, self.heights, strict=True):
@@ -356,9 +357,12 @@ class _Drawing:
         if watermark >= 0 and end >= 0:
             self._mark(x + width * min(watermark, self.state.longest) / self.state.longest, y + 20)
         self._end(x, y + 37, length, replica, filling)
+        right = svg.text(
+            x + width, y + 62, replica.high_watermark, 11.5, anchor="end", mono=True, opacity=palette.FAINT
+        )  # fmt: skip
         if replica.leads and is_alive:
-            svg.text(x, y + 62, f"ISR {_list(replica.view.isr)}", 11.5, mono=True, opacity=palette.FAINT)
-        svg.text(x + width, y + 62, replica.high_watermark, 11.5, anchor="end", mono=True, opacity=palette.FAINT)
+            isr = shortened(f"ISR {_list(replica.view.isr)}", right.left - x - 8, 11.5, mono=True)
+            svg.text(x, y + 62, isr, 11.5, mono=True, opacity=palette.FAINT)
 
     def _bar(self, x: float, y: float, length: float, replica: _Replica) -> str | None:
         """The bar; returns its filling."""

@@ -97,7 +97,7 @@ def _draw_row(svg: Svg, data: bytes, row: int, first: int, owner: dict[int, int]
 def _draw_line(svg: Svg, y: float, number: int, field: Field, data: bytes) -> None:
     svg.rect(_LEFT, y, 14, 14, fill=_FILLINGS[number % len(_FILLINGS)], stroke="currentColor", stroke_opacity="0.4")
     svg.text(_LEFT - 10, y + 12, f"{number + 1}", 12, anchor="end")
-    svg.text(_LEFT + 24, y + 12, shortened(field.name, 215, 13), 13, bold=True)
+    svg.text(_LEFT + 24, y + 12, shortened(field.name, 215, 13, bold=True), 13, bold=True)
     svg.text(_LEFT + 250, y + 12, _bytes(field, data, 8), 12, mono=True, opacity=palette.FAINT)
     svg.text(_LEFT + 470, y + 12, shortened(field.meaning, WIDTH - _LEFT - 472, 13), 13)
 

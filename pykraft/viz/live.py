@@ -10,6 +10,7 @@ Where nobody sits in front, or where there is no page, `board.live` returns the 
 a picture that needs no kernel.
 """
 
+import html
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, Protocol
@@ -124,7 +125,7 @@ class LiveBoard:
         self._picture.value = board(view, **self._options).svg
         time = f"{view.time_ms / 1000:.1f} s after the start"
         told = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
-        self._status.value = f"{told}<br>{self.said}" if self.said else told
+        self._status.value = f"{told}<br>{html.escape(self.said)}" if self.said else told
         alive = set(self._cluster.alive)
         for node_id, button in self._nodes.items():
             button.description = f"✕ kill node {node_id}" if node_id in alive else f"● start node {node_id}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pykraft.viz import palette
-from pykraft.viz.charts import WIDTH, amount, finished, headed, layout, need
+from pykraft.viz.charts import WIDTH, amount, finished, headed, layout, need, round_step
 from pykraft.viz.figure import Figure
 from pykraft.viz.svg import Svg, shortened, text_width
 
@@ -33,7 +33,7 @@ def lines(series: Series, **said: Any) -> Figure:
 
 def points(series: Series, **said: Any) -> Figure:
     """A dot for each point. Keywords as those of `lines`."""
-    return _plot(series, is_line=False, **said)
+    return _plot({name: list(some) for name, some in series.items()}, is_line=False, **said)
 
 
 class _Axis:
@@ -58,14 +58,9 @@ class _Axis:
             found = [10.0**power for power in range(first, last + 1, max(1, (last - first) // 5))]
             found = [mark for mark in found if self.low * 0.999 <= mark <= self.high * 1.001]
             return found if len(found) > 1 else [self.low, self.high]
-        step = _round_step((self.high - self.low) / 4 or 1)
+        step = round_step((self.high - self.low) / 4 or 1)
         count = int((self.high - self.low) / step + 1e-9)
         return [self.low + step * index for index in range(count + 1)]
-
-
-def _round_step(step: float) -> float:
-    scale = 10.0 ** math.floor(math.log10(step))
-    return next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= step * 0.999)
 
 
 def _plot(
@@ -79,14 +74,16 @@ def _plot(
     log_x: bool = False,
     log_y: bool = False,
 ) -> Figure:
-    need([point for some in series.values() for point in some], "a plot")
+    need([number for some in series.values() for point in some for number in point], "a plot")
     xs = [x for some in series.values() for x, _ in some]
     ys = [y for some in series.values() for _, y in some]
     right = WIDTH - 14 - max(min(210.0, text_width(name, _LABEL)) for name in series)
     bottom = _TOP + _HEIGHT
-    across, up = _Axis(xs, _LEFT, right, log_x), _Axis(ys, bottom, _TOP, log_y)
+    up = _Axis(ys, bottom, _TOP, log_y)
+    left = max(_LEFT, 10 + max(text_width(amount(mark), 12) for mark in up.marks()))
+    across = _Axis(xs, left, right, log_x)
     svg = headed(title, note, bottom + 48)
-    _draw_axes(svg, across, up, right, (x_unit + ", logarithmic" * log_x, y_unit + ", logarithmic" * log_y))
+    _draw_axes(svg, across, up, (left, right), (x_unit + ", logarithmic" * log_x, y_unit + ", logarithmic" * log_y))
     ends: list[float] = []
     for number, (name, some) in enumerate(series.items()):
         placed = [(across(x), up(y)) for x, y in some]
@@ -102,17 +99,17 @@ def _plot(
     return finished(svg, title, note, _told(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
 
 
-def _draw_axes(svg: Svg, across: _Axis, up: _Axis, right: float, units: tuple[str, str]) -> None:
-    bottom = _TOP + _HEIGHT
+def _draw_axes(svg: Svg, across: _Axis, up: _Axis, ends: tuple[float, float], units: tuple[str, str]) -> None:
+    (left, right), bottom = ends, _TOP + _HEIGHT
     for mark in up.marks():
         y = up(mark)
-        svg.line(_LEFT, y, right, y, stroke="currentColor", stroke_opacity="0.18")
-        svg.text(_LEFT - 8, y + 4, amount(mark), 12, anchor="end", opacity=palette.FAINT)
-    svg.line(_LEFT, bottom, right, bottom, stroke="currentColor", stroke_opacity="0.6")
+        svg.line(left, y, right, y, stroke="currentColor", stroke_opacity="0.18")
+        svg.text(left - 8, y + 4, amount(mark), 12, anchor="end", opacity=palette.FAINT)
+    svg.line(left, bottom, right, bottom, stroke="currentColor", stroke_opacity="0.6")
     for mark in across.marks():
         svg.text(across(mark), bottom + 18, amount(mark), 12, anchor="middle", opacity=palette.FAINT)
-    svg.text(right, bottom + 38, units[0], 12.5, anchor="end", opacity=palette.FAINT)
-    svg.text(0, _TOP - 10, units[1], 12.5, opacity=palette.FAINT)
+    svg.text(right, bottom + 38, shortened(units[0], right, 12.5), 12.5, anchor="end", opacity=palette.FAINT)
+    svg.text(0, _TOP - 10, shortened(units[1], WIDTH, 12.5), 12.5, opacity=palette.FAINT)
 
 
 def _dot(svg: Svg, x: float, y: float, number: int, colour: str) -> None:

@@ -1,8 +1,9 @@
 """A small builder of SVG text.
 
 It escapes what is written, rounds coordinates, and keeps where each text stands, so that a test can see whether two of
-them overlap. How wide a text gets, only the reader's browser knows; `text_width` is an estimate on the wide side
-(DejaVu Sans and Mono, the widest faces that a system is likely to choose), so what fits here fits there.
+them overlap. A drawing too large for a page is refused while it grows. How wide a text gets, only the reader's browser
+knows; `text_width` is an estimate on the wide side (DejaVu Sans and Mono, the widest faces that a system is likely to
+choose), so what fits here fits there.
 
 In a notebook page the drawing is often an image, which has no text colour to inherit. So where the SVG is a document of
 its own it takes dark or light text by the colour scheme of the page around it, and the ground that goes with it: a
@@ -10,6 +11,7 @@ browser whose user likes it dark may choose dark on a page that is light. Where 
 has no ground.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
@@ -31,6 +33,11 @@ _NARROW = {**dict.fromkeys("ijl.,:;'|!`", 0.36), **dict.fromkeys('frtI()[]{}/\\ 
 _WIDE = {**dict.fromkeys("mMWw@%—", 0.95), **dict.fromkeys("◆●▲○✕■…→", 0.85)}
 _EM = {**_NARROW, **_WIDE}
 _MONO_EM = 0.61
+_NARROWEST = min(_EM.values())
+MOST_BYTES = 300_000
+"""Of one drawing: a notebook with a larger one is slow to open, and hard to read for anybody."""
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that no XML may hold, not even escaped: one of them, and the whole picture is not shown."""
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
@@ -41,14 +48,15 @@ def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -
     return em * size * (1.08 if bold else 1.0)
 
 
-def shortened(text: str, width: float, size: float, bold: bool = False) -> str:
+def shortened(text: str, width: float, size: float, bold: bool = False, mono: bool = False) -> str:
     """The text, or as much of its beginning and its end as fits, so that a partition keeps its number."""
-    if text_width(text, size, bold=bold) <= width:
+    if text_width(text, size, mono, bold) <= width:
         return text
-    for keep in range(len(text) - 1, 1, -1):
+    # What cannot fit is not tried: a text may be a record's value of a megabyte.
+    for keep in range(min(len(text) - 1, int(width / (size * _NARROWEST))), 1, -1):
         head, tail = keep - keep // 3, keep // 3
         candidate = f"{text[:head]}…{text[len(text) - tail :]}"
-        if text_width(candidate, size, bold=bold) <= width:
+        if text_width(candidate, size, mono, bold) <= width:
             return candidate
     return "…"
 
@@ -69,6 +77,10 @@ class TextBox:
         )
 
 
+def _escaped(text: str) -> str:
+    return escape(_NO_XML.sub("·", text))
+
+
 def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
@@ -84,12 +96,20 @@ def _attributes(values: dict[str, object]) -> str:
 
 @dataclass
 class Svg:
-    """A drawing that grows from the top left corner."""
+    """A drawing that grows from the top left corner. ValueError when it grows beyond `MOST_BYTES`."""
 
     width: float
     height: float
     parts: list[str] = field(default_factory=list)
     boxes: list[TextBox] = field(default_factory=list)
+    size: int = 0
+    """Bytes of its parts."""
+
+    def _add(self, part: str) -> None:
+        self.size += len(part)
+        if self.size > MOST_BYTES:
+            raise ValueError(f"the picture would have more than {MOST_BYTES:,} bytes: draw fewer values")
+        self.parts.append(part)
 
     def rect(self, x: float, y: float, width: float, height: float, **attributes: object) -> None:
         """A rectangle; attributes as in SVG, with _ for -."""
@@ -100,7 +120,7 @@ class Svg:
 
     def element(self, name: str, **attributes: object) -> None:
         floats = {key: float(value) if isinstance(value, int) else value for key, value in attributes.items()}
-        self.parts.append(f"<{name}{_attributes(floats)}/>")
+        self._add(f"<{name}{_attributes(floats)}/>")
 
     def text(
         self,
@@ -127,7 +147,7 @@ class Svg:
             # An attribute would lose against the class.
             "style": None if fill is None else f"fill:{fill}",
         }
-        self.parts.append(f"<text{_attributes(attributes)}>{escape(text)}</text>")
+        self._add(f"<text{_attributes(attributes)}>{_escaped(text)}</text>")
         width = text_width(text, size, mono, bold)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         box = TextBox(text, left, y - 0.76 * size, left + width, y + 0.24 * size)
@@ -141,7 +161,7 @@ class Svg:
             # It has no width of its own: a page that is narrower would cut it, where it shows it as an image.
             f'role="img" style="width:100%;max-width:{_number(self.width)}px">'
         )
-        about = f"<title>{escape(title)}</title><desc>{escape(description)}</desc><style>{escape(_STYLE)}</style>"
+        about = f"<title>{_escaped(title)}</title><desc>{_escaped(description)}</desc><style>{escape(_STYLE)}</style>"
         return "\n".join([head + about, *self.parts, "</svg>"])
 
 

@@ -62,9 +62,7 @@ def test_a_node_whose_disk_is_full_stops_and_the_others_go_on(tmp_path: Path) ->
         assert values(cluster, sent) == sent
         if enlarge is not None:
             enlarge()
-        cluster._nodes[3].kill()  # it is dead, and so is told to be no surprise
-        cluster._start(3)
-        cluster._wait_until_ready([3])
+        cluster.restart(3)
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             wait_until(lambda: len(isr(admin)) == 3, "the node has caught up")
         assert values(cluster, sent) == sent

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -221,6 +222,37 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(
     assert_one_sentence(done.stderr, *words)
 
 
+def test_a_node_whose_reader_hangs_up_goes_on_and_stops_in_order(formatted: Path) -> None:
+    """As Ctrl-C ends ``python -m pykraft server FILE | tee FILE``: the reader is gone first."""
+    command = [sys.executable, "-m", "pykraft", "server", str(formatted)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if line.endswith(b"  lifecycle  state=running\n"):
+                break
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        complaints = process.stderr.read()
+        assert (process.wait(30), complaints) == (0, b"")
+    assert (formatted.parent / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_only_what_is_not_formatted_is_when_the_rest_is_to_be_left(tmp_path: Path) -> None:
+    file = written(tmp_path, properties(tmp_path))
+    format_it = ("storage", "format", "-c", file, "--ignore-formatted", "-t")
+    assert len(pykraft(*format_it, CLUSTER_ID).stdout.splitlines()) == 2
+    shutil.rmtree(tmp_path / "logs")
+    another = pykraft(*format_it, "AAAAAAAAAAAAAAAAAAAAAg")
+    assert another.returncode == 1
+    assert_one_sentence(another.stderr, "metadata belongs to node 1 of cluster 4L6g3nShT-eMCtK--X86sw")
+    done = pykraft(*format_it, CLUSTER_ID)
+    assert (done.returncode, done.stdout) == (0, f"formatted {tmp_path}/logs for node 1 of cluster {CLUSTER_ID}\n")
+    (tmp_path / "metadata" / "meta.properties").write_text("rubbish")
+    for broken in (pykraft(*format_it, CLUSTER_ID), pykraft("server", file)):
+        assert broken.returncode == 1
+        assert_one_sentence(broken.stderr, "meta.properties is damaged")
+
+
 def test_a_node_without_meta_properties_says_how_to_format(tmp_path: Path) -> None:
     done = pykraft("server", written(tmp_path, properties(tmp_path)))
     assert done.returncode == 1
@@ -280,6 +312,17 @@ def test_a_process_that_was_killed_is_ready_when_the_new_one_serves(processes: C
     processes.wait_until(lambda v: v.ready_brokers == {1, 2, 3} and len(v.isr("t", 0)) == 3)
 
 
+def test_a_process_that_nobody_can_ask_is_not_ready_because_the_one_before_it_was(processes: Cluster) -> None:
+    for node in (1, 2, 3):
+        processes.kill(node)
+    assert [view.is_alive for view in processes.describe().nodes.values()] == [False] * 3
+    processes.restart(1, wait=False)
+    assert processes.describe().ready_brokers == set(), "one of three has no quorum"
+    processes.restart(2, wait=False)
+    processes.restart(3, wait=False)
+    processes.wait_until(lambda v: v.ready_brokers == {1, 2, 3} and len(v.isr("t", 0)) == 3)
+
+
 def test_a_process_that_is_stopped_hands_over(processes: Cluster) -> None:
     view = processes.wait_until(lambda v: len(v.isr("t", 0)) == 3)
     leader = view.leader("t", 0)
@@ -289,6 +332,12 @@ def test_a_process_that_is_stopped_hands_over(processes: Cluster) -> None:
     assert "state=controlled shutdown" in said and "state=shutting down" in said
     assert processes.describe().leader("t", 0) not in (None, leader)
     processes.restart(leader)
+
+
+def test_who_interrupts_a_cell_does_not_interrupt_the_nodes(processes: Cluster) -> None:
+    """A notebook's button sends the signal to all processes of the kernel's group."""
+    groups = {os.getpgid(node.pid) for node in processes._nodes.values() if isinstance(node, NodeProcess)}
+    assert len(groups) == 3 and os.getpgrp() not in groups
 
 
 def test_what_needs_threads_says_so(processes: Cluster) -> None:
@@ -322,5 +371,14 @@ def test_a_process_that_dies_of_itself_is_told_with_its_last_words() -> None:
     assert isinstance(node, NodeProcess)
     os.kill(node.pid, signal.SIGABRT)
     wait_until(lambda: not cluster.alive, "it is dead")
+    cluster.restart(1, wait=False)
+    cluster.stop(1)
+    assert cluster.failures() == {}, "who starts it again has seen that it died, and one that begins may be stopped"
+    cluster.restart(1)
+    node = cluster._nodes[1]
+    assert isinstance(node, NodeProcess)
+    os.kill(node.pid, signal.SIGABRT)
+    wait_until(lambda: not cluster.alive, "it is dead again")
     with pytest.raises(ClusterError, match=r"node 1 died: .*ended with code -6; the end of its output: .*node 1"):
         cluster.close()
+    assert [view.is_alive for view in cluster.describe().nodes.values()] == [False]

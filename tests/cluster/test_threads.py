@@ -7,6 +7,7 @@ import enum
 import gc
 import shutil
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -375,6 +376,11 @@ def test_a_cluster_is_started_again_on_its_directory(tmp_path: Path) -> None:
         cluster.wait_until(lambda v: v.leader("t", 0) == 1)
         assert consume(cluster, 2) == [b"1", b"2"]
     assert (tmp_path / "c").exists()
+    for other in ({"nodes": 2}, {"nodes": 1, "controllers": 1}):
+        with pytest.raises(
+            ClusterError, match=r"c holds a cluster whose controllers are the nodes 1: start it with these"
+        ):
+            Cluster(directory=tmp_path / "c", **other)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -396,6 +402,10 @@ def test_a_node_that_dies_fails_the_cluster_that_closes() -> None:
 
     node_of(cluster, 1).call(plant).result(10)
     wait_until(lambda: not cluster.alive, "the node is dead")
+    cluster.restart(1)
+    assert (cluster.alive, cluster.failures()) == ([1], {}), "who starts it again has seen that it died"
+    node_of(cluster, 1).call(plant).result(10)
+    wait_until(lambda: not cluster.alive, "the node is dead again")
     assert isinstance(cluster.failures()[1], Bug)
     with pytest.raises(ClusterError, match="node 1 died: Bug: the disk is on fire"):
         cluster.wait_until(lambda view: False)
@@ -430,25 +440,49 @@ def test_what_was_wrong_in_the_with_block_is_what_is_raised() -> None:
     ("arguments", "sentence"),
     [
         ({"nodes": 0}, "a cluster has at least one broker"),
+        ({"nodes": 1.5}, "nodes=1.5: must be a whole number"),
+        ({"controllers": "1"}, "controllers='1': must be a whole number"),
         ({"nodes": 101}, "at most 100 brokers"),
         ({"controllers": 0}, "name at least one"),
         ({"mode": "containers"}, 'must be "threads" or "processes"'),
         ({"timeouts": "short"}, "must be kafka or lesson"),
+        (
+            {"properties": {"num.partitions": "many"}},
+            "num.partitions is 'many', but must be a whole number of at least 1",
+        ),
+        ({"properties": {"num.partition": 2}}, "properties has num.partition, which is no setting of a node"),
+        ({"properties": {"node.id": 7}}, "properties has node.id, which the cluster itself gives to each of its nodes"),
     ],
 )
-def test_a_cluster_that_cannot_be_is_refused_in_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+def test_a_cluster_that_cannot_be_is_refused_in_a_sentence_and_leaves_nothing_behind(
+    arguments: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ValueError, match=sentence):
         Cluster(**arguments)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_property_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"num.partitions is 'many', but must be a whole number of at least 1"):
-        Cluster(nodes=1, directory=tmp_path / "c", properties={"num.partitions": "many"})
+def test_a_cluster_that_does_not_come_up_is_told_with_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.cluster._START_TIMEOUT_S", 0)
+    with pytest.raises(ClusterError, match=r"after 0 s it is not so that nodes \[1\] are ready; last seen:\ncluster "):
+        Cluster(nodes=1)
+
+
+def test_a_cluster_whose_ports_somebody_else_has_is_refused(tmp_path: Path) -> None:
+    with Cluster(nodes=1, directory=tmp_path) as cluster, pytest.raises(ClusterError, match="ports that are taken now"):
+        Cluster(nodes=1, directory=cluster.directory)
+
+
+def test_what_is_said_of_timeouts_is_what_the_nodes_have() -> None:
+    with Cluster(nodes=1, properties={"replica.lag.time.max.ms": 7000}) as cluster:
+        here = {timeout.key: timeout.here for timeout in cluster.describe_timeouts()}
+    assert (here["replica.lag.time.max.ms"], here["broker.heartbeat.interval.ms"]) == (7000, 100)
 
 
 def test_a_node_that_there_is_not_or_that_does_not_run_is_named(combined: Cluster) -> None:
-    with pytest.raises(ValueError, match="there is no node 7; there are 1, 2, 3"):
-        combined.kill(7)
+    with pytest.raises(ValueError, match="there is no node '1'; there are 1, 2, 3"):
+        combined.kill("1")  # type: ignore[arg-type]
     combined.kill(2)
     with pytest.raises(ValueError, match=r"node 2 does not run; restart\(2\) starts it"):
         combined.kill(2)

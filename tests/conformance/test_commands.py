@@ -107,6 +107,9 @@ def test_lines_go_in_and_come_out_again(run: Run) -> None:
         "Partition:0\tOffset:3\tNO_HEADERS\tnull\tlast",
     ]
     assert came.complaints == "Processed a total of 4 messages\n"
+    for limits in (("--timeout-ms", "-1", "--max-messages", "4"), ("--timeout-ms", "2000", "--max-messages", "-1")):
+        unlimited = run("consume", "--topic", topic, "--from-beginning", *limits)
+        assert unlimited.complaints == "Processed a total of 4 messages\n", limits
     one = ("consume", "--topic", topic, "--partition", "0", "--max-messages", "1")
     assert run(*one, "--offset", "3").out == "last\n"
     assert run(*one, "--offset", "earliest").out == "Grüße\n"

@@ -409,6 +409,18 @@ def test_the_command_says_when_the_source_is_not_there(tmp_path: Path, capsys: A
     assert not (tmp_path / "target").exists()
 
 
+def test_the_command_says_when_nothing_can_be_written(
+    source: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [build_script.source_file(source, name) for name in ROWS]
+    known = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    monkeypatch.setattr(build_script, "SOURCE_SHA256", known)
+    (tmp_path / "occupied").write_text("a file")
+    assert build_script.main(["--source", str(source), "--target", str(tmp_path / "occupied")]) == 2
+    complaint = capsys.readouterr().err
+    assert "File exists" in complaint and complaint.count("\n") == 1
+
+
 def test_a_table_may_be_read_by_a_few_of_its_columns() -> None:
     table = datasets.flights_table(["origin", "dest"])
     assert table.column_names == ["origin", "dest"]

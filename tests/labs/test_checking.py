@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
+from pykraft.course import grading
+from pykraft.course.check_terms import TooLong
 from pykraft.course.grading import FAILED, NOT_YET, PASSED, grade, grade_many
 from pykraft.course.mutations import listed_survivors, mutations
+from tests.harness.waiting import wait_until
 from tests.labs.graders import LABS, killer
 
 CHECKS = '''
@@ -89,6 +96,104 @@ def test_an_endless_loop_is_ended_and_the_line_is_told(folder: Path) -> None:
     doubling, drawing = report.checks
     assert (doubling.outcome, drawing.outcome) == (PASSED, FAILED)
     assert drawing.message.startswith("it did not end within 0.2 s: it was in work.py, line ")
+
+
+ENDLESS = "\n    while True:\n        pass\n"
+
+
+def test_a_loop_that_catches_everything_is_ended_all_the_same(folder: Path) -> None:
+    loop = "while True:\n        try:\n            sum(range(10000))\n        except:\n            x = 0"
+    (report,) = grade_many(folder, [(written(folder, GOOD.replace("return True", loop)), 1)], check_limit_s=0.2)
+    assert report.points == 0
+    assert report.problem.startswith("it did not end within 0.2 s: it was in work.py, line ")
+    assert report.problem.endswith("Something there catches everything, as 'except:' does: say which error you expect")
+
+
+@pytest.mark.parametrize("text", ["while True:\n    pass\n", GOOD.replace("    return 2 * n", ENDLESS)])
+def test_what_never_ends_is_told_with_its_line_before_the_run_as_a_whole_is_over(
+    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve cases, each of which would take as long as the limit, and a run that has time for eight of them."""
+    monkeypatch.setattr(grading, "RUN_LIMIT_S", 4.0)
+    (folder / "test_lab.py").write_text(CHECKS.replace("[1, 2, 3]", "range(12)"))
+    (report,) = grade_many(folder, [(written(folder, text), 1)], check_limit_s=0.5)
+    assert report.checks and not report.problem
+    assert report.checks[0].message.startswith("it did not end within 0.5 s: it was in work.py, line ")
+    assert report.checks[0].kind == TooLong.__name__
+
+
+def test_checks_that_are_interrupted_go_with_whoever_waits_for_them(folder: Path) -> None:
+    """Jupyter's stop button: KeyboardInterrupt in the notebook. No process of the checks may live on."""
+    marker = folder / "pid"
+    text = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    program = (
+        "from pathlib import Path\nfrom pykraft.course.grading import grade\n"
+        f"grade(Path({str(folder)!r}), Path({str(written(folder, text))!r}))\n"
+    )
+    waiting = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    wait_until(lambda: marker.exists() and marker.read_text() != "", "the checks have begun")
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(30) != 0
+    pid = int(marker.read_text())
+    wait_until(lambda: not psutil.pid_exists(pid), "the checks have ended", 10)
+
+
+def test_a_file_that_raises_keyboard_interrupt_has_failed_and_not_stopped_the_checks(folder: Path) -> None:
+    report = grade(folder, written(folder, GOOD.replace("return 2 * n", "raise KeyboardInterrupt")))
+    doubling, drawing = report.checks
+    assert not report.problem
+    assert (doubling.outcome, drawing.outcome) == (FAILED, PASSED)
+    assert doubling.message.startswith("KeyboardInterrupt was raised")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD.replace("def double(n)", "def double()"), "TypeError: double() takes 0 positional arguments"),
+        (GOOD.replace("double", "twice"), "has no attribute 'double'"),
+        (
+            GOOD.replace("return 2 * n", "return None"),
+            "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'",
+        ),
+    ],
+)
+def test_code_of_another_shape_is_told_to_be_the_learners_and_not_the_checks(
+    folder: Path, text: str, words: str
+) -> None:
+    (folder / "test_lab.py").write_text(CHECKS.replace("== 2", "+ 0 == 2"))
+    doubling = grade(folder, written(folder, text)).checks[0]
+    assert doubling.message.startswith("the check cannot go on with your code: ") and words in doubling.message
+
+
+def test_python_that_leaves_out_assertions_gives_no_points(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    wrong = written(folder, GOOD.replace("2 * n", "3 * n"))
+    for report in (grade(folder, wrong), *grade_many(folder, [(wrong, 1)])):
+        assert report.points == 3 and "test_it_doubles" in report.failed
+
+
+def test_a_file_beside_the_lab_does_not_stand_for_a_module_of_pythons_own(folder: Path) -> None:
+    for name in ("random.py", "struct.py", "json.py"):
+        (folder / name).write_text("raise SystemExit('mine')\n")
+    good = written(folder, GOOD)
+    for report in (grade(folder, good), *grade_many(folder, [(good, 1)])):
+        assert report.has_passed, report.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a byte order mark.py", b"\xef\xbb\xbf" + GOOD.encode()),
+        ("windows.py", GOOD.replace("\n", "\r\n").encode()),
+        ("tabs.py", GOOD.replace("    ", "\t").encode()),
+        ("a submission.txt", GOOD.encode()),
+        ("none", GOOD.encode()),
+    ],
+)
+def test_any_file_with_python_in_it_can_be_checked(folder: Path, name: str, data: bytes) -> None:
+    (folder / name).write_bytes(data)
+    report = grade(folder, folder / name)
+    assert report.has_passed, report.checks
 
 
 def test_a_file_that_ends_the_process_wins_nothing(folder: Path) -> None:

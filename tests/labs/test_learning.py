@@ -73,6 +73,64 @@ def test_a_task_that_the_lab_has_got_since_is_added_at_the_end(lab: Lab) -> None
     assert body_of(lab.work.read_text(), "8.3") == body_of(text, "8.3")
 
 
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_a_file_without_a_word_in_it_begins_anew_with_all_of_the_starter(lab: Lab, text: str) -> None:
+    """With its imports: the tasks alone would not load."""
+    lab.work.write_text(text)
+    lab.start()
+    assert lab.work.read_text() == lab.starter.read_text()
+
+
+def test_who_has_taken_the_marks_away_keeps_what_was_written(lab: Lab) -> None:
+    """A starter's function behind the learner's would take its place."""
+    mine = "\n".join(line for line in SOLUTION.splitlines() if not line.startswith("# --- ")) + "\n"
+    lab.work.write_text(mine)
+    lab.start()
+    assert lab.work.read_text() == mine
+    lab.work.write_text(SOLUTION.replace("# --- end of task 8.2 ---\n", ""))
+    lab.start()
+    assert "# --- end of task 8.2 ---" not in lab.work.read_text()
+    assert {check.outcome for check in lab.check().report.checks} == {"passed"}
+
+
+def test_a_file_as_windows_writes_it_is_one_like_any_other(lab: Lab) -> None:
+    lab.work.write_bytes(b"\xef\xbb\xbf" + lab.starter.read_text().replace("\n", "\r\n").encode())
+    lab.start()
+    lab.write("8.1", body_of(SOLUTION, "8.1").replace("    ", "\t"))
+    assert {check.outcome for check in lab.check(8.1).report.checks} == {"passed"}
+    assert lab.load().murmur2(b"abc") == 479470107
+
+
+def test_a_file_that_cannot_be_read_or_written_is_one_sentence(lab: Lab) -> None:
+    lab.work.write_bytes("def f(): pass\n".encode("utf-16"))
+    for action in (lab.start, lambda: lab.write("8.1", HASH), lambda: [lab.reveal(), lab.diff()]):
+        with pytest.raises(LabError, match=r"work\.py cannot be read: save it as text in UTF-8"):
+            action()
+    lab.work.unlink()
+    lab.work.mkdir()
+    with pytest.raises(LabError, match=r"work\.py cannot be read: Is a directory"):
+        lab.start()
+    lab.work.rmdir()
+    lab.work.symlink_to(lab.folder / "no such folder" / "work.py")
+    with pytest.raises(LabError, match=r"work\.py cannot be written: No such file"):
+        lab.start()
+
+
+def test_a_file_that_ends_the_kernel_is_one_sentence(lab: Lab) -> None:
+    lab.work.write_text(SOLUTION + "\nimport sys\nsys.exit('enough')\n")
+    with pytest.raises(LabError, match=r"work\.py cannot be loaded: SystemExit: enough"):
+        lab.load()
+
+
+def test_numbers_are_taken_for_names(lab: Lab, labs: Path) -> None:
+    assert Lab(8, labs).number == Lab("8", labs).number == "08"
+    lab.start()
+    assert lab.check(8.2).report.tasks == ["8.2"]
+    assert repr(lab.hint(8.2)).startswith("Hint 1 of 3 for task 8.2")
+    with pytest.raises(LabError, match=r"has no task 9: it has 8\.1, 8\.2, 8\.3$"):
+        lab.check(9)
+
+
 def test_a_cell_goes_into_the_file_between_the_marks_of_its_task(lab: Lab) -> None:
     lab.start()
     assert "Task 8.1 is saved in work.py" in repr(lab.write("8.1", body_of(SOLUTION, "8.1")))
@@ -92,7 +150,15 @@ def test_the_starters_cell_does_not_wipe_out_what_was_written_meanwhile(lab: Lab
 @pytest.mark.parametrize(
     ("task", "cell", "words"),
     [
-        ("8.1", "def murmur2(data:\n", "line 1 of the cell is no Python: .* Nothing was saved"),
+        ("8.1", "def murmur2(data:\n", r"line 1 of the cell is no Python: .* \(def murmur2\(data:\)\. Nothing was"),
+        (
+            "8.1",
+            "def murmur2(data):\n    if data:\n\treturn 1\n        x = 1\n",
+            "line [34] of the cell is no Python: ",
+        ),
+        ("8.1", " \n", "the cell does not define murmur2, which task 8.1 is about"),
+        ("8.1", "# --- task 8.1: x ---\ndef murmur2(data): pass\n", "holds the mark '# --- task 8.1: x ---': leave"),
+        ("8.1", "def murmur2(data): pass\n# --- end of task 8.1 ---", "holds the mark '# --- end of task 8.1 ---': "),
         ("8.1", "x = 1\n", "the cell does not define murmur2, which task 8.1 is about"),
         ("8.9", "x = 1\n", "has no task '8.9': it has 8.1, 8.2, 8.3"),
     ],
@@ -124,8 +190,9 @@ def test_a_verdict_is_a_sign_a_word_and_what_is_wrong_first(lab: Lab) -> None:
 def test_hints_come_one_at_a_time_and_are_noted(lab: Lab, labs: Path) -> None:
     assert repr(lab.hint("8.2")).startswith("Hint 1 of 3 for task 8.2: Which mask")
     assert repr(Lab("08", labs).hint("8.2")).startswith("Hint 2 of 3")
+    assert "lab.reveal()" not in repr(lab.hint("8.2"))
     assert repr(lab.hint("8.2")).startswith("Hint 3 of 3")
-    assert repr(lab.hint("8.2")).startswith("Hint 3 of 3")
+    assert repr(lab.hint("8.2")).endswith("There is no further one: lab.reveal() shows the solution.")
     assert read_progress()["labs"]["08"]["hints"] == {"8.2": 3}
 
 
@@ -209,6 +276,8 @@ run("from pykraft.course import Lab")
 run("from pathlib import Path")
 run("lab = Lab('08', Path({str(labs)!r}))")
 run("lab.start()")
+shell.run_cell("lab.check('8.9')")
+shell.run_cell("lab.diff()")
 print(run({HASH!r}))
 print(run("murmur2(b'abc')"))
 """
@@ -216,6 +285,11 @@ print(run("murmur2(b'abc')"))
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment)
     lines = done.stdout.splitlines()
+    assert "Traceback" not in done.stdout
+    assert [line for line in lines if "LabError" in line] == [
+        "LabError: lab 08, partitioner has no task '8.9': it has 8.1, 8.2, 8.3",
+        "LabError: not everything has passed yet: go on, or call lab.reveal() to see the solution now",
+    ], "a learner's mistake is one line, without the lines of code that led there"
     assert "Task 8.1 is saved in work.py. Next: lab.check('8.1')" in lines and lines[-1] == "479470107"
 
 
@@ -247,14 +321,15 @@ def test_a_grader_may_name_another_file(lab: Lab, tmp_path: Path, capsys: pytest
 def test_a_graders_mistakes_are_one_sentence(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ((), "No lab was begun: there is no work.py to be graded"),
-        (("08",), "lab08_partitioner was begun: there is no work.py"),
+        (("08",), "lab08_partitioner was not begun: there is no work.py to be graded"),
+        (("8",), "lab08_partitioner was not begun: there is no work.py to be graded"),
         (("77",), "there is no lab '77': there are 08"),
         (("--file", "x.py"), "--file needs the number of one lab"),
         (("08", "--file", "x.py"), "x.py cannot be read"),
     ]:
         assert grade(*arguments) == 1
         error = capsys.readouterr().err
-        assert words.removeprefix("lab08_partitioner was begun: ") in error and error.count("\n") == 1
+        assert words in error and error.count("\n") == 1
 
 
 def test_the_status_tells_what_was_noted(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +345,35 @@ def test_the_status_tells_what_was_noted(labs: Path, capsys: pytest.CaptureFixtu
     ]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"labs": 3, "notebooks": {}}', "null"])
+def test_a_home_that_cannot_be_written_to_keeps_nobody_from_working(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(HOME, str(tmp_path / "file" / "home"))
+    lab.start()
+    lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
+    assert "✘ failed" in repr(lab.check("8.2")) and "lab.replay()" not in repr(lab.check("8.2"))
+    assert "cannot be read: call lab.check() again" in repr(lab.replay())
+    lab.work.write_text(SOLUTION)
+    assert "21 of 21 points" in repr(lab.check())
+    assert repr(lab.hint("8.1")).startswith("Hint 1") and repr(lab.hint("8.1")).startswith("Hint 2")
+    assert "def murmur2" in repr(lab.reveal())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"labs": 3, "notebooks": {}}',
+        "null",
+        '{"labs": {"08": 3}, "notebooks": {}}',
+        '{"labs": {"08": {"hints": 3}}, "notebooks": {}}',
+        '{"labs": {"08": {"hints": {"8.1": "two"}}}, "notebooks": {}}',
+        '{"labs": {"08": {"tasks": {"8.1": {"points": 3}}}}, "notebooks": {}}',
+        '{"labs": {}, "notebooks": {"00": {"predictions": "a"}}}',
+    ],
+)
 def test_progress_that_cannot_be_read_is_put_aside(labs: Path, text: str) -> None:
     progress_file().parent.mkdir()
     progress_file().write_text(text)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from pykraft.course import Lab
+from pykraft.course import Lab, LabError
+from pykraft.course.check_terms import LIMIT
 from pykraft.course.plug import Outcome, counted_calls, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
 from tests.labs.graders import PROGRAMS
@@ -87,6 +89,41 @@ def test_before_anything_is_written_there_is_nothing_to_show() -> None:
     assert "Not yet: first write something for task 8.1 and 8.2 and 8.3." in repr(lab.run_in_cluster())
 
 
+@pytest.mark.parametrize(
+    ("number", "right", "wrong", "words"),
+    [
+        (
+            "08",
+            "mask, m = ",
+            "while True:\n        pass\n    mask, m = ",
+            r"Not yet: .*Task 8\.1: it did not end within",
+        ),
+        ("08", '"""Lab 08', 'while True:\n    pass\n"""Lab 08', r"Not yet: .*Task 8\.1: it did not end within"),
+        ("08", "class StickyPartitioner", "class Sticky", r"does not define StickyPartitioner: see starter\.py"),
+        (
+            "08",
+            "return (murmur2(key) & 0x7FFFFFFF) % partitions",
+            "return 99",
+            "first ValueError: there is no partition 99",
+        ),
+        ("05", "        return before - self.remaining", "        pass", r"see lab\.check\(\): TypeError: "),
+    ],
+)
+def test_code_on_which_no_cluster_can_run_is_one_sentence(
+    number: str, right: str, wrong: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "0.5")
+    lab, file = Lab(number), tmp_path / "work.py"
+    solution = lab.solution.read_text(encoding="utf-8")
+    assert solution.count(right) == 1
+    file.write_text(solution.replace(right, wrong), encoding="utf-8")
+    try:
+        told = repr(lab.run_in_cluster(file))
+    except LabError as error:
+        told = str(error)
+    assert re.search(words, told), told
+
+
 def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody() -> None:
     place = "pykraft.client.producer.partition_of_key"
     owner, name = owner_and_name(place)
@@ -97,6 +134,9 @@ def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody()
     plug = plugs[place]
     assert (plug.calls, plug.errors) == (1, 1)
     assert plug.first_error.startswith("ZeroDivisionError")
+    with plugged({place: lambda *_: sys.exit("enough")}) as plugs:
+        assert getattr(owner, name)(b"JFK-LAX", 6) == before(b"JFK-LAX", 6)
+    assert plugs[place].first_error == "SystemExit: enough"
     with pytest.raises(AttributeError):
         owner_and_name("pykraft.client.producer.no_such_function")
     method = "pykraft.storage.index.OffsetIndex.lookup"

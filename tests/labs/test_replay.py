@@ -62,6 +62,21 @@ def test_each_lab_that_takes_a_program_is_looked_at_or_has_a_replay_all_the_same
             assert isinstance(lab.replay(), Replay)
 
 
+def test_a_mistake_in_a_class_that_is_given_an_object_is_shown_where_it_was_made() -> None:
+    """A generator of chance is written with its place in memory: another one in the learner's run than in the other."""
+    lab = Lab("08")
+    failed(lab, lab.folder / "mutants" / "same_partition_again.py")
+    words = r"call \d+: StickyPartitioner\.partition\n(?s:.*) your answer +\d\n +expected +\d"
+    assert re.search(words, repr(lab.replay())), lab.replay()
+
+
+def test_what_was_taken_back_has_not_passed() -> None:
+    lab = Lab("08")
+    failed(lab, lab.folder / "mutants" / "unsigned_modulo.py")
+    lab.work.write_text(lab.starter.read_text(encoding="utf-8"), encoding="utf-8")
+    assert repr(lab.replay()).startswith("✘ ") and "Task 8.2: drop the sign bit" in repr(lab.replay())
+
+
 def test_after_the_mistake_is_mended_the_replay_says_so_and_a_good_check_forgets_it() -> None:
     lab = Lab("08")
     assert "call lab.check() first" in repr(lab.replay())

@@ -65,6 +65,36 @@ def test_a_report_is_graded_like_a_program(lab: Lab, capsys: pytest.CaptureFixtu
     assert found["labs"][0]["points"] == found["labs"][0]["total"] > 0
 
 
+def test_a_task_that_a_report_has_got_since_comes_with_the_marks_of_a_report(lab: Lab) -> None:
+    text = lab.starter.read_text()
+    begin, end = text.index("<!-- task 4.2"), text.index("<!-- task 4.3")
+    lab.work.write_text(text[:begin] + text[end:])
+    assert "New in it: task 4.2" in repr(lab.start())
+    assert text[begin:end].strip() in lab.work.read_text() and "# ---" not in lab.work.read_text()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("at,cache,", "when,cache,", "the raw numbers have no column at"),
+        (
+            SOLUTION[SOLUTION.index("```csv") + 6 : SOLUTION.index("```\n\n<!-- end of task 4.3")],
+            "\nat,cache\n",
+            "is no run",
+        ),
+        ("- Verdict: DOES NOT HOLD", "", "task 4.4 has no line '- Verdict: ...'"),
+    ],
+)
+def test_what_is_missing_in_the_raw_numbers_is_told_in_words_by_every_check(
+    lab: Lab, right: str, wrong: str, words: str
+) -> None:
+    assert SOLUTION.count(right) == 1
+    lab.work.write_text(SOLUTION.replace(right, wrong))
+    messages = [check.message for check in lab.check().report.checks if check.message]
+    assert any(words in message for message in messages), messages
+    assert not any("Error:" in message for message in messages), messages
+
+
 def test_a_file_that_is_no_text_is_told_in_words(lab: Lab) -> None:
     lab.work.write_bytes(b"\xff\xfe\x00")
     assert "work.md cannot be loaded: UnicodeDecodeError" in repr(lab.check())
@@ -108,6 +138,11 @@ def test_raw_numbers_are_written_with_the_kernels_counters_beside_them(tmp_path:
     for _ in range(2):
         with raw.run("warm", order="in order") as run:
             run.bytes = len(path.read_bytes())
+    with (
+        pytest.raises(ValueError, match=r"columns \['block'\], those before have \['order'\]"),
+        raw.run("warm", block=1),
+    ):
+        pass
     text = f"<!-- task 4.3: x -->\n{raw.section()}\n<!-- end of task 4.3 -->"
     one, other = Report(text).rows("4.3")
     assert list(one) == ["at", "cache", "order", "bytes", "seconds", "read_bytes"]

@@ -8,7 +8,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pykraft.course import Lesson, LessonError, lesson, notebook
@@ -125,6 +127,22 @@ def test_nobody_can_excuse_a_claim_without_the_kernels_counters(nb: Lesson) -> N
         nb.claim("x", True, kind="statistical")
 
 
+@pytest.mark.parametrize("kind", ["invariant", "hardware"])
+@pytest.mark.parametrize("condition", ["no", [False], 0, None, (x for x in [False]), lambda: [False], lambda: None])
+def test_a_claim_that_is_neither_true_nor_false_is_refused(nb: Lesson, condition: Any, kind: str) -> None:
+    """Most of these would always hold: who forgets `all` in front of a generator claims nothing."""
+    with pytest.raises(
+        TypeError, match=r"^a claim takes True or False, and not a (?:str|list|int|NoneType|generator): "
+    ):
+        nb.claim("All is well.", condition, kind=kind)
+    assert len(nb.claims) == 1
+
+
+def test_a_claim_may_be_a_truth_of_numpy(nb: Lesson) -> None:
+    nb.claim("One is less than two.", np.float64(1) < np.float64(2))  # type: ignore[arg-type]
+    assert nb.claims[-1].verdict == "HOLDS"
+
+
 def test_a_source_is_the_code_that_runs(nb: Lesson, capsys: pytest.CaptureFixture[str]) -> None:
     from pykraft.client import partitioner
     from pykraft.storage.log_segment import LogSegment
@@ -205,6 +223,18 @@ def test_the_last_cell_closes_the_youngest_first_and_tells_what_it_counted(
     assert "1 claim checked, everything is closed, nothing was left behind." in capsys.readouterr().out
 
 
+def test_who_runs_the_first_cell_again_does_not_leave_the_first_cluster_running() -> None:
+    hook, log = threading.excepthook, []  # type: ignore[var-annotated]
+    first = notebook("00")
+    first.watch(Thing(log, "cluster"))
+    first.watch(Thing(log, "client", OSError("it is stuck")))
+    second = notebook("00")
+    assert log == ["client", "cluster"]
+    second.claim("Water is wet.", True)
+    second.finish()
+    assert threading.excepthook is hook
+
+
 def test_what_cannot_be_closed_is_told_and_the_others_are_closed_all_the_same(nb: Lesson) -> None:
     log: list[str] = []
     nb.watch(Thing(log, "first"))
@@ -218,7 +248,9 @@ def test_what_cannot_be_closed_is_told_and_the_others_are_closed_all_the_same(nb
 
 def test_a_node_that_does_not_run_fails_the_last_cell_unless_it_was_meant_to(nb: Lesson) -> None:
     nb.watch(SmallCluster([1, 3]))
-    with pytest.raises(LessonError, match="node 2 does not run any more"):
+    with pytest.raises(
+        LessonError, match=r"node 2 does not run any more \(if you have killed it: nb\.finish\(killed=\[2\]\)"
+    ):
         nb.finish()
     nb.watch(SmallCluster([1, 3]))
     nb.finish(killed=[2])
@@ -291,12 +323,15 @@ def test_a_right_prediction_is_praised(nb: Lesson, capsys: pytest.CaptureFixture
 
 
 def test_mistakes_of_the_reader_are_one_clear_sentence(nb: Lesson) -> None:
-    with pytest.raises(ValueError, match="choose one of a, b, or skip"):
-        nb.predict("silence", "c", a="a second", b="a minute")
+    choices: list[Any] = ["c", "b)", "", 1, None]
+    for choice in choices:
+        with pytest.raises(ValueError, match="choose one of a, b, or skip"):
+            nb.predict("silence", choice, a="a second", b="a minute")
     with pytest.raises(ValueError, match="give the options"):
         nb.predict("silence")
-    with pytest.raises(ValueError, match="nothing was predicted under that name"):
+    with pytest.raises(ValueError, match="nothing was predicted under that name: run the cell that asks") as told:
         nb.answer("other", "a")
+    assert told.value._render_traceback_() == [f"WrongPrediction: {told.value}"]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="there is no notebook '99': there are 00 to 26"):
         notebook("99")
 

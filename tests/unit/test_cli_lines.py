@@ -93,6 +93,7 @@ def test_separators_that_could_not_be_told_apart_are_refused(properties: dict[st
             b"Partition:3\tOffset:14\tEpoch:5\ta:1,b:null\tv\n",
         ),
         ({"print.headers": "true", "headers.separator": " ", "null.literal": "-"}, b"a:1 b:-\tv\n"),
+        ({"line.separator": "\udcff\udcfe"}, b"v\xff\xfe"),  # no text, as a command line brings it
     ],
 )
 def test_a_record_becomes_a_line(properties: dict[str, str], line: bytes) -> None:
@@ -144,6 +145,7 @@ ALL = [TopicPartition(topic, partition) for topic in ("a", "b") for partition in
         (None, "0", None, "a0 b0"),
         (None, None, "a:1", "a1"),
         (None, None, "a", "a0 a1 a2 a3"),
+        (None, None, "a:", "a0 a1 a2 a3"),
         (None, None, ":1-3", "a1 a2 b1 b2"),
         (None, None, "a:2-,b:-1", "a2 a3 b0"),
         (None, None, "a:0,a:0-1", "a0"),

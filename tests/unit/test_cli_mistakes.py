@@ -3,6 +3,7 @@ help comes fast, since only the verb that is asked for is loaded."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,14 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["topics", *NOBODY, "--list", "--delete"], ["--delete", "not allowed with"]),
         (["topics", *NOBODY, "--create"], ["--create needs --topic"]),
         (["topics", *NOBODY, "--delete"], ["--delete needs --topic"]),
+        (["topics", *NOBODY, "--delete", "--topic", ""], ["--delete needs --topic"]),
+        (
+            ["topics", *NOBODY, "--delete", "--topic", "t", "--partitions", "3"],
+            ["--partitions is for --create, not for"],
+        ),
+        (["topics", *NOBODY, "--list", "--if-exists"], ["--if-exists is for --describe and --delete, not for --list"]),
+        (["topics", *NOBODY, "--list", "--topic", "a{99999999999}"], ["a{99999999999} is no regular expression"]),
+        (["topics", *NOBODY, "--list", "--topic", "(" * 9999], ["is no regular expression"]),
         (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "0"], ["--partitions is 0", "at least 1"]),
         (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "two"], ["--partitions", "two"]),
         (["topics", *NOBODY, "--create", "--topic", "t", "--replication-factor", "40000"], ["40000", "1 to 32767"]),
@@ -41,6 +50,10 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["topics", *NOBODY, "--list"], ["127.0.0.1:1: the connection broke, or could not be made"]),
         (["topics", "--bootstrap-server", "here", "--list"], ["'here' is no host:port"]),
         (["topics", *NOBODY, "--list", "--command-property", "colour=red"], ["colour is no setting of this client"]),
+        (
+            ["consume", *NOBODY, "--topic", "t", "--command-property", "key_deserializer=x"],
+            ["key.deserializer is no se"],
+        ),
         (["topics", *NOBODY, "--list", "--command-config", "none.properties"], ["none.properties cannot be read"]),
         (["topics", *NOBODY, "--topics-with-overrides"], ["--list", "--describe"]),
         (["configs", *NOBODY], ["--describe", "--alter"]),
@@ -51,6 +64,8 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["configs", *NOBODY, "--describe", "--entity-type", "users"], ["users is not built"]),
         (["configs", *NOBODY, "--describe", "--entity-type", "topics", "--entity-default"], ["--broker-defaults"]),
         (["configs", *NOBODY, "--describe", "--broker", "one"], ["by its number", "one"]),
+        (["configs", *NOBODY, "--alter", "--broker", "", "--add-config", "a=b"], ["by its number", "''"]),
+        (["configs", *NOBODY, "--describe", "--entity-type", "brokers", "--entity-name", ""], ["by its number", "''"]),
         (["configs", *NOBODY, "--describe", "--topic", "t", "--add-config", "a=b"], ["--describe changes nothing"]),
         (["configs", *NOBODY, "--alter", "--topic", "t"], ["--add-config", "--delete-config"]),
         (["configs", *NOBODY, "--alter", "--entity-type", "brokers", "--add-config", "a=b"], ["--broker ID"]),
@@ -70,11 +85,20 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "-3"], ["--offset"]),
         (["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "last"], ["--offset is last"]),
         (
+            ["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", str(1 << 63)],
+            ["0 to 9223372036854775807"],
+        ),
+        (["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "9" * 5000], ["--offset is 99"]),
+        (
             ["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
             ["leave one out"],
         ),
         (["consume", *NOBODY, "--topic", "t", "--formatter-property", "print"], ["print is no KEY=VALUE"]),
         (["get-offsets", *NOBODY, "--time", "noon"], ["--time is noon"]),
+        (
+            ["get-offsets", *NOBODY, "--time", str(1 << 63)],
+            ["--time is 9223372036854775808", "milliseconds since 1970"],
+        ),
         (["get-offsets", *NOBODY, "--topic-partitions", "a:b"], ["a:b"]),
         (["get-offsets", *NOBODY, "--topic-partitions", "a:" + "9" * 5000], ["--topic-partitions has a:99"]),
         (
@@ -88,6 +112,8 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
         (["server"], ["file"]),
         (["server", "none.properties"], ["none.properties cannot be read: No such file"]),
         (["simulate", "seven"], ["seven"]),
+        (["simulate", "--count", "0"], ["--count is at least 1"]),
+        (["simulate", "--trace", "-1"], ["--trace at least 0"]),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,15 +151,26 @@ def test_a_file_that_holds_no_text_is_named(
 def test_who_has_no_standard_streams_is_served_all_the_same() -> None:
     command = f"{sys.executable} -m pykraft"
     for line in (f"{command} storage random-uuid >&-", f"{command} produce {' '.join(NOBODY)} --topic t <&-"):
-        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), line
+        assert shell(line) == (0, "", ""), line
+    assert shell(f"{command} storage format 2>&-") == (1, "", ""), "a complaint is no output"
+
+
+def test_output_that_cannot_be_written_is_told_once() -> None:
+    for said in ("storage random-uuid", "storage --help"):
+        full = f"{sys.executable} -m pykraft {said} >/dev/full"
+        assert shell(full) == (1, "", "pykraft: [Errno 28] No space left on device\n"), said
+
+
+def shell(line: str) -> tuple[int, str, str]:
+    """Exit code, output and complaints of a shell's line; output waits in buffers, as it does for people."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_verb_says_what_can_be_said(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main([command, "--help"])
-    assert left.value.code == 0
+    assert main([command, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: python -m pykraft {command}")
 
 

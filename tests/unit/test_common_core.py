@@ -59,4 +59,13 @@ def test_a_tracer_writes_what_happened_where_and_when() -> None:
         TraceEvent(3, 3, "became leader", {"epoch": 3}),
     ]
     assert str(buffer.events[-1]).endswith("3 ms  node 3  became leader  epoch=3")
+    tracer("truncate", end=7)
+    for now in (4, 5, 6):
+        tracer.now = now
+        tracer("became leader", epoch=now)
+    assert [(event.now, event.name) for event in buffer.events] == [
+        (3, "truncate"),
+        (5, "became leader"),
+        (6, "became leader"),
+    ], "what comes often has pushed out what is rare"
     Silence().emit(buffer.events[0])

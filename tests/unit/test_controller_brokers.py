@@ -92,6 +92,9 @@ def test_an_id_that_is_alive_is_not_given_to_another_process_until_its_session_i
     script.run(SESSION_MS)
     assert script.register(1, life=2) > before
     assert script.image.brokers[1].fenced
+    with pytest.raises(KafkaError) as refused:
+        script.register(1, life=3)
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION, "a registration begins a session, too"
 
 
 def test_the_same_process_may_register_twice_and_stays_what_it_is() -> None:
@@ -100,6 +103,41 @@ def test_the_same_process_may_register_twice_and_stays_what_it_is() -> None:
     script.heartbeat(1)
     assert script.register(1) == epoch
     assert not script.image.brokers[1].fenced
+
+
+def test_a_process_that_is_stopping_and_registers_again_goes_on_stopping() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}))
+    script.heartbeat(1, want_shut_down=True)
+    script.register(1)
+    assert script.image.brokers[1].in_controlled_shutdown
+
+
+def test_who_takes_an_id_before_the_old_process_is_fenced_does_not_take_what_that_one_led() -> None:
+    """The session is over, and nobody has said so yet. The new process may lack what the old one had not synced."""
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}))
+    script.run(SESSION_MS - 300)
+    script.heartbeat(2)
+    assert script.partition("t").leader == 1 and not script.image.brokers[1].fenced
+    script.now += 300
+    epoch = script.register(1, life=2)
+    assert (script.partition("t").leader, script.partition("t").isr) == (2, (2,))
+    records = [(batch.base_offset + n, each) for batch in script.heard.batches for n, each in enumerate(batch.records)]
+    (*_, offset) = [offset for offset, each in records if isinstance(each, RegisterBrokerRecord)]
+    assert epoch == script.image.brokers[1].epoch == offset, "its epoch is its record's place, whatever came before it"
+
+
+def test_a_heartbeat_that_changes_nothing_leaves_nothing_in_the_log() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    script.register(2)
+    before = script.image.provenance
+    script.heartbeat(1)
+    script.heartbeat(2, current_metadata_offset=0)
+    assert script.image.provenance == before
 
 
 def test_a_broker_is_unfenced_when_it_has_applied_its_own_registration() -> None:
@@ -162,6 +200,20 @@ def test_a_broker_that_came_back_as_another_process_leads_nothing_at_first() -> 
     assert script.partition("t").isr == (2,)
 
 
+def test_a_follower_that_is_fenced_counts_no_more_as_in_sync_and_its_leader_stays() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2, 3)
+    script.create(new_topic("t", assignment={0: [1, 2, 3]}), new_topic("u", assignment={0: [1, 3]}))
+    before = script.partition("u")
+    script.run(SESSION_MS - 300)
+    for alive in (1, 3):
+        script.heartbeat(alive)
+    script.run(300)
+    assert script.image.brokers[2].fenced
+    assert (script.partition("t").leader, script.partition("t").isr) == (1, (1, 3))
+    assert script.partition("u") == before
+
+
 # --- the table of heartbeats ------------------------------------------------------------------------------------------
 
 
@@ -200,17 +252,19 @@ def test_what_becomes_of_a_broker(
 ) -> None:
     heartbeats = BrokerHeartbeats(SESSION_MS)
     heartbeats.begin([1, 2], 0)
-    heartbeats.begin_shutdown(1, 50)
+    for offset in (50, 60):  # who asks again waits for nothing more
+        heartbeats.begin_shutdown(1, offset)
+    heartbeats.begin_shutdown(3, 50)
     heartbeats.touch(2, 0, 50 if others_know else 49)
-    assert heartbeats.next_state(state, request_, leads, active=[2]) is after
+    assert heartbeats.next_state(state, request_, leads, active=[2, 3]) is after, "3 was never heard of"
 
 
 def test_the_next_session_to_end_is_that_of_who_was_silent_longest() -> None:
     heartbeats = BrokerHeartbeats(SESSION_MS)
     assert heartbeats.next_expiry([]) == FOREVER
     heartbeats.begin([1, 2, 3], 0)
-    heartbeats.touch(1, 500)
-    heartbeats.touch(2, 400)
+    heartbeats.touch(1, 500, 0)
+    heartbeats.touch(2, 400, 0)
     assert heartbeats.next_expiry([1, 2]) == 400 + SESSION_MS
     assert heartbeats.stale([1, 2, 3], SESSION_MS) == [3]
 

@@ -184,6 +184,25 @@ def test_only_the_active_controller_answers() -> None:
     assert len({str(controller.image) for controller in three.controllers.values()}) == 1
 
 
+def test_each_is_answered_when_its_own_change_is_decided_and_plans_see_those_that_are_not() -> None:
+    three = Controllers()
+    controller = three.controllers[three.active]
+    three.quorum.isolate(three.active)
+    seen: list[list[int]] = []
+
+    def look(_: object) -> None:
+        seen.append(sorted(controller._decided.image.brokers))
+        assert sorted(controller.image.brokers) == [1, 2]
+
+    for broker_id in (1, 2):
+        controller.register_broker(registration(broker_id), three.quorum.now).then(look)
+        three.quorum.run(30)  # written, each alone, and nobody else has it
+    assert seen == []
+    three.quorum.heal()
+    three.quorum.run_until(lambda: len(seen) == 2)
+    assert seen == [[1], [1, 2]]
+
+
 def test_what_was_not_decided_is_not_answered_and_forgotten_with_the_leadership() -> None:
     three = Controllers()
     old = three.active

@@ -15,9 +15,11 @@ from pykraft.controller.partition_change import elect, plan_partition_change
 from pykraft.controller.topics import MAX_RECORDS_PER_REQUEST, check_topic_name
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
-from pykraft.protocol.messages.brokers import RECOVERING, AlterPartitionRequest
+from pykraft.protocol.messages.brokers import RECOVERED, RECOVERING, AlterPartitionRequest
 from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, make, new_topic
 from tests.harness.quorum import directory_id
+
+INVALID = ErrorCode.INVALID_REQUEST
 
 
 def cluster(*brokers: int, **settings: Any) -> ControllerScript:
@@ -260,6 +262,26 @@ def test_without_anybody_in_sync_a_topic_may_choose_to_go_on_with_less() -> None
     assert (script.partition("safe").leader, script.partition("safe").isr) == (NOBODY, (1,))
     assert (script.partition("eager").leader, script.partition("eager").isr) == (2, (2,))
     assert script.partition("eager").leader_recovery_state == RECOVERING
+    for state, error in ((RECOVERING, ErrorCode.NONE), (RECOVERED, ErrorCode.NONE), (RECOVERING, INVALID)):
+        assert script.alter("eager", [2], leader_recovery_state=state).error_code == error
+    assert script.partition("eager").leader_recovery_state == RECOVERED
+
+
+def test_nobody_joins_a_leader_that_still_recovers() -> None:
+    script = cluster(1, 2)
+    unclean = {"unclean.leader.election.enable": "true"}
+    script.create(new_topic("t", assignment={0: [1, 2]}, configs=unclean))
+    script.alter("t", [1])
+    script.run(SESSION_MS - 100)
+    script.heartbeat(2)
+    script.run(200)
+    script.heartbeat(2)
+    script.register(1, life=2)
+    script.heartbeat(1)
+    assert script.partition("t").leader_recovery_state == RECOVERING
+    assert script.alter("t", [2, 1], leader_recovery_state=RECOVERING).error_code == INVALID
+    assert script.alter("t", [2, 1], leader_recovery_state=RECOVERED).error_code == ErrorCode.NONE
+    assert script.partition("t").isr == (2, 1)
 
 
 # --- AlterPartition ---------------------------------------------------------------------------------------------------
@@ -349,8 +371,8 @@ def test_the_isr_of_a_topic_that_is_gone_is_nobodys() -> None:
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_leader_on_its_way_out_that_asks_for_an_isr_learns_of_its_successor() -> None:
-    """It may not lead any more, so it is no eligible replica."""
+def test_a_leader_that_was_on_its_way_out_is_not_taken_in_by_its_successor() -> None:
+    """It may not lead, so it is no eligible replica."""
     script = cluster(1, 2)
     script.create(new_topic("t", assignment={0: [1, 2]}))
     script.heartbeat(1, want_shut_down=True)

@@ -124,6 +124,7 @@ def test_a_move_is_made_if_and_only_if_the_table_has_it(before: RoleName, after:
         quorum.record_vote(3, True)
     if after is RoleName.PROSPECTIVE and before is RoleName.PROSPECTIVE:
         quorum.give_vote(key(2), NOW)  # the only way from prospective to prospective
+        assert quorum.role.voted == key(2)
     elif after in TRANSITIONS[before]:
         move(quorum, after)
     else:
@@ -154,13 +155,15 @@ def test_the_table_is_kafkas() -> None:
     assert ours == KAFKAS_TABLE
 
 
-def test_a_follower_that_a_vote_makes_wait_stays_with_its_leader_and_its_epoch_never_falls() -> None:
+def test_an_epoch_never_falls_whatever_the_role() -> None:
     for role in RoleName:
         quorum = IN_ROLE[role]()
         with pytest.raises(AssertionError, match="older epoch"):
             quorum.become_unattached(quorum.epoch - 1, None, NOW)
         with pytest.raises(AssertionError):
             quorum.become_follower(quorum.epoch - 1, address(2), NOW)
+    with pytest.raises(AssertionError, match="follows"):
+        (leading := leader()).become_follower(leading.epoch, address(2), NOW)
 
 
 def test_nobody_follows_itself_and_no_observer_stands() -> None:
@@ -270,11 +273,40 @@ def test_a_node_takes_up_the_role_that_it_had(known: ElectionState, log_epoch: i
     quorum = started(known, log_epoch)
     assert type(quorum.role) is role
     assert quorum.epoch == max(known.epoch, log_epoch)
+    assert quorum._file.read() == quorum.role.election
     if quorum.epoch == known.epoch:
         assert quorum.role.voted == known.voted
 
 
 # --- votes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_vote_is_remembered_as_long_as_its_epoch_lasts_and_no_longer() -> None:
+    quorum = started()
+    quorum.give_vote(key(3), NOW)
+    for move_on in (
+        lambda: quorum.become_prospective(NOW),
+        lambda: quorum.become_unattached(5, None, NOW),
+        lambda: quorum.become_follower(5, address(2), NOW),
+        lambda: quorum.become_prospective(NOW),
+    ):
+        move_on()
+        assert quorum.role.voted == quorum._file.read().voted == key(3)
+    quorum.become_unattached(6, None, NOW)
+    assert quorum.role.voted is None
+    quorum.give_vote(key(2), NOW)
+    quorum.become_follower(7, address(2), NOW)
+    assert quorum.role.voted is None
+
+
+def test_a_prospective_that_votes_asks_the_others_anew() -> None:
+    quorum = prospective()
+    quorum.record_vote(2, False)
+    quorum.give_vote(key(3), NOW + 500)
+    role = quorum.role
+    assert isinstance(role, Prospective) and (role.granted, role.rejected) == ({1}, frozenset())
+    assert role.election_deadline >= NOW + 500 + ELECTION_MS
+
 
 HEARD = Follower(epoch=5, leader_id=2, leader=address(2), fetch_deadline=9, has_fetched=True)
 UNHEARD = Follower(epoch=5, leader_id=2, leader=address(2), fetch_deadline=9)

@@ -23,6 +23,7 @@ from pykraft.raft import wire
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import ElectionState, QuorumStateFile
 from pykraft.raft.quorum_state import Follower, RoleName
+from pykraft.raft.service import HIGHEST_EPOCH
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from tests.harness.quorum import CLUSTER_ID, FOLDER, HOST, LISTENER, Quorum, address, fresh_disk, key, replica
 
@@ -47,9 +48,6 @@ def vote(
     for name, value in fields.items():
         setattr(request if name in ("cluster_id", "voter_id") else partition, name, value)
     return request
-
-
-Change = Callable[[VoteRequest], object]
 
 
 def elsewhere(request: Any) -> None:
@@ -104,6 +102,8 @@ def test_a_request_for_another_quorum_is_refused_as_a_whole(change: Callable[[An
         (vote(epoch=6, end=(3, 6), pre_vote=True), ErrorCode.NONE, True, 6),  # who only asks has raised no epoch
         (vote(epoch=6, end=(3, 7), pre_vote=True), ErrorCode.INVALID_REQUEST, False, 5),
         (vote(replica_id=-1), ErrorCode.INVALID_REQUEST, False, 5),
+        (vote(epoch=HIGHEST_EPOCH + 1), ErrorCode.INVALID_REQUEST, False, 5),
+        (vote(voter_directory_id=Uuid(bytes(16))), ErrorCode.NONE, True, 6),  # it knows the voter by its id alone
         (vote(candidate=1), ErrorCode.NONE, False, 6),  # itself
         (vote(voter_id=3), ErrorCode.INVALID_VOTER_KEY, False, 6),
         (vote(voter_directory_id=OTHER_DISK), ErrorCode.INVALID_VOTER_KEY, False, 6),
@@ -131,6 +131,26 @@ def test_one_vote_is_given_in_an_epoch_and_given_again_to_the_same() -> None:
 def granted(raft: RaftClient, request: VoteRequest) -> bool:
     answer: bool = raft.service.vote(request, NOW).topics[0].partitions[0].vote_granted
     return answer
+
+
+def test_who_asks_for_votes_in_an_epoch_that_has_a_leader_changes_nothing() -> None:
+    quorum = Quorum()
+    leader, epoch = quorum.elect(), quorum.epoch(1)
+    for n in (1, 2, 3):
+        for pre_vote in (False, True):
+            own = {"voter_id": n, "voter_directory_id": key(n).directory_id}
+            assert not granted(quorum.rafts[n], vote(epoch, (99, epoch - 1), 9, pre_vote, **own))
+        assert quorum.role(n) is (RoleName.LEADER if n == leader else RoleName.FOLLOWER)
+
+
+def test_an_answer_says_who_leads_and_where() -> None:
+    quorum = Quorum()
+    leader, epoch = quorum.elect(), quorum.epoch(1)
+    for n in (1, 2, 3):
+        told = quorum.rafts[n].service.vote(vote(epoch, voter_id=n), quorum.now)
+        (where,) = told.node_endpoints
+        assert (where.node_id, where.host, where.port) == address(leader)[:3]
+        assert told.topics[0].partitions[0].leader_id == leader
 
 
 def test_a_pre_vote_is_no_vote_and_leaves_nothing_on_the_disk() -> None:
@@ -204,6 +224,7 @@ def begin(epoch: int = 6, leader: int = 2, target: ReplicaKey | None = None) -> 
         (begin(epoch=4), ErrorCode.FENCED_LEADER_EPOCH, RoleName.UNATTACHED),
         (begin(leader=-1), ErrorCode.INVALID_REQUEST, RoleName.UNATTACHED),
         (begin(leader=1), ErrorCode.INVALID_REQUEST, RoleName.UNATTACHED),  # it would know
+        (begin(epoch=HIGHEST_EPOCH + 1), ErrorCode.INVALID_REQUEST, RoleName.UNATTACHED),
         (begin(target=ReplicaKey(1, OTHER_DISK)), ErrorCode.INVALID_VOTER_KEY, RoleName.FOLLOWER),
     ],
 )
@@ -213,6 +234,27 @@ def test_the_answer_to_a_new_leader(request_: BeginQuorumEpochRequest, error: Er
     assert (ErrorCode.of(answer.error_code), raft.replica.quorum.role.name) == (error, role)
     if role is RoleName.FOLLOWER:
         assert raft.leader_node == address(2)
+
+
+def test_a_leader_is_reached_where_it_says_on_the_controllers_listener() -> None:
+    raft = voter()
+    endpoints = [ListenerEndpoint(name=name, host=HOST, port=port) for name, port in (("OTHER", 1), (LISTENER, 9999))]
+    raft.service.begin_quorum_epoch(wire.begin_request(CLUSTER_ID, 6, 2, endpoints, key(1)), NOW)
+    assert raft.leader_node == address(2)._replace(port=9999)
+
+
+def test_a_resignation_that_comes_late_hastens_nothing() -> None:
+    raft = voter()
+    raft.service.begin_quorum_epoch(begin(), NOW)
+    before = raft.replica.quorum.role
+    outdated = wire.end_request(CLUSTER_ID, 5, 2, ENDPOINTS, [key(1)])
+    answer = raft.service.end_quorum_epoch(outdated, NOW).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH and raft.replica.quorum.role == before
+    raft.replica.become_prospective(NOW)
+    late = wire.end_request(CLUSTER_ID, 6, 2, ENDPOINTS, [key(1)])
+    answer = raft.service.end_quorum_epoch(late, NOW).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE
+    assert raft.replica.quorum.role.name is RoleName.PROSPECTIVE, "it stands already"
 
 
 def test_an_epoch_has_one_leader() -> None:
@@ -343,6 +385,25 @@ def test_a_fetch_that_says_less_of_the_high_watermark_is_answered_at_once() -> N
     request = fetch(end.epoch, end.offset, end.epoch, replica_id=8, max_wait_ms=300)
     request.topics[0].partitions[0].high_watermark = raft.high_watermark - 1
     assert raft.service.fetch(request, quorum.now).kept
+
+
+def test_a_fetch_from_where_the_leaders_log_never_was_is_answered_at_once() -> None:
+    quorum = Quorum()
+    quorum.elect()
+    raft, end = quorum.rafts[quorum.leader], quorum.end(1)
+    request = fetch(end.epoch, end.offset + 4, end.epoch, replica_id=8, max_wait_ms=300)
+    request.topics[0].partitions[0].high_watermark = raft.high_watermark
+    assert raft.service.fetch(request, quorum.now).kept
+
+
+def test_a_fetch_from_another_quorum_is_refused_as_a_whole() -> None:
+    raft = voter()
+    for change, error in (
+        ({"cluster_id": "another-cluster"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"topics": []}, ErrorCode.INVALID_REQUEST),
+    ):
+        answer = raft.service.fetch(fetch(5, 0, 0).replace(**change), NOW).value
+        assert answer.error_code == error and not answer.responses
 
 
 def test_the_quorum_describes_itself() -> None:

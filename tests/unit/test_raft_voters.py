@@ -115,9 +115,28 @@ def test_a_leader_that_no_majority_fetches_from_must_resign_after_one_and_a_half
     assert leader.check_quorum_deadline == 3000, "the same one twice is still one"
     leader.update_replica(key(7), 0, 20, 1200)
     assert leader.check_quorum_deadline == 3000, "an observer does not count"
+    leader.update_replica(ReplicaKey(3, key(7).directory_id), 0, 20, 1200)
+    assert leader.check_quorum_deadline == 3000, "nor does a voter's id on another disk"
     leader.update_replica(key(3), 0, 20, 1500)
     assert leader.check_quorum_deadline == 4500
+    leader.update_replica(key(3), 0, 20, 1600)
+    assert leader.check_quorum_deadline == 4500, "the count begins anew"
     assert leadership((1,)).check_quorum_deadline == FOREVER
+
+
+def test_a_replica_is_caught_up_as_of_its_last_fetch_from_where_the_log_had_ended_at_the_fetch_before() -> None:
+    leader = leadership()
+    # (now, where it fetches, where the leader's log ends): caught up as of
+    for now, offset, end, caught_up in (
+        (0, 0, 8, -1),
+        (100, 8, 12, 0),
+        (200, 12, 12, 200),
+        (300, 12, 20, 200),
+        (400, 20, 25, 300),
+        (500, 21, 30, 300),
+    ):
+        leader.update_replica(key(2), offset, end, now)
+        assert leader.voters[2].last_caught_up == caught_up
 
 
 def test_voters_that_do_not_fetch_are_told_who_leads() -> None:

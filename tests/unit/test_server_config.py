@@ -133,10 +133,11 @@ def test_kafkas_own_keys_are_known_with_kafkas_defaults() -> None:
 
 
 def test_the_lesson_is_shorter_than_kafka_in_every_time_that_it_names() -> None:
-    table = describe_timeouts("lesson")
+    table = describe_timeouts({key: str(value) for key, value in LESSON.items()})
     assert {timeout.key for timeout in table} == set(LESSON)
     assert all(timeout.here < timeout.kafka for timeout in table)
-    assert all(timeout.here == timeout.kafka for timeout in describe_timeouts("kafka"))
+    assert all(timeout.here == timeout.kafka for timeout in describe_timeouts({}))
     assert repr(table).splitlines()[0].split() == ["setting", "here", "Kafka", "meaning"]
     two = ["replica.socket.timeout.ms", "broker.session.timeout.ms"]
     assert [line.split()[0] for line in repr(table.only(*two)).splitlines()] == ["setting", *two]
+    assert repr(table.only()).split() == ["setting", "here", "Kafka", "meaning"]

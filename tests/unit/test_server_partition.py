@@ -12,6 +12,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import ZERO_UUID, TopicIdPartition, Uuid
 from pykraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from pykraft.server.follower_state import FollowerState
 from pykraft.server.partition import IsrChange, IsrProposal, Partition
 from tests.harness.storage import PARTITION, TOPIC_ID, batch, open_log, produced, settings
 
@@ -96,7 +97,7 @@ def test_who_may_not_join_is_not_waited_for(state: BrokerRegistration) -> None:
 def test_with_too_few_in_sync_the_high_watermark_stands_still() -> None:
     led = partition(min_isr=2, isr=(1,))
     led.append_as_leader(batch(), False, 0)
-    assert led.log.high_watermark == 0
+    assert not led.advance_high_watermark(0) and led.log.high_watermark == 0
     led.update(registration(isr=(1, 2), change=2), image(), 0)
     assert fetched(2, 1, led)
 
@@ -126,6 +127,58 @@ def test_the_high_watermark_is_the_smallest_end_of_the_maximal_isr_and_never_fal
         assert led.log.high_watermark == expected
 
 
+# --- what the metadata log tells --------------------------------------------------------------------------------------
+
+
+def test_a_leader_or_an_epoch_is_new_or_it_is_not() -> None:
+    led = partition()
+    assert not led.update(registration(isr=(1, 2), change=2), image(), 0)
+    assert led.update(registration(epoch=6, change=3), image(), 0), "the same leader, elected again"
+    assert led.update(registration(epoch=6, change=4, leader=2), image(), 0)
+    assert led.followers == {}
+
+
+def test_a_new_leader_notes_where_its_epoch_begins() -> None:
+    led = partition(leader=2)
+    led.append_as_follower(batch(5).buffer, 0)
+    led.update(registration(epoch=6, change=2), image(), 0)
+    assert led.log.epochs.entries[-1] == (6, 5)
+
+
+def test_another_isr_leaves_what_the_leader_knows_of_its_followers() -> None:
+    led = partition()
+    append(led, 2)
+    fetched(2, 2, led)
+    assert led.log.high_watermark == 0
+    led.update(registration(isr=(1, 2), change=2, replicas=(1, 2, 3, 4)), image(), 0)
+    assert led.log.high_watermark == 2, "nobody else is waited for"
+    assert sorted(led.followers) == [2, 3, 4]
+
+
+def test_who_was_in_no_isr_has_not_caught_up_before_it_fetched_all_there_is() -> None:
+    led = partition(isr=(1, 2))
+    led.update(registration(isr=(1, 2), change=2, replicas=(1, 2, 3, 4)), image(*map(broker, (1, 2, 3, 4))), 0)
+    append(led, 4)
+    for late in (3, 4):
+        fetched(late, 1, led, now=10)
+    assert fetched(2, 4, led, now=10) and led.log.high_watermark == 4
+
+
+def test_who_left_the_isr_and_has_never_fetched_is_not_waited_for() -> None:
+    led = partition()
+    led.update(registration(isr=(1, 2), change=2), image(), 0)
+    append(led)
+    assert fetched(2, 1, led, now=10)
+
+
+def test_what_is_known_already_leaves_the_change_that_was_asked_for() -> None:
+    led = partition(isr=(1, 2))
+    fetched(3, 0, led)
+    led.propose_expansion(3)
+    led.update(registration(isr=(1, 2), change=1), image(), 0)
+    assert led.isr_state.maximal == {1, 2, 3}
+
+
 # --- appending --------------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +202,17 @@ def test_a_follower_appends_nothing_of_a_producer() -> None:
     follower = partition(leader=2)
     with pytest.raises(KafkaError) as refused:
         append(follower)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_only_a_leader_deletes_records_and_before_offset_0_there_are_none() -> None:
+    led = partition(isr=(1,), replicas=(1, 7))
+    append(led, 3)
+    assert led.delete_records(0) == led.low_watermark == 0
+    assert led.delete_records(2) == led.low_watermark == 2, "nobody knows of a broker 7 that might be waited for"
+    led.update(registration(leader=2, epoch=6, change=2), image(), 0)
+    with pytest.raises(KafkaError) as refused:
+        led.delete_records(3)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -209,6 +273,9 @@ def test_a_follower_joins_when_it_reaches_the_high_watermark() -> None:
     assert members(proposal) == ((1, -1), (2, 102), (3, 103))
     assert led.isr_state.change is IsrChange.EXPANDING and led.isr_state.maximal == {1, 2, 3}
     assert led.propose_expansion(3) is None, "one change at a time"
+    led.reject_isr()
+    assert led.propose_expansion(2) is None and led.propose_expansion(9) is None, "one is in it, the other no replica"
+    led.propose_expansion(3)
     assert not fetched(2, 4, led, now=9 * MAX_LAG_MS), "from now on it is waited for, however long it takes"
 
 
@@ -238,6 +305,7 @@ def test_a_fetch_of_a_process_that_is_gone_or_of_a_stranger_is_refused() -> None
         with pytest.raises(KafkaError) as refused:
             led.record_fetch(replica, 0, epoch, 0)
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    led.record_fetch(2, 0, -1, 0)  # an old follower does not say which process it is
 
 
 def test_a_follower_leaves_when_it_has_lagged_for_too_long_and_is_waited_for_until_then() -> None:
@@ -283,3 +351,17 @@ def test_what_the_log_tells_late_changes_nothing() -> None:
     led.accept_isr(frozenset({1, 2}), 7, 0)
     assert not led.update(registration(change=6), image(), 0)
     assert led.isr_state.isr == {1, 2} and led.partition_epoch == 7
+
+
+def test_a_follower_is_caught_up_as_of_its_last_fetch_from_where_the_log_had_ended_at_the_fetch_before() -> None:
+    follower = FollowerState(2, last_caught_up=-(1 << 62))
+    # (now, its end, the leader's end): caught up as of
+    for now, end, leader_end, caught_up in (
+        (1000, 10, 10, 1000),
+        (1050, 10, 15, 1000),
+        (1090, 15, 20, 1050),
+        (1140, 16, 30, 1050),
+    ):
+        follower.record_fetch(end, 0, leader_end, 102, now)
+        assert follower.is_caught_up(99, caught_up + 100, 100) and not follower.is_caught_up(99, caught_up + 101, 100)
+    assert follower.is_caught_up(16, 1 << 40, 100), "who has everything is, however long ago it came"

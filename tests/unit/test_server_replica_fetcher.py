@@ -187,6 +187,64 @@ def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there() -> None
     assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 40
 
 
+def begins_at(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
+    topic = ListOffsetsResponse.Topic
+    part = topic.Partition(partition_index=0, offset=offset, timestamp=-1, error_code=error)
+    return ListOffsetsResponse(topics=[topic(name="flights", partitions=[part])])
+
+
+@pytest.mark.parametrize(
+    "answer", [begins_at(3), begins_at(0), begins_at(40, ErrorCode.NOT_LEADER_OR_FOLLOWER), Failure.DISCONNECTED]
+)
+def test_no_other_answer_lets_a_log_begin_anew(answer: Any) -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    script.answer(ListOffsetsRequest, answer)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (0, 3)
+
+
+def test_nor_does_what_was_asked_in_an_older_epoch() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    follower.update(registration(leader=2, epoch=6, change=2), image(), 0)
+    script.answer(ListOffsetsRequest, begins_at(40))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "agreed"),
+    [
+        (4, 2, 2),  # the leader has less of it
+        (4, 4, 3),  # the leader has more of it
+        (6, 4, 4),
+        (5, 2, 2),  # the leader has one more in between
+        (5, 4, 3),
+        (7, 4, 4),  # or one after all that is known here
+        (3, 2, 0),  # or before
+    ],
+)
+def test_a_log_of_two_epochs_is_cut_to_where_both_agree(epoch: int, end: int, agreed: int) -> None:
+    follower, _, script = following(filled=3, epoch=7)
+    for offset in (3, 4):
+        follower.log.append_as_follower(at(offset, batch(), 6).buffer)
+    script.poll()
+    leaders = FetchResponse.Topic.Partition.EpochEndOffset(epoch=epoch, end_offset=end)
+    script.answer(FetchRequest, fetch_answer(diverging_epoch=leaders))
+    assert follower.log.log_end_offset == agreed
+
+
+def test_an_answer_about_a_partition_that_is_not_followed_any_more_is_dropped() -> None:
+    follower, fetcher, script = following()
+    script.poll()
+    fetcher.remove(follower)
+    script.answer(FetchRequest, fetch_answer(records=at(0, batch(), 5).buffer, high_watermark=1))
+    assert follower.log.log_end_offset == 0
+
+
 # --- the leader asks for another ISR ----------------------------------------------------------------------------------
 
 

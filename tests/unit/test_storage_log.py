@@ -316,6 +316,17 @@ def test_records_are_synced_without_their_indexes() -> None:
     assert log._filesystem.operations == before, "nothing was written since"  # type: ignore[attr-defined]
 
 
+def test_what_comes_after_a_cut_is_synced_however_far_the_log_was_synced_before_it() -> None:
+    log = open_log(config=tiny(), background=ByHand())
+    fill(log, 20)
+    log.sync_records()
+    log.truncate_to(1)
+    fill(log, 12)
+    assert len(log.segments) > 2
+    log.sync_records()
+    assert [inode_of(segment).synced for segment in log.segments] == [segment.size for segment in log.segments]
+
+
 def test_a_closed_log_is_on_the_disk_byte_for_byte() -> None:
     filesystem = disk()
     log = open_log(filesystem, tiny())

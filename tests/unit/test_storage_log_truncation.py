@@ -120,6 +120,27 @@ def test_producers_go_back_to_what_the_log_still_says() -> None:
     check(log)
 
 
+def test_a_reader_stops_at_the_high_watermark_of_what_came_after_a_cut() -> None:
+    log = open_log()
+    for size in (10, 200):
+        for _ in range(2):
+            log.append_as_leader(batch(1, size=size), 0)
+        log.update_high_watermark(1)
+        (seen,) = read_batches(log, 0, Isolation.HIGH_WATERMARK)[:1]
+        assert seen.is_valid and seen.next_offset == 1
+        log.truncate_to(0)
+
+
+def test_a_transaction_that_was_cut_away_holds_back_nobody() -> None:
+    log = open_log()
+    fill(log, 1)
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    log.truncate_to(1)
+    fill(log, 2)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset == 4
+
+
 def test_what_was_cut_has_no_files_left() -> None:
     filesystem = disk()
     log = open_log(filesystem, tiny(segment_bytes=200))

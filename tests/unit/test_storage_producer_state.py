@@ -82,6 +82,7 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
         ([(0, 0, 3)], 1, 3, 1, GAP),
         ([(0, 0, 3), (1, 0, 2)], 1, 2, 1, OK),
         ([(0, 0, 3), (1, 0, 3)], 1, 0, 3, DUPLICATE),
+        ([(0, 0, 1), (0, 1, 1), (1, 0, 1)], 1, 1, 1, OK),  # what has this number is of the epoch before
         ([(0, 0, 3), (1, 0, 2)], 0, 3, 1, FENCED),
         ([(0, 0, 3), (1, 0, 2)], 0, 0, 3, FENCED),
     ],
@@ -401,6 +402,16 @@ def test_a_reloaded_state_knows_open_transactions_and_the_last_batch() -> None:
     assert again.first_unstable_offset == 0
     assert answer(again, produced(7, 2, 2, transactional=True)) is DUPLICATE
     assert answer(again, produced(7, 4, 1, transactional=True)) is OK
+
+
+def test_a_reloaded_state_knows_the_first_batch_of_all() -> None:
+    filesystem = MemoryFileSystem()
+    state = manager(filesystem)
+    put(state, produced(7, 0))
+    state.take_snapshot()
+    again = manager(filesystem)
+    again.load_newest(0, 99, NOW_MS)
+    assert answer(again, produced(7, 0)) is DUPLICATE
 
 
 def test_strays_of_orderly_stops_are_removed_but_not_the_newest() -> None:

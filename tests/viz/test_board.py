@@ -8,7 +8,17 @@ import pytest
 
 from pykraft.viz import board, palette
 from tests.viz.reading import colours, complaints, drawing, elements, texts
-from tests.viz.views import VIEWS, cut_off_leader, election, healthy, leader_dead, separate_roles
+from tests.viz.views import (
+    VIEWS,
+    cut_off_leader,
+    election,
+    healthy,
+    leader_dead,
+    node,
+    replica,
+    separate_roles,
+    view,
+)
 
 OKABE_ITO = {palette.BLUE, palette.SKY, palette.ORANGE, palette.VERMILLION, palette.WHITE, palette.DARK_INK}
 
@@ -83,6 +93,16 @@ def test_what_has_no_lane_is_counted_and_is_in_the_text() -> None:
     figure = board(separate_roles(), max_partitions=2)
     assert texts(figure).count("and seven more partitions") == 2
     assert figure.text.count("end 100,000,000") == 2
+
+
+def test_long_names_and_many_replicas_do_not_stand_on_each_other() -> None:
+    every = tuple(range(1, 10))
+    many = replica("<b>" + "topic" * 40, 0, 1, 10**12, 10**12, isr=every)._replace(replicas=every)
+    figure = board(
+        view(node(1, many, role="leader")), title="long " * 100, when="now " * 100, facts=["fact " * 100] * 2
+    )
+    assert list(complaints(figure)) == []
+    assert "ISR 1, 2, 3, 4, 5, 6, 7, 8, 9" in figure.text
 
 
 def test_names_are_data_and_never_markup() -> None:

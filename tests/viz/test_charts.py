@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def a_timeline(**more: Any) -> Figure:
 
 
 MARKS = {"cut off": 0.0, "killed": 0.02, "new controller": 0.05, "dead node fenced": 0.9}
+LONG = "a name that is <b>not</b> short & goes on " * 100
 FIGURES = {
     "bars": a_bar_chart,
     "bars, one marked": lambda: a_bar_chart(marked=["JFK-LAX"]),
@@ -35,6 +37,16 @@ FIGURES = {
     "timeline": lambda: a_timeline(gap=(-0.5, 0.5)),
     "timeline with marks that are near each other": lambda: a_timeline(marks=MARKS),
     "timeline of nothing": lambda: timeline([0, 0], step_s=1, title="Nothing"),
+    "timeline of an hour": lambda: timeline([1] * 3600, step_s=1, start_s=-0.5, title="An hour"),
+    "timeline of half a minute": lambda: timeline([1] * 300, step_s=0.1, title="Half a minute"),
+    "bars, all of it long": lambda: bars({LONG: 1e300, LONG[1:]: 0.1}, title=LONG, note=LONG, unit=LONG),
+    "heat map, all of it long": lambda: heat_map([LONG], [LONG] * 3, [[1, 2, None]], title=LONG, note=LONG, unit=LONG),
+    "timeline, all of it long": lambda: timeline(
+        [1, 2], step_s=1, title=LONG, note=LONG, unit=LONG, marks={LONG: 0.0, LONG[1:]: 1.5}
+    ),
+    "bars with characters that no XML may hold": lambda: bars(
+        {"\x00\x1b[31m": 1, "\udc80": 2}, title="\x07", note="\x00"
+    ),
 }
 
 
@@ -110,6 +122,37 @@ def test_a_timeline_tells_its_marks_and_its_gap() -> None:
 def test_nothing_cannot_be_drawn(draw: Any) -> None:
     with pytest.raises(ValueError, match="needs at least one value"):
         draw()
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: bars({"a": 1, "b": NAN}, title="x"), "bars has no place for nan: leave it out"),
+        (lambda: bars({"a": INF}, title="x"), "bars has no place for inf: leave it out"),
+        (lambda: bars({"a": 1, "b": -5}, title="x"), "bars begins at zero, and has no place for -5"),
+        (lambda: heat_map(["a"], ["b", "c"], [[1, NAN]], title="x"), "heat_map has no place for nan"),
+        (lambda: timeline([1, NAN], step_s=1, title="x"), "timeline has no place for nan"),
+        (lambda: timeline([1, -1], step_s=1, title="x"), "timeline begins at zero, and has no place for -1"),
+        (lambda: bars({f"row {n}": n for n in range(10_000)}, title="x"), "more than 300,000 bytes: draw fewer values"),
+        (lambda: timeline(range(1_000_000), step_s=1, title="x"), "more than 300,000 bytes: draw fewer values"),
+    ],
+)
+def test_what_has_no_place_in_a_picture_is_refused_in_one_sentence(draw: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw()
+
+
+def test_seconds_below_a_timeline_are_as_many_as_can_be_read() -> None:
+    def seconds(steps: int) -> list[str]:
+        figure = timeline([1] * steps, step_s=1, start_s=-2, title="x")
+        return [text for text in texts(figure) if re.fullmatch(r"-?\d+ s", text)]
+
+    assert seconds(8) == ["-2 s", "-1 s", "0 s", "1 s", "2 s", "3 s", "4 s", "5 s", "6 s"]
+    assert seconds(100) == [f"{second} s" for second in range(0, 99, 10)]
+    assert 4 <= len(seconds(1000)) <= 17
 
 
 def test_a_page_gets_the_picture_and_a_terminal_the_same_facts() -> None:

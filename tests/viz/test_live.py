@@ -46,7 +46,7 @@ class Cluster:
 
     def reconnect(self, one: int, other: int) -> None:
         if other == 3:
-            raise ValueError("node 3 does not run")
+            raise ValueError("node <3> does not run")
         self.asked.append(("reconnect", one, other))
 
 
@@ -116,7 +116,7 @@ def test_what_does_not_work_is_told_beside_the_board(cluster: Cluster) -> None:
     live = LiveBoard(cluster)
     live._pairs[1, 3].click()
     live._pairs[1, 3].click()
-    assert "That did not work: node 3 does not run" in live._status.value
+    assert "That did not work: node &lt;3&gt; does not run" in live._status.value
 
 
 def test_what_is_kept_of_it_where_there_is_no_page_is_its_text(cluster: Cluster) -> None:

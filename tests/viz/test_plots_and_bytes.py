@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykraft.viz import Field, Figure, hexdump, lines, palette, points
+from pykraft.viz.svg import shortened
 from tests.viz.reading import complaints, elements, texts
 
 TWO = {"tree": [(1.0, 10.0), (10.0, 20.0), (100.0, 40.0)], "log": [(1.0, 5.0), (100.0, 5.0)]}
@@ -22,6 +23,7 @@ def a_dump(**more: Any) -> Figure:
     return hexdump(DATA, FIELDS, title="A batch", **more)
 
 
+LONG = "a name that is <b>not</b> short & goes on " * 100
 FIGURES = {
     "lines": a_plot,
     "lines, logarithmic": lambda: a_plot(log_x=True, log_y=True),
@@ -29,6 +31,9 @@ FIGURES = {
         {f"curve {n}": [(0, 1), (1, 2 + n / 100)] for n in range(6)}, title="Six"
     ),
     "points": lambda: points(TWO, title="Dots"),
+    "lines, all of it long": lambda: lines({LONG: [(0, 1)]}, title=LONG, note=LONG, x_unit=LONG, y_unit=LONG),
+    "bytes, all of it long": lambda: hexdump(b"x", [(LONG, 0, 1, LONG)], title=LONG, note=LONG),
+    "lines below zero": lambda: lines({"a": [(-3, -1e9), (-2, -5)]}, title="Below"),
     "one point": lambda: points({"one": [(3, 3)]}, title="One"),
     "bytes": a_dump,
     "bytes with a mark": lambda: a_dump(marked=[9], first=4096, note="One bit is wrong."),
@@ -71,6 +76,30 @@ def test_the_text_of_very_many_points_says_how_many_they_are_and_where() -> None
 def test_nothing_cannot_be_drawn(series: Any) -> None:
     with pytest.raises(ValueError, match="needs at least one value"):
         lines(series, title="Nothing")
+
+
+NAN, MANY = float("nan"), range(200_000)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: lines({"a": [(0, 1), (1, NAN)]}, title="x"), "a plot has no place for nan: leave it out"),
+        (lambda: points({"a": [(float("-inf"), 1)]}, title="x"), "a plot has no place for -inf: leave it out"),
+        (lambda: points({"a": zip(MANY, MANY, strict=True)}, title="x"), "more than 300,000 bytes: draw fewer values"),
+        (lambda: lines({"a": [(n, n) for n in MANY]}, title="x"), "more than 300,000 bytes: draw fewer values"),
+        (lambda: hexdump(bytes(1_000_000), [], title="x"), "more than 300,000 bytes: draw fewer values"),
+    ],
+)
+def test_what_has_no_place_in_a_picture_is_refused_in_one_sentence(draw: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw()
+
+
+def test_a_name_of_a_megabyte_is_shortened_at_once() -> None:
+    """A record's value, taken for a label. To try each length would take hours."""
+    assert len(shortened("x" * 1_000_000, 200, 13)) < 100
+    assert shortened("i" * 60, 150, 13).count("i") > 25
 
 
 def test_a_number_without_a_logarithm_is_refused() -> None:

@@ -61,8 +61,7 @@ def test_a_request_that_is_too_large_closes_its_own_connection_only(node: Target
         assert other.receive_frame()
 
 
-def test_a_claimed_size_takes_no_memory(node: Target) -> None:
-    """Forty connections claim a megabyte each, and send nothing of it."""
+def test_forty_who_claim_a_megabyte_and_send_nothing_of_it_hold_up_nobody(node: Target) -> None:
     claimed = [Connection(node.broker) for _ in range(40)]
     for connection in claimed:
         connection.send_bytes(struct.pack(">i", MAX_REQUEST_BYTES) + b"\0\x12\0\3")
