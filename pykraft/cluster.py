@@ -171,8 +171,9 @@ class Cluster:
         if not file.exists():
             return {}
         properties = parse_properties(file.read_text())
-        controllers = [text.partition("@")[0] for text in properties.get("controller.quorum.voters", "").split(",")]
-        if controllers != [str(each) for each in self.controller_ids]:
+        voters = properties.get("controller.quorum.voters")  # not in every file that Apache Kafka was run with
+        controllers = [] if voters is None else [text.partition("@")[0] for text in voters.split(",")]
+        if voters is not None and controllers != [str(each) for each in self.controller_ids]:
             raise ClusterError(
                 f"{self.directory} holds a cluster whose controllers are the nodes {', '.join(controllers)}: start it "
                 "with these, or use another directory"

@@ -6,7 +6,7 @@ notebook prints, the invariants of the simulator. An event's fields are plain va
 hashed and drawn.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -43,13 +43,12 @@ class RingBuffer:
     not what is rare: who reads slowly asks after an hour for what was cut off."""
 
     def __init__(self, capacity: int = 10_000) -> None:
-        self._capacity = capacity
         self._count = 0
-        self._by_name: dict[str, deque[tuple[int, TraceEvent]]] = {}
+        self._by_name: defaultdict[str, deque[tuple[int, TraceEvent]]] = defaultdict(lambda: deque(maxlen=capacity))
 
     def emit(self, event: TraceEvent) -> None:
         self._count += 1
-        self._by_name.setdefault(event.name, deque(maxlen=self._capacity)).append((self._count, event))
+        self._by_name[event.name].append((self._count, event))
 
     @property
     def events(self) -> list[TraceEvent]:

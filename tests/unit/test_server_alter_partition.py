@@ -1,0 +1,175 @@
+"""Asking the controller for changes of ISRs: what is asked together, what is asked again, and what an answer does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.common.core import Outbound
+from pykraft.common.errors import ErrorCode
+from pykraft.common.timer import Timer
+from pykraft.common.types import Node
+from pykraft.protocol.messages.brokers import AlterPartitionResponse
+from pykraft.server.alter_partition import RETRY_BACKOFF_MS, AlterPartitionManager
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.partition import IsrChange, Partition
+from tests.unit.test_server_partition import append, fetched, image, partition, registration
+
+CONTROLLER = Node(9, "controller", 9093)
+TIMEOUT_MS = 30_000
+
+
+class Asking:
+    """A manager with its channel, whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.channel = ControllerChannel("alter-partition", lambda: CONTROLLER, TIMEOUT_MS)
+        self.timer = Timer()
+        self.woken: list[Partition] = []
+        self.manager = AlterPartitionManager(1, lambda: 101, self.channel, self.woken.append, self.timer)
+
+    def sent(self, now: int = 0) -> list[Outbound]:
+        self.timer.expire(now)
+        return list(self.channel.poll(now).requests)
+
+    def expand(self, led: Partition) -> None:
+        """3 is to join."""
+        fetched(3, led.log.log_end_offset, led)
+        proposal = led.propose_expansion(3)
+        assert proposal is not None
+        self.manager.submit(proposal, 0)
+
+
+def answer(led: Partition, isr: tuple[int, ...] = (1, 2, 3), epoch: int = 2, error: ErrorCode = ErrorCode.NONE) -> Any:
+    """What the controller says of this one partition."""
+    topic = AlterPartitionResponse.Topic
+    told = topic.Partition(
+        partition_index=led.key.partition, error_code=error, leader_id=1, leader_epoch=5, isr=isr, partition_epoch=epoch
+    )
+    return AlterPartitionResponse(topics=[topic(topic_id=led.key.topic_id, partitions=[told])])
+
+
+def test_what_comes_up_while_one_request_is_on_its_way_goes_together_into_the_next() -> None:
+    asking = Asking()
+    first, second, third = (partition(isr=(1, 2)) for _ in range(3))
+    second.key, third.key = (second.key._replace(partition=1), third.key._replace(partition=2))
+    asking.expand(first)
+    (under_way,) = asking.sent()
+    asking.expand(third)
+    asking.expand(second)
+    assert asking.sent() == []
+    under_way.on_response(answer(first), 1)
+    (both,) = asking.sent(1)
+    assert [p.partition_index for topic in both.request.topics for p in topic.partitions] == [1, 2]  # type: ignore[attr-defined]
+
+
+def test_a_change_says_the_epochs_that_it_was_made_in_and_the_brokers_with_theirs() -> None:
+    asking = Asking()
+    asking.expand(partition(isr=(1, 2)))
+    (outbound,) = asking.sent()
+    request: Any = outbound.request
+    ((asked,),) = [topic.partitions for topic in request.topics]
+    assert (request.broker_id, request.broker_epoch) == (1, 101)
+    assert (asked.leader_epoch, asked.partition_epoch) == (5, 1)
+    assert [(b.broker_id, b.broker_epoch) for b in asked.new_isr_with_epochs] == [(1, -1), (2, -1), (3, 103)]
+
+
+def test_an_agreed_change_holds_and_whoever_waits_for_the_high_watermark_is_woken() -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    append(led)
+    fetched(3, 1, led)
+    lagging = led.propose_shrinking(5000)
+    assert lagging is not None and [replica for replica, _ in lagging.isr] == [1]
+    asking.manager.submit(lagging, 5000)
+    (outbound,) = asking.sent(5000)
+    outbound.on_response(answer(led, isr=(1,)), 5001)
+    assert led.isr_state.isr == {1} and led.isr_state.change is IsrChange.COMMITTED
+    assert asking.woken == [led] and led.log.high_watermark == 1
+
+
+def test_an_agreed_change_that_commits_nothing_new_wakes_nobody() -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    outbound.on_response(answer(led), 1)
+    assert led.isr_state.isr == {1, 2, 3} and asking.woken == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_refused_change_leaves_the_isr_as_it_was_and_is_not_asked_again(error: ErrorCode) -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    outbound.on_response(answer(led, error=error), 1)
+    assert led.isr_state.maximal == {1, 2} and not led.isr_state.is_in_flight
+    assert asking.sent(60_000) == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION])
+def test_after_another_refusal_the_change_stays_possible_until_the_metadata_log_tells(error: ErrorCode) -> None:
+    """The controller knows a newer state: the ISR may be either, so the largest is waited for."""
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    outbound.on_response(answer(led, error=error), 1)
+    assert led.isr_state.maximal == {1, 2, 3}
+    assert asking.sent(60_000) == []
+    led.update(registration(isr=(1, 2), change=2), image(), 60_000)
+    assert led.isr_state.maximal == {1, 2}
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT])
+def test_what_is_not_decided_is_asked_again_after_a_pause(error: ErrorCode) -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    outbound.on_response(answer(led, error=error), 1)
+    assert led.isr_state.maximal == {1, 2, 3}, "it may have been made"
+    assert asking.sent(RETRY_BACKOFF_MS) == []
+    (again,) = asking.sent(1 + RETRY_BACKOFF_MS)
+    assert again.request == outbound.request
+
+
+@pytest.mark.parametrize("silence", ["nobody answers", "the answer does not name it"])
+def test_no_answer_is_not_taken_for_one(silence: str) -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    outbound.on_response(AlterPartitionResponse(topics=[]), 1)
+    if silence == "nobody answers":
+        (outbound,) = asking.sent(1 + RETRY_BACKOFF_MS)
+        outbound.on_response(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[]), 60)
+    assert led.isr_state.maximal == {1, 2, 3}
+    assert [each.request for each in asking.sent(60 + RETRY_BACKOFF_MS)] == [outbound.request]
+
+
+def test_an_answer_that_the_metadata_log_has_overtaken_changes_nothing() -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    led.update(registration(isr=(1,), change=3), image(), 1)
+    outbound.on_response(answer(led, epoch=2), 2)
+    assert (led.isr_state.maximal, led.partition_epoch) == ({1}, 3)
+    assert asking.sent(60_000) == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NOT_CONTROLLER])
+def test_nor_does_it_touch_the_change_that_was_asked_for_since(error: ErrorCode) -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    asking.expand(led)
+    (outbound,) = asking.sent()
+    led.update(registration(isr=(1, 2), change=3), image(), 1)
+    asking.expand(led)
+    outbound.on_response(answer(led, error=error), 2)
+    assert led.isr_state.maximal == {1, 2, 3}
+    (newer,) = asking.sent(2)
+    assert newer.request.topics[0].partitions[0].partition_epoch == 3  # type: ignore[attr-defined]
