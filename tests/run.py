@@ -109,7 +109,7 @@ SUITES = (
     Suite("unit", "pytest", ("tests/unit",), ALWAYS),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("spark", "pytest", ("tests/spark",), ("full",)),
+    Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.5),
     Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),

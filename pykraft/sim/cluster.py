@@ -36,6 +36,8 @@ from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
 FIRST_CONTROLLER_ID = 101
 _BROKER_PORT = 9092
 _CONTROLLER_PORT = 9093
+_MOST_STORMY_STEPS = 8_000
+"""A storm is over after so many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
 _ACKNOWLEDGED_IN_CALM = 50
@@ -93,6 +95,7 @@ class SimulatedCluster:
         self._readers: list[Reader] = []
         self._maker: TopicMaker
         self._make_clients()
+        self._is_storm_over = False
         self.is_settled = False
         self._settle_by_us = 0
         self._enough = 0
@@ -217,6 +220,8 @@ class SimulatedCluster:
                 if machine.has_ended:
                     machine.has_ended = False
                     self._faults.on_end(machine)
+            if self.scheduler.steps == _MOST_STORMY_STEPS:
+                self._end_storm()
         except Exception as error:
             raise SimulationFailed(self.seed, self.scheduler.steps, self.scheduler.now, error) from error
 
@@ -228,6 +233,9 @@ class SimulatedCluster:
     # --- settling -----------------------------------------------------------------------------------------------------
 
     def _end_storm(self) -> None:
+        if self._is_storm_over:
+            return
+        self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
         self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
