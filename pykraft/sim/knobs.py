@@ -50,7 +50,7 @@ class Knobs:
     ghost: float
     storm_from_ms: int
     storm_until_ms: int
-    """From when until when all this goes on."""
+    """From when until when all this goes on, unless too much has happened by then."""
     clock_skew_ms: int
     background_us: int
 

@@ -2,8 +2,9 @@
 
 The plugin watches from the first cell to the last one, and adds one test to the notebook's cells that
 compares what was taken with what is allowed. Time in which others had the cores (processes, or the neighbours of a
-virtual machine: what Linux counts as stolen) is taken off: the limits are those of a quiet machine. Memory is the sum
-of the proportional shares (PSS), so that what processes share counts once.
+virtual machine: what Linux counts as stolen) is taken off: the limits are those of a quiet machine. Who yields, as some
+suites do beside the notebooks, takes nothing off. Memory is the sum of the proportional shares (PSS), so that what
+processes share counts once.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _own_cpu_seconds() -> float:
 
 def _busy_cpu_seconds() -> float:
     times = psutil.cpu_times()
-    return float(times.user + times.system + times.nice + getattr(times, "steal", 0.0))
+    return float(times.user + times.system + getattr(times, "steal", 0.0))
 
 
 def budget_of(path: pathlib.Path) -> tuple[float, float]:
