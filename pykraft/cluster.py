@@ -171,9 +171,11 @@ class Cluster:
         if not file.exists():
             return {}
         properties = parse_properties(file.read_text())
-        voters = properties.get("controller.quorum.voters")  # not in every file that Apache Kafka was run with
-        controllers = [] if voters is None else [text.partition("@")[0] for text in voters.split(",")]
-        if voters is not None and controllers != [str(each) for each in self.controller_ids]:
+        voters = properties.get("controller.quorum.voters")
+        if voters is None:  # Apache Kafka was run with this file, on a quorum that stands in its log
+            return properties
+        controllers = [text.partition("@")[0] for text in voters.split(",")]
+        if controllers != [str(each) for each in self.controller_ids]:
             raise ClusterError(
                 f"{self.directory} holds a cluster whose controllers are the nodes {', '.join(controllers)}: start it "
                 "with these, or use another directory"

@@ -70,6 +70,15 @@ def stands(raft: RaftClient, script: Script) -> None:
     raise AssertionError("it never stands")
 
 
+def is_elected(raft: RaftClient, script: Script) -> None:
+    """Voter 1 stands, and is granted the pre-vote and the vote."""
+    stands(raft, script)
+    for _ in ("pre-vote", "vote"):
+        script.answer(VoteRequest, wire.vote_response(view(raft), ErrorCode.NONE, granted=True))
+        script.sent.clear()
+        script.poll()
+
+
 # --- one voter, word by word ------------------------------------------------------------------------------------------
 
 
@@ -182,11 +191,7 @@ def test_a_fetch_is_held_back_for_half_the_time_that_anybody_would_wait_for_it()
 
 def test_a_leader_that_shuts_down_tells_each_of_the_others_once() -> None:
     raft, script = voter()
-    stands(raft, script)
-    for _ in ("pre-vote", "vote"):
-        script.answer(VoteRequest, wire.vote_response(view(raft), ErrorCode.NONE, granted=True))
-        script.sent.clear()
-        script.poll()
+    is_elected(raft, script)
     raft.begin_shutdown(script.now)
     script.sent.clear()
     script.poll()
@@ -345,11 +350,7 @@ def test_who_had_led_does_not_lead_the_same_epoch_again() -> None:
 
 def test_a_silent_voter_is_told_who_leads() -> None:
     raft, script = voter()
-    stands(raft, script)
-    for _ in ("pre-vote", "vote"):
-        script.answer(VoteRequest, wire.vote_response(view(raft), ErrorCode.NONE, granted=True))
-        script.sent.clear()
-        script.poll()
+    is_elected(raft, script)
     assert destinations(script, BeginQuorumEpochRequest) == [2, 3]
     for told in (2, 3):
         request = script.outbound(BeginQuorumEpochRequest).request
@@ -426,11 +427,7 @@ def test_a_leader_is_told_that_it_leads_when_it_has_heard_all_that_was_decided_b
     raft, script = voter()
     heard = Heard()
     raft.register(heard)
-    stands(raft, script)
-    for _ in ("pre-vote", "vote"):
-        script.answer(VoteRequest, wire.vote_response(view(raft), ErrorCode.NONE, granted=True))
-        script.sent.clear()
-        script.poll()
+    is_elected(raft, script)
     assert raft.leads(6) and heard.batches == []
     assert raft.leader_and_epoch not in heard.leaders
     request = wire.fetch_request(CLUSTER_ID, key(2), 6, raft.replica.log.end, 0, 0, 1 << 20)
@@ -442,11 +439,7 @@ def test_a_leader_is_told_that_it_leads_when_it_has_heard_all_that_was_decided_b
 
 def test_a_fetch_from_where_the_leaders_log_never_was_decides_nothing() -> None:
     raft, script = voter()
-    stands(raft, script)
-    for _ in ("pre-vote", "vote"):
-        script.answer(VoteRequest, wire.vote_response(view(raft), ErrorCode.NONE, granted=True))
-        script.sent.clear()
-        script.poll()
+    is_elected(raft, script)
     for place in (OffsetAndEpoch(9, 5), OffsetAndEpoch(9, 6)):
         serve(raft, wire.fetch_request(CLUSTER_ID, key(2), 6, place, 0, 0, 1 << 20), script.now)
     assert raft.high_watermark == 0

@@ -40,6 +40,12 @@ class Asking:
         assert proposal is not None
         self.manager.submit(proposal, 0)
 
+    def asked(self, led: Partition) -> Outbound:
+        """3 is to join, and that is on its way to the controller."""
+        self.expand(led)
+        (outbound,) = self.sent()
+        return outbound
+
 
 def answer(led: Partition, isr: tuple[int, ...] = (1, 2, 3), epoch: int = 2, error: ErrorCode = ErrorCode.NONE) -> Any:
     """What the controller says of this one partition."""
@@ -54,8 +60,7 @@ def test_what_comes_up_while_one_request_is_on_its_way_goes_together_into_the_ne
     asking = Asking()
     first, second, third = (partition(isr=(1, 2)) for _ in range(3))
     second.key, third.key = (second.key._replace(partition=1), third.key._replace(partition=2))
-    asking.expand(first)
-    (under_way,) = asking.sent()
+    under_way = asking.asked(first)
     asking.expand(third)
     asking.expand(second)
     assert asking.sent() == []
@@ -66,9 +71,7 @@ def test_what_comes_up_while_one_request_is_on_its_way_goes_together_into_the_ne
 
 def test_a_change_says_the_epochs_that_it_was_made_in_and_the_brokers_with_theirs() -> None:
     asking = Asking()
-    asking.expand(partition(isr=(1, 2)))
-    (outbound,) = asking.sent()
-    request: Any = outbound.request
+    request: Any = asking.asked(partition(isr=(1, 2))).request
     ((asked,),) = [topic.partitions for topic in request.topics]
     assert (request.broker_id, request.broker_epoch) == (1, 101)
     assert (asked.leader_epoch, asked.partition_epoch) == (5, 1)
@@ -92,8 +95,7 @@ def test_an_agreed_change_holds_and_whoever_waits_for_the_high_watermark_is_woke
 def test_an_agreed_change_that_commits_nothing_new_wakes_nobody() -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     outbound.on_response(answer(led), 1)
     assert led.isr_state.isr == {1, 2, 3} and asking.woken == []
 
@@ -102,8 +104,7 @@ def test_an_agreed_change_that_commits_nothing_new_wakes_nobody() -> None:
 def test_a_refused_change_leaves_the_isr_as_it_was_and_is_not_asked_again(error: ErrorCode) -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     outbound.on_response(answer(led, error=error), 1)
     assert led.isr_state.maximal == {1, 2} and not led.isr_state.is_in_flight
     assert asking.sent(60_000) == []
@@ -114,8 +115,7 @@ def test_after_another_refusal_the_change_stays_possible_until_the_metadata_log_
     """The controller knows a newer state: the ISR may be either, so the largest is waited for."""
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     outbound.on_response(answer(led, error=error), 1)
     assert led.isr_state.maximal == {1, 2, 3}
     assert asking.sent(60_000) == []
@@ -127,8 +127,7 @@ def test_after_another_refusal_the_change_stays_possible_until_the_metadata_log_
 def test_what_is_not_decided_is_asked_again_after_a_pause(error: ErrorCode) -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     outbound.on_response(answer(led, error=error), 1)
     assert led.isr_state.maximal == {1, 2, 3}, "it may have been made"
     assert asking.sent(RETRY_BACKOFF_MS) == []
@@ -140,8 +139,7 @@ def test_what_is_not_decided_is_asked_again_after_a_pause(error: ErrorCode) -> N
 def test_no_answer_is_not_taken_for_one(silence: str) -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     outbound.on_response(AlterPartitionResponse(topics=[]), 1)
     if silence == "nobody answers":
         (outbound,) = asking.sent(1 + RETRY_BACKOFF_MS)
@@ -153,8 +151,7 @@ def test_no_answer_is_not_taken_for_one(silence: str) -> None:
 def test_an_answer_that_the_metadata_log_has_overtaken_changes_nothing() -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     led.update(registration(isr=(1,), change=3), image(), 1)
     outbound.on_response(answer(led, epoch=2), 2)
     assert (led.isr_state.maximal, led.partition_epoch) == ({1}, 3)
@@ -165,8 +162,7 @@ def test_an_answer_that_the_metadata_log_has_overtaken_changes_nothing() -> None
 def test_nor_does_it_touch_the_change_that_was_asked_for_since(error: ErrorCode) -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
-    asking.expand(led)
-    (outbound,) = asking.sent()
+    outbound = asking.asked(led)
     led.update(registration(isr=(1, 2), change=3), image(), 1)
     asking.expand(led)
     outbound.on_response(answer(led, error=error), 2)
