@@ -129,11 +129,6 @@ class RaftClient:
         assert self._replica.accumulator is not None, "only a leader appends"
         return self._replica.accumulator.next_offset
 
-    def resign(self, epoch: int, now: int) -> None:
-        """Give up the leadership of this epoch, if this node has it: its state machine cannot go on."""
-        if self._replica.leader is not None and epoch == self._quorum.epoch:
-            self._replica.become_resigned(now)
-
     def begin_shutdown(self, now: int) -> None:
         """Take no part in elections any more; a leader resigns and tells the others."""
         self._is_shutting_down = True

@@ -6,7 +6,7 @@ Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from pykraft.common.core import FileRegion, Promise
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
@@ -32,34 +32,6 @@ class ProduceResult:
     record_errors: Sequence[RecordError] = ()
 
 
-class DelayedProduce:
-    """A produce with acks=all: complete when each of its batches is replicated, or cannot be any more."""
-
-    def __init__(self, replicas: ReplicaManager, results: list[ProduceResult]) -> None:
-        self._replicas = replicas
-        self._results = results
-        self.promise: Promise[list[ProduceResult]] = Promise()
-
-    def try_complete(self) -> bool:
-        for result in self._results:
-            if result.error is None and result.info is not None:
-                partition = self._replicas.partitions.get(result.topic_partition)
-                required = result.info.last_offset + 1
-                result.error = (
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER if partition is None else partition.replicated_up_to(required)
-                )
-        if any(result.error is None for result in self._results):
-            return False
-        self.promise.keep(self._results)
-        return True
-
-    def expire(self) -> None:
-        for result in self._results:
-            if result.error is None:
-                result.error = ErrorCode.REQUEST_TIMED_OUT
-        self.promise.keep(self._results)
-
-
 @dataclass(slots=True)
 class DeleteResult:
     """What became of one partition's deletion. `error` is None while followers still have the records."""
@@ -70,24 +42,53 @@ class DeleteResult:
     low_watermark: int = -1
 
 
-class DelayedDeleteRecords:
-    """A deletion: complete when each low watermark has come to the offset that was asked for."""
+Result = TypeVar("Result", bound=ProduceResult | DeleteResult)
 
-    def __init__(self, replicas: ReplicaManager, results: list[DeleteResult]) -> None:
+
+class _Delayed(Generic[Result]):
+    """Results that are decided one by one; the promise is kept when the last one is, or when the time is up."""
+
+    def __init__(self, replicas: ReplicaManager, results: list[Result]) -> None:
         self._replicas = replicas
         self._results = results
-        self.promise: Promise[list[DeleteResult]] = Promise()
+        self.promise: Promise[list[Result]] = Promise()
 
     def try_complete(self) -> bool:
         for result in self._results:
             if result.error is None:
-                self._look_at(result)
+                self._decide(result)
         if any(result.error is None for result in self._results):
             return False
         self.promise.keep(self._results)
         return True
 
-    def _look_at(self, result: DeleteResult) -> None:
+    def _decide(self, result: Result) -> None:
+        """Set the result's error, if that is known by now."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        for result in self._results:
+            if result.error is None:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+        self.promise.keep(self._results)
+
+
+class DelayedProduce(_Delayed[ProduceResult]):
+    """A produce with acks=all: complete when each of its batches is replicated, or cannot be any more."""
+
+    def _decide(self, result: ProduceResult) -> None:
+        assert result.info is not None, "a batch that waits for its replication is in the log"
+        partition = self._replicas.partitions.get(result.topic_partition)
+        if partition is None:
+            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            result.error = partition.replicated_up_to(result.info.last_offset + 1)
+
+
+class DelayedDeleteRecords(_Delayed[DeleteResult]):
+    """A deletion: complete when each low watermark has come to the offset that was asked for."""
+
+    def _decide(self, result: DeleteResult) -> None:
         try:
             partition = self._replicas.partition(result.topic_partition)
             partition.check_leader()
@@ -95,12 +96,6 @@ class DelayedDeleteRecords:
             result.error = ErrorCode.NONE if partition.low_watermark >= result.wanted else None
         except KafkaError as error:
             result.low_watermark, result.error = -1, error.code
-
-    def expire(self) -> None:
-        for result in self._results:
-            if result.error is None:
-                result.error = ErrorCode.REQUEST_TIMED_OUT
-        self.promise.keep(self._results)
 
 
 class FetchPlace(NamedTuple):

@@ -38,7 +38,7 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.records.crc32c import crc32c
@@ -283,8 +283,7 @@ class UnifiedLog:
 
     def open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         """The segment with these files, which are made unless they are there. It is not part of the log yet."""
-        limits = self.config[INDEX_INTERVAL_BYTES], self.config[SEGMENT_INDEX_BYTES]
-        return LogSegment(self._filesystem, self.directory, base_offset, *limits, self._clock.time_ms(), suffix)
+        return LogSegment(self._filesystem, self.directory, base_offset, self.config, self._clock.time_ms(), suffix)
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         segment = self.open_segment(base_offset)

@@ -34,7 +34,7 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import CLEANUP_POLICY, INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.topic_config import CLEANUP_POLICY
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.checkpoint import read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
@@ -158,14 +158,7 @@ class LogLoader:
         return [self._segment(base) for base in bases]
 
     def _segment(self, base_offset: int) -> LogSegment:
-        return LogSegment(
-            self.filesystem,
-            self.directory,
-            base_offset,
-            self.config[INDEX_INTERVAL_BYTES],
-            self.config[SEGMENT_INDEX_BYTES],
-            self.clock.time_ms(),
-        )
+        return LogSegment(self.filesystem, self.directory, base_offset, self.config, self.clock.time_ms())
 
     def _recover(self, segments: list[LogSegment], epochs: LeaderEpochCache) -> ProducerStateManager:
         """Read through what was not synced, and cut the log at the first damage; the producers' state as of there."""

@@ -21,8 +21,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pykraft.common.config import Config
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import CorruptRecordError
+from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.records.batch import RecordBatch
 from pykraft.storage.file_records import BatchPosition, FileRecords
 from pykraft.storage.filesystem import Data, FileSystem
@@ -74,12 +76,13 @@ class LogSegment:
         filesystem: FileSystem,
         directory: str,
         base_offset: int,
-        index_interval_bytes: int,
-        max_index_bytes: int,
+        config: Config,
         now_ms: int,
         suffix: str = "",
     ) -> None:
-        """Open the segment's files, or make them; `suffix` stands behind their names."""
+        """Open the segment's files, or make them; `suffix` stands behind their names. Of the topic's settings `config`
+        only those of the indexes matter, as they are now."""
+        max_index_bytes = config[SEGMENT_INDEX_BYTES]
         stem = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
         self.records = FileRecords(filesystem.open(stem + LOG_SUFFIX + suffix))
@@ -88,7 +91,7 @@ class LogSegment:
         self.transaction_index = TransactionIndex(filesystem, stem + TRANSACTION_INDEX_SUFFIX + suffix)
         self.max_timestamp = None if self.records.size else TimestampOffset(-1, base_offset)
         """The largest timestamp so far; None until it was looked up in an old segment."""
-        self._index_interval_bytes = index_interval_bytes
+        self._index_interval_bytes = config[INDEX_INTERVAL_BYTES]
         self._bytes_since_index_entry = 0
         self._newest: tuple[int, int] | None = None
         """Offset and position of the batch that was appended last: most readers are at the end of the log."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.leader_epoch_cache import EpochEntry
@@ -206,8 +205,7 @@ def recovered_indexes_are_rebuilt_ones(log: UnifiedLog, trusted_below: int = 0) 
         filesystem.write(
             f"{DIRECTORY}/{segment.base_offset:020d}.log", b"".join(at.batch.buffer for at in placed(segment))
         )
-        limits = log.config[INDEX_INTERVAL_BYTES], log.config[SEGMENT_INDEX_BYTES]
-        again = LogSegment(filesystem, DIRECTORY, segment.base_offset, *limits, now_ms=0)
+        again = LogSegment(filesystem, DIRECTORY, segment.base_offset, log.config, now_ms=0)
         end = again.recover(state, []).next_offset
         if end <= trusted_below and segment is not log.active_segment:
             continue

@@ -481,7 +481,3 @@ def test_only_the_leader_of_the_epoch_may_append() -> None:
     with pytest.raises(KafkaError) as refused:
         raft.append(raft.replica.epoch + 1, [b"x"], quorum.now)
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
-    raft.resign(raft.replica.epoch - 1, quorum.now)
-    assert quorum.role(leader) is RoleName.LEADER
-    raft.resign(raft.replica.epoch, quorum.now)
-    assert quorum.role(leader) is RoleName.RESIGNED

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.errors import CorruptRecordError
+from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.records.batch import RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.sim.disk import MemoryFile, MemoryFileSystem
@@ -24,7 +25,8 @@ def segment(
 ) -> LogSegment:
     filesystem = filesystem or MemoryFileSystem()
     filesystem.make_directory("/d")
-    return LogSegment(filesystem, "/d", BASE, interval, max_index_bytes, NOW_MS)
+    limits = {"index.interval.bytes": str(interval), "segment.index.bytes": str(max_index_bytes)}
+    return LogSegment(filesystem, "/d", BASE, LOG_CONFIG.resolve(limits), NOW_MS)
 
 
 def put(target: LogSegment, *some: RecordBatch, epoch: int = 0) -> None:
