@@ -50,6 +50,7 @@ HOT_KEYS = 7
 A_LONG_TIME_MS, A_MOMENT_MS = 3_600_000, 20
 SLOWLY, FREELY = 800_000, 1 << 40
 """Bytes per second that the cleaner may move."""
+CLEANER_BEGINS = "[kafka-log-cleaner-thread-0]: Starting"
 KILLS = 2
 PATIENCE_S = 60.0
 
@@ -71,7 +72,10 @@ def write(servers: str, chapter: str, count: int) -> None:
 
 
 def let_it_clean(kafka: ApacheKafka, backoff_ms: int, bytes_per_second: int) -> None:
-    """Settings of the cleaner that can be changed while the broker runs."""
+    """Settings of the cleaner that can be changed while the broker runs. They are acknowledged before its thread begins
+    anew with them; and a thread that begins looks for work before it waits. If it looked late, it would find what is
+    written meanwhile, and would leave nothing to do for the pass that is to be cut short."""
+    begun = kafka.log(1).count(CLEANER_BEGINS)
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     values = {"log.cleaner.backoff.ms": backoff_ms, "log.cleaner.io.max.bytes.per.second": float(bytes_per_second)}
     entries = [
@@ -83,6 +87,7 @@ def let_it_clean(kafka: ApacheKafka, backoff_ms: int, bytes_per_second: int) -> 
     resource = confluent_kafka.admin.ConfigResource("broker", "1", incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(PATIENCE_S)
+    wait_until(lambda: kafka.log(1).count(CLEANER_BEGINS) > begun, "the cleaner begins anew", PATIENCE_S)
 
 
 def bases(folder: pathlib.Path) -> list[int]:
@@ -116,7 +121,6 @@ def kill_while_cleaning(kafka: ApacheKafka, target: pathlib.Path, chance: random
     def is_in_mid_pass() -> bool:
         return sum(map(is_replaced, dirty)) >= 2 and bool(leftovers(data / str(KEY)))
 
-    let_it_clean(kafka, A_MOMENT_MS, SLOWLY)
     wait_until(is_in_mid_pass, "the cleaner is in mid-pass", PATIENCE_S)
     time.sleep(chance.random() * 0.2)
     kafka.kill(1)
@@ -284,6 +288,7 @@ def test_what_kafka_left_when_it_was_killed_while_cleaning_is_opened_as_kafka_op
     let_it_clean(kafka, A_LONG_TIME_MS, SLOWLY)
     write(kafka.bootstrap_servers, "second", 4000)
     before = copied(data / str(KEY), tmp_path / "before")
+    let_it_clean(kafka, A_MOMENT_MS, SLOWLY)
     kills = [kill_while_cleaning(kafka, tmp_path / "kill 0", chance)]
     for number in range(1, KILLS):
         kafka.restart(1)  # it goes on with the pass at once
