@@ -28,7 +28,9 @@ with (folder / "calls").open("a") as calls:
 print("Collecting kafka==1.0", flush=True)
 if (folder / "fails").exists():
     sys.exit("ERROR: no route to host")
-if (folder / "hangs").exists():
+if (folder / "pyspark fails").exists() and sys.argv[-1].endswith("pip-pyspark.txt"):
+    sys.exit("ERROR: no space left on device")
+if (folder / "hangs").exists() and sys.argv[-1].endswith("pip.txt"):
     with open(folder / "pid", "w") as fifo:
         fifo.write(str(os.getpid()))
     signal.pause()
@@ -40,7 +42,7 @@ folder = pathlib.Path(sys.argv[1])
 (folder / "bin" / "python").symlink_to(sys.executable)
 (folder / "made").touch()
 """
-PIP_FOR_PACKAGES = "install --no-compile --require-hashes --requirement"
+PIP_FOR_PACKAGES = "install --no-compile --no-deps --require-hashes --requirement"
 PIP_FOR_PROJECT = "install --no-deps --editable"
 
 
@@ -100,7 +102,7 @@ def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
 def test_a_fresh_folder_gets_everything_and_the_second_run_does_nothing(machine: Machine) -> None:
     status, output = machine.run()
     assert status == 0, output
-    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
+    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
     assert "Creating .venv" in output and "archive" in output and "Ready after" in output
     assert (machine.project / ".venv/share/jupyter/lab/settings/overrides.json").exists()
     assert machine.run() == (0, "")
@@ -169,6 +171,26 @@ def test_a_failing_pip_is_shown_and_leaves_no_stamp(machine: Machine) -> None:
     assert machine.run()[0] == 0
 
 
+def test_every_requirement_is_given_to_one_pip(machine: Machine) -> None:
+    machine.run()
+    others, largest = (machine.project / "build" / f"{name}.txt" for name in ("pip", "pip-pyspark"))
+    assert largest.read_text().startswith("pyspark==") and largest.read_text().count("==") == 1
+    given = (others.read_text() + largest.read_text()).splitlines()
+    assert sorted(given) == sorted((ROOT / "requirements.lock").read_text().splitlines())
+
+
+def test_if_pyspark_alone_fails_its_words_are_shown_and_nobody_is_waited_for(machine: Machine) -> None:
+    (machine.stand_in / "pyspark fails").touch()
+    machine.let_pip_hang()
+    process = machine.start()
+    pip = machine.hanging_pip()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 1 and not machine.stamp.exists()
+    assert "no space left" in output and "build/pip-pyspark.log" in output and "Traceback" not in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(pip, 0)
+
+
 def test_a_set_up_stopped_by_its_user_is_mended_by_the_next(machine: Machine) -> None:
     machine.let_pip_hang()
     process = machine.start()
@@ -205,7 +227,7 @@ def test_two_at_once_do_the_work_once(machine: Machine) -> None:
     outputs = [process.communicate(timeout=30)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sorted(output.count("Ready after") for output in outputs) == [0, 1]
-    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
+    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
 
 
 def test_a_python_without_pip_is_one_sentence(machine: Machine) -> None:
