@@ -9,8 +9,9 @@ thrown away and made anew: pip can not tell a half written package from a whole 
 Two runs at once: each holds an advisory lock on this file, and so does the pip it starts. If the run is killed and
 its pip lives on, the next one waits for that pip before it clears up.
 
-PySpark comes as its sources, which are larger than all other packages together and have to be built. So a second pip
-fetches and builds them while the first sees to the others: that takes a third of the time off.
+pip asks for one package after the other, and PySpark comes as an archive, larger than all the others together, that
+has to be made into a wheel. So three of them are at work, each with packages of its own: what they need of each other
+does not matter, for the lock names all that is needed. And the wheel is not compressed: it would be unpacked at once.
 
 pip says little in a way that a program can read, and its bar differs from version to version. What it is doing is
 seen from outside: the lines it prints, the size of the file that it downloads, the packages that stand.
@@ -36,7 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "prepared"
 SCRATCH = VENV / "scratch"  # pip's temporary files; a small /tmp can not hold PySpark
-LARGEST = "pyspark"
+PARTS = ("pyspark", "first", "second")
+"""The lock's parts, each for one pip: the largest package, and the others by turns."""
+SETTINGS_OF_BUILDS = "[bdist_wheel]\ncompression = stored\n"
 LOCK = ROOT / "requirements.lock"
 SETTINGS = ROOT / "binder" / "overrides.json"
 OUTPUT = ROOT / "build"
@@ -64,7 +67,7 @@ def main() -> None:
         with contextlib.ExitStack() as stack:
             archive = None if ARCHIVE_LATER in sys.argv[1:] else stack.enter_context(beside("-c", ARCHIVE_CLASSES))
             say("Installing the project itself, so that .venv runs what stands in pykraft/")
-            run([Pip(lock, "pip-project", "install", "--no-deps", "--editable", str(ROOT))])
+            run([Pip(lock, "project", "install", "--no-deps", "--editable", str(ROOT))])
             place_settings()
             if archive is not None:
                 say("Putting Spark's classes into an archive, once: half a minute")
@@ -148,16 +151,16 @@ def create_environment(lock: IO[str]) -> None:
 def install_packages(lock: IO[str]) -> None:
     requirements = re.findall(r"^[\w.-]+==.*(?:\n .*)*", LOCK.read_text(), re.MULTILINE)
     say(f"Installing the packages of requirements.lock, {len(requirements)} at most; the largest, PySpark, is 456 MB")
-    # Of 10,000 modules a few hundred are ever imported: Python compiles those then. The lock names all that is needed.
+    # Of 10,000 modules a few hundred are ever imported: Python compiles those then.
     install = ("install", "--no-compile", "--no-deps", "--require-hashes", "--requirement")
-    largest = [each for each in requirements if each.startswith(f"{LARGEST}==")]
+    others = [each for each in requirements if not each.startswith(f"{PARTS[0]}==")]
+    largest = [each for each in requirements if each not in others]
+    OUTPUT.mkdir(exist_ok=True)
     pips = []
-    for name, some in (("pip", [each for each in requirements if each not in largest]), (f"pip-{LARGEST}", largest)):
-        if some:
-            file = OUTPUT / f"{name}.txt"
-            file.parent.mkdir(exist_ok=True)
-            file.write_text("\n".join(some) + "\n")
-            pips.append(Pip(lock, name, *install, str(file)))
+    for name, part in zip(PARTS, (largest, others[::2], others[1::2]), strict=True):
+        file = OUTPUT / f"{name}.txt"
+        file.write_text("\n".join(part) + "\n")
+        pips.append(Pip(lock, name, *install, str(file)))
     run(pips, Progress(pips, len(requirements)))
 
 
@@ -165,11 +168,19 @@ class Pip:
     """A pip at work. What it prints is in a file of build/, what it unpacks in a folder of its own."""
 
     def __init__(self, lock: IO[str], name: str, *arguments: str) -> None:
-        self.output = OUTPUT / f"{name}.log"
+        self.output = OUTPUT / f"pip-{name}.log"
         self._scratch = SCRATCH / name
-        self.output.parent.mkdir(exist_ok=True)
+        OUTPUT.mkdir(exist_ok=True)
         self._scratch.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ, TMPDIR=str(self._scratch), PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
+        settings = self._scratch / "builds.cfg"
+        settings.write_text(SETTINGS_OF_BUILDS)
+        environment = {
+            **os.environ,
+            "TMPDIR": str(self._scratch),
+            "DIST_EXTRA_CONFIG": str(settings),
+            "PIP_USER": "0",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
         command = [str(VENV / "bin" / "python"), "-m", "pip", *arguments]
         with self.output.open("wb") as log:
             self.process = subprocess.Popen(
@@ -257,7 +268,9 @@ def task(pip: Pip) -> str:
         if line.startswith("Installing collected packages"):
             return "installing"
         if line.startswith("Building wheel for "):
-            return "building " + line.split()[3]
+            return "building a wheel"
+        if line.lstrip().startswith("Preparing metadata"):
+            return "unpacking"
         if line.startswith("Collecting "):
             size = pip.downloaded_bytes()
             return "fetching " + line.split()[1].split("==")[0] + (f" {size // MEGABYTE} MB" if size > MEGABYTE else "")

@@ -28,9 +28,9 @@ with (folder / "calls").open("a") as calls:
 print("Collecting kafka==1.0", flush=True)
 if (folder / "fails").exists():
     sys.exit("ERROR: no route to host")
-if (folder / "pyspark fails").exists() and sys.argv[-1].endswith("pip-pyspark.txt"):
+if (folder / "pyspark fails").exists() and sys.argv[-1].endswith("pyspark.txt"):
     sys.exit("ERROR: no space left on device")
-if (folder / "hangs").exists() and sys.argv[-1].endswith("pip.txt"):
+if (folder / "hangs").exists() and sys.argv[-1].endswith("first.txt"):
     with open(folder / "pid", "w") as fifo:
         fifo.write(str(os.getpid()))
     signal.pause()
@@ -42,7 +42,7 @@ folder = pathlib.Path(sys.argv[1])
 (folder / "bin" / "python").symlink_to(sys.executable)
 (folder / "made").touch()
 """
-PIP_FOR_PACKAGES = "install --no-compile --no-deps --require-hashes --requirement"
+PIPS_FOR_PACKAGES = ["install --no-compile --no-deps --require-hashes --requirement"] * 3
 PIP_FOR_PROJECT = "install --no-deps --editable"
 
 
@@ -102,7 +102,7 @@ def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
 def test_a_fresh_folder_gets_everything_and_the_second_run_does_nothing(machine: Machine) -> None:
     status, output = machine.run()
     assert status == 0, output
-    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
+    assert machine.calls() == [*PIPS_FOR_PACKAGES, PIP_FOR_PROJECT]
     assert "Creating .venv" in output and "archive" in output and "Ready after" in output
     assert (machine.project / ".venv/share/jupyter/lab/settings/overrides.json").exists()
     assert machine.run() == (0, "")
@@ -121,7 +121,7 @@ def test_a_changed_lock_is_installed_into_what_stands(machine: Machine) -> None:
     (machine.project / "requirements.lock").write_text("kafka==2.0\n")
     machine.calls()
     assert machine.run()[0] == 0
-    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
+    assert machine.calls() == [*PIPS_FOR_PACKAGES, PIP_FOR_PROJECT]
     assert not (machine.project / ".venv" / "made").exists()
 
 
@@ -166,16 +166,16 @@ def test_a_failing_pip_is_shown_and_leaves_no_stamp(machine: Machine) -> None:
     (machine.stand_in / "fails").touch()
     status, output = machine.run()
     assert status == 1 and not machine.stamp.exists()
-    assert "no route to host" in output and "build/pip.log" in output and "Traceback" not in output
+    assert "no route to host" in output and "build/pip-" in output and "Traceback" not in output
     (machine.stand_in / "fails").unlink()
     assert machine.run()[0] == 0
 
 
 def test_every_requirement_is_given_to_one_pip(machine: Machine) -> None:
     machine.run()
-    others, largest = (machine.project / "build" / f"{name}.txt" for name in ("pip", "pip-pyspark"))
-    assert largest.read_text().startswith("pyspark==") and largest.read_text().count("==") == 1
-    given = (others.read_text() + largest.read_text()).splitlines()
+    parts = [(machine.project / "build" / f"{name}.txt").read_text() for name in ("pyspark", "first", "second")]
+    assert parts[0].startswith("pyspark==") and parts[0].count("==") == 1
+    given = "".join(parts).splitlines()
     assert sorted(given) == sorted((ROOT / "requirements.lock").read_text().splitlines())
 
 
@@ -227,7 +227,7 @@ def test_two_at_once_do_the_work_once(machine: Machine) -> None:
     outputs = [process.communicate(timeout=30)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sorted(output.count("Ready after") for output in outputs) == [0, 1]
-    assert machine.calls() == [PIP_FOR_PACKAGES, PIP_FOR_PACKAGES, PIP_FOR_PROJECT]
+    assert machine.calls() == [*PIPS_FOR_PACKAGES, PIP_FOR_PROJECT]
 
 
 def test_a_python_without_pip_is_one_sentence(machine: Machine) -> None:
