@@ -62,17 +62,12 @@ def main() -> None:
             create_environment(lock)
         done = stamped()
         STAMP.unlink(missing_ok=True)
-        if done[0] != digest(LOCK.read_bytes()):
-            install_packages(lock)
-        with contextlib.ExitStack() as stack:
-            archive = None if ARCHIVE_LATER in sys.argv[1:] else stack.enter_context(beside("-c", ARCHIVE_CLASSES))
-            say("Installing the project itself, so that .venv runs what stands in pykraft/")
-            run([Pip(lock, "project", "install", "--no-deps", "--editable", str(ROOT))])
-            place_settings()
-            if archive is not None:
-                say("Putting Spark's classes into an archive, once: half a minute")
-                words = archive.communicate()[0].strip()
-                say("  " + (words or "not possible here, so Spark starts more slowly"))
+        pips = [] if done[0] == digest(LOCK.read_bytes()) else pips_for_packages(lock)
+        say("Installing the project itself, so that .venv runs what stands in pykraft/")
+        run([*pips, Pip(lock, "project", "install", "--no-deps", "--editable", str(ROOT))])
+        place_settings()
+        if ARCHIVE_LATER not in sys.argv[1:]:
+            archive_classes()
         STAMP.write_text("\n".join(state()) + "\n")
         say(f"Ready after {time.monotonic() - started:.0f} s")
 
@@ -148,7 +143,7 @@ def create_environment(lock: IO[str]) -> None:
         sys.exit(f"{made.stdout}{made.stderr}Python could not create .venv: its own words are above.")
 
 
-def install_packages(lock: IO[str]) -> None:
+def pips_for_packages(lock: IO[str]) -> "list[Pip]":
     requirements = re.findall(r"^[\w.-]+==.*(?:\n .*)*", LOCK.read_text(), re.MULTILINE)
     say(f"Installing the packages of requirements.lock, {len(requirements)} at most; the largest, PySpark, is 456 MB")
     # Of 10,000 modules a few hundred are ever imported: Python compiles those then.
@@ -161,7 +156,7 @@ def install_packages(lock: IO[str]) -> None:
         file = OUTPUT / f"{name}.txt"
         file.write_text("\n".join(part) + "\n")
         pips.append(Pip(lock, name, *install, str(file)))
-    run(pips, Progress(pips, len(requirements)))
+    return pips
 
 
 class Pip:
@@ -208,19 +203,18 @@ class Pip:
         return max(sizes)[1] if sizes else 0
 
 
-def run(pips: list[Pip], progress: "Progress | None" = None) -> None:
-    """Waits for all of them; ends this run if one fails."""
+def run(pips: list[Pip]) -> None:
+    """Waits for all of them, and shows how they get on; ends this run if one fails."""
+    progress = Progress(pips)
     try:
         while any(pip.is_running for pip in pips) and not any(pip.has_failed for pip in pips):
             time.sleep(POLL_S)
-            if progress is not None:
-                progress.show()
+            progress.show()
     except KeyboardInterrupt:  # they have got it as well
         for pip in pips:
             pip.process.wait()
         raise
-    if progress is not None:
-        progress.end()
+    progress.end()
     failed = next((pip for pip in pips if pip.has_failed), None)
     if failed is not None:
         for other in pips:
@@ -239,9 +233,8 @@ def run(pips: list[Pip], progress: "Progress | None" = None) -> None:
 class Progress:
     """What the pips are at, on one line that is rewritten on a terminal, or on a new line now and then elsewhere."""
 
-    def __init__(self, pips: list[Pip], wanted: int) -> None:
+    def __init__(self, pips: list[Pip]) -> None:
         self._pips = pips
-        self._wanted = wanted
         self._started = self._shown = time.monotonic()
         self._is_terminal = sys.stdout.isatty()
         self._pause_s = 0.5 if self._is_terminal else 10.0
@@ -253,7 +246,7 @@ class Progress:
         self._shown = now
         standing = len(list(VENV.glob("lib/python*/site-packages/*.dist-info")))
         tasks = "; ".join(task(pip) for pip in self._pips if pip.is_running)
-        text = f"  {standing} of {self._wanted} stand, {now - self._started:.0f} s: {tasks}"
+        text = f"  {standing} packages stand, {now - self._started:.0f} s: {tasks}"
         sys.stdout.write(f"\r\033[K{text}" if self._is_terminal else f"{text}\n")
         sys.stdout.flush()
 
@@ -284,18 +277,12 @@ def place_settings() -> None:
     shutil.copy(SETTINGS, folder)
 
 
-@contextlib.contextmanager
-def beside(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Runs Python with these arguments while the caller goes on, and waits for it in the end. What it does makes things
-    faster: if it fails, all works the same."""
-    command = [str(VENV / "bin" / "python"), *arguments]
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=ROOT, stdin=nowhere, stdout=pipe, stderr=nowhere, text=True) as process:
-        try:
-            yield process
-            process.wait()
-        finally:
-            process.terminate()
+def archive_classes() -> None:
+    """Makes Spark start faster: where it fails, all works the same."""
+    say("Putting Spark's classes into an archive, once: half a minute")
+    command = [str(VENV / "bin" / "python"), "-c", ARCHIVE_CLASSES]
+    done = subprocess.run(command, check=False, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    say("  " + (done.stdout.strip() or "not possible here, so Spark starts more slowly"))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -19,6 +19,7 @@ from pykraft import cli
 from pykraft.course import binder
 from pykraft.course.syllabus import SYLLABUS
 from tests.harness.tree import ROOT, project_files
+from tests.harness.waiting import wait_until
 
 BINDER = ROOT / "binder"
 
@@ -89,17 +90,21 @@ def megabytes(process: psutil.Process) -> float:
 def test_jupyterlab_and_any_notebook_have_room_on_binder(tmp_path: pathlib.Path) -> None:
     """What a notebook may take its own budget says, which is measured with every run of the notebooks."""
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
+
+    def is_answered() -> bool:
+        """It writes down where it is before it listens there."""
+        for found in tmp_path.glob("jpserver-*.json"):
+            with suppress(OSError, ValueError):
+                about = json.loads(found.read_text())
+                with urllib.request.urlopen(f"{about['url']}lab?token={about['token']}", timeout=60) as page:
+                    return bool(page.status == 200)
+        return False
+
     environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(tmp_path), "PYKRAFT_PROFILE": "small"}
     with (tmp_path / "said").open("w") as said:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said)
     try:
-        deadline = time.monotonic() + 60
-        while not (found := list(tmp_path.glob("jpserver-*.json"))) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert found, (tmp_path / "said").read_text()
-        about = json.loads(found[0].read_text())
-        with urllib.request.urlopen(f"{about['url']}lab?token={about['token']}", timeout=60) as page:
-            assert page.status == 200
+        wait_until(is_answered, "JupyterLab has served its page", 60)
         lab = megabytes(psutil.Process(server.pid))
     finally:
         server.terminate()
