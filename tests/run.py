@@ -141,7 +141,10 @@ SUITES = (
         for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
     ),
     Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), (*STRICT, *SLOW_READER), cores=2, variables=SMALL),
-    Suite("histories", "pykraft", (), ("soak",), ("simulate", "--count", "3000"), limit_s=6 * 3600, cores=2),
+    *(
+        Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
+        for name in ("histories-1", "histories-2")
+    ),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )

@@ -29,6 +29,7 @@ print("Collecting kafka==1.0", flush=True)
 if (folder / "fails").exists():
     sys.exit("ERROR: no route to host")
 if (folder / "pyspark fails").exists() and sys.argv[-1].endswith("pyspark.txt"):
+    (folder / "pyspark fails").read_text()
     sys.exit("ERROR: no space left on device")
 if (folder / "hangs").exists() and sys.argv[-1].endswith("first.txt"):
     with open(folder / "pid", "w") as fifo:
@@ -82,7 +83,7 @@ class Machine:
         noted = self.stand_in / "calls"
         lines = noted.read_text().splitlines() if noted.exists() else []
         noted.unlink(missing_ok=True)
-        return sorted((line.rpartition(" ")[0] for line in lines))
+        return sorted(line.rpartition(" ")[0] for line in lines)
 
     def let_pip_hang(self) -> None:
         os.mkfifo(self.stand_in / "pid")
@@ -181,10 +182,11 @@ def test_every_requirement_is_given_to_one_pip(machine: Machine) -> None:
 
 
 def test_if_pyspark_alone_fails_its_words_are_shown_and_nobody_is_waited_for(machine: Machine) -> None:
-    (machine.stand_in / "pyspark fails").touch()
+    os.mkfifo(machine.stand_in / "pyspark fails")
     machine.let_pip_hang()
     process = machine.start()
     pip = machine.hanging_pip()
+    (machine.stand_in / "pyspark fails").write_text("now")
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 1 and not machine.stamp.exists()
     assert "no space left" in output and "build/pip-pyspark.log" in output and "Traceback" not in output
