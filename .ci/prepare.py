@@ -10,8 +10,8 @@ Two runs at once: each holds an advisory lock on this file, and so does the pip 
 its pip lives on, the next one waits for that pip before it clears up.
 
 pip asks for one package after the other, and PySpark comes as an archive, larger than all the others together, that
-has to be made into a wheel. So three of them are at work, each with packages of its own: what they need of each other
-does not matter, for the lock names all that is needed. And the wheel is not compressed: it would be unpacked at once.
+has to be made into a wheel. So several are at work, each with packages of its own: what they need of each other does
+not matter, for the lock names all that is needed. And the wheel is not compressed: it would be unpacked at once.
 
 pip says little in a way that a program can read, and its bar differs from version to version. What it is doing is
 seen from outside: the lines it prints, the size of the file that it downloads, the packages that stand.
@@ -247,7 +247,8 @@ class Progress:
         standing = len(list(VENV.glob("lib/python*/site-packages/*.dist-info")))
         tasks = "; ".join(task(pip) for pip in self._pips if pip.is_running)
         text = f"  {standing} packages stand, {now - self._started:.0f} s: {tasks}"
-        sys.stdout.write(f"\r\033[K{text}" if self._is_terminal else f"{text}\n")
+        width = shutil.get_terminal_size().columns - 1  # a line that is broken could not be rewritten
+        sys.stdout.write(f"\r\033[K{text[:width]}" if self._is_terminal else f"{text}\n")
         sys.stdout.flush()
 
     def end(self) -> None:
