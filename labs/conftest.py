@@ -3,7 +3,7 @@ the notebooks of the labs run as tests: nobody sits in front of them then, and t
 
 import os
 
-from pykraft.course.checks import (  # noqa: F401 (pytest finds them here)
+from pykraft.course.labs.checks import (  # noqa: F401 (pytest finds them here)
     chance,
     impl,
     pytest_configure,

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pykraft import Cluster, NewTopic, Producer
 from pykraft.common.errors import CorruptRecordError
-from pykraft.course.plug import Outcome, plugged
+from pykraft.course.labs.plug import Outcome, plugged
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.records.batch import HEADER_BYTES, batches

@@ -11,7 +11,7 @@ from itertools import islice
 from random import Random
 
 from pykraft import Cluster, Consumer, NewTopic, Producer, TopicPartition
-from pykraft.course.plug import Outcome, plugged
+from pykraft.course.labs.plug import Outcome, plugged
 from pykraft.course.surroundings import pick
 from pykraft.course.syllabus import SEED
 from pykraft.datasets import flights

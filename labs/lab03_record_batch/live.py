@@ -13,7 +13,7 @@ from confluent_kafka import Producer as OtherProducer
 from confluent_kafka import TopicPartition as OtherPartition
 
 from pykraft import Cluster, Consumer, NewTopic, Producer, TopicPartition
-from pykraft.course.plug import Outcome, Plug, plugged
+from pykraft.course.labs.plug import Outcome, Plug, plugged
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.records.batch import RecordBatch, batches

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from pykraft.course.reports import CACHES, COUNTED, FIXED
+from pykraft.course.labs.reports import CACHES, COUNTED, FIXED
 
 FEWEST_RUNS = 5
 UNITS = ("_bytes", "_kb", "_mb", "_s", "_ms", "_us", "_records", "_times", "_percent")

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as OtherProducer
 
 from pykraft import Cluster, NewTopic, Producer
-from pykraft.course.plug import Outcome, plugged
+from pykraft.course.labs.plug import Outcome, plugged
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.viz import bars

@@ -14,7 +14,7 @@ from confluent_kafka import Producer as OtherProducer
 
 from pykraft import Cluster, ConfigResource, ConfigResourceType, NewTopic
 from pykraft.common.topic_config import DELETE_RETENTION_MS, SEGMENT_BYTES
-from pykraft.course.plug import Outcome, plugged
+from pykraft.course.labs.plug import Outcome, plugged
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flight_statuses
 from pykraft.records.filtering import filtered, outlines, unpacked

@@ -64,8 +64,8 @@ def _build(options: argparse.Namespace) -> int:
 
 def _write_checks(folder: Path) -> None:
     """Make the section of a lab's README anew that lists its checks."""
-    from pykraft.course.grading import grade
-    from pykraft.course.lab import with_checks
+    from pykraft.course.labs.grading import grade
+    from pykraft.course.labs.lab import with_checks
 
     readme = folder / "README.md"
     report = grade(folder, lab_file(folder, "solution"))
@@ -104,7 +104,7 @@ def _status(_: argparse.Namespace) -> int:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from pykraft.course.grading import grade
+    from pykraft.course.labs.grading import grade
 
     folders = [lab_folder(number) for number in options.labs]
     if options.file is not None:

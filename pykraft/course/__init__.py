@@ -16,7 +16,7 @@ And what a lab stands on: a file of the learner's own, checks, hints, a live clu
     lab.start()
 """
 
-from pykraft.course.lab import Lab, LabError
+from pykraft.course.labs.lab import Lab, LabError
 from pykraft.course.lesson import Lesson, LessonError, notebook
 from pykraft.course.sliders import sliders
 

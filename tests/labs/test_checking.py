@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pykraft.course import grading
-from pykraft.course.check_terms import TooLong
-from pykraft.course.grading import FAILED, NOT_YET, PASSED, grade, grade_many
-from pykraft.course.mutations import listed_survivors, mutations
+from pykraft.course.labs import grading
+from pykraft.course.labs.check_terms import TooLong
+from pykraft.course.labs.grading import FAILED, NOT_YET, PASSED, grade, grade_many
+from pykraft.course.labs.mutations import listed_survivors, mutations
 from tests.harness.waiting import wait_until
 from tests.labs.graders import LABS, killer
 
@@ -127,7 +127,7 @@ def test_checks_that_are_interrupted_go_with_whoever_waits_for_them(folder: Path
     marker = folder / "pid"
     text = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
     program = (
-        "from pathlib import Path\nfrom pykraft.course.grading import grade\n"
+        "from pathlib import Path\nfrom pykraft.course.labs.grading import grade\n"
         f"grade(Path({str(folder)!r}), Path({str(written(folder, text))!r}))\n"
     )
     waiting = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)

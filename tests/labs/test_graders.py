@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.course.grading import NOT_YET, Report, grade_many
-from pykraft.course.lab import HINTS, readme_checks, readme_hints
-from pykraft.course.mutations import listed_survivors, mutations, report_mutations
+from pykraft.course.labs.grading import NOT_YET, Report, grade_many
+from pykraft.course.labs.lab import HINTS, readme_checks, readme_hints
+from pykraft.course.labs.mutations import listed_survivors, mutations, report_mutations
+from pykraft.course.labs.reports import UNWRITTEN
+from pykraft.course.labs.task_cells import definitions, tasks
 from pykraft.course.places import is_report, lab_file
-from pykraft.course.reports import UNWRITTEN
-from pykraft.course.task_cells import definitions, tasks
 from tests.labs.graders import LABS, SHORT, killer, lines_of, mutants
 
 SEEDS = range(1, 21)

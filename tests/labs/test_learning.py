@@ -16,9 +16,9 @@ from pykraft import cli
 from pykraft.commands import course
 from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
+from pykraft.course.labs.task_cells import body_of
 from pykraft.course.progress import note, progress_file, read_progress
 from pykraft.course.surroundings import HEADLESS, HOME
-from pykraft.course.task_cells import body_of
 from tests.harness.tree import ROOT
 from tests.labs.graders import LABS
 

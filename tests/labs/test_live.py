@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from pykraft.course import Lab, LabError
-from pykraft.course.check_terms import LIMIT
-from pykraft.course.plug import Outcome, counted_calls, owner_and_name, plugged
+from pykraft.course.labs.check_terms import LIMIT
+from pykraft.course.labs.plug import Outcome, counted_calls, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
 from tests.labs.graders import PROGRAMS
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft.course import Lab
-from pykraft.course.replay import Failure, Replay, first_difference, shown
+from pykraft.course.labs.replay import Failure, Replay, first_difference, shown
 from pykraft.course.surroundings import HEADLESS, HOME
 from tests.labs.graders import LABS, mutants
 

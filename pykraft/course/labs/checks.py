@@ -36,8 +36,8 @@ from typing import Any
 
 import pytest
 
-from pykraft.course.calls import Calls
-from pykraft.course.check_terms import (
+from pykraft.course.labs.calls import Calls
+from pykraft.course.labs.check_terms import (
     DEFAULT_SEED,
     FAILED,
     IMPL,
@@ -50,9 +50,9 @@ from pykraft.course.check_terms import (
     TRACE,
     TooLong,
 )
-from pykraft.course.loading import load
+from pykraft.course.labs.loading import load
+from pykraft.course.labs.reports import Report, read_report
 from pykraft.course.places import is_report, lab_file
-from pykraft.course.reports import Report, read_report
 
 LEFT = 0.1
 """The share of the limit that the others have once a check did not end. Most of them would not end either, and the run

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pykraft.course.calls import Value
-from pykraft.course.check_terms import FAILED, PASSED
-from pykraft.course.grading import Check, Report, grade
+from pykraft.course.labs.calls import Value
+from pykraft.course.labs.check_terms import FAILED, PASSED
+from pykraft.course.labs.grading import Check, Report, grade
 from pykraft.viz.hex_dump import letters
 
 _ROW, _ROWS = 16, 12

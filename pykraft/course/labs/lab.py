@@ -37,15 +37,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pykraft.course.check_terms import TooLong
-from pykraft.course.grading import SIGNS, Check, Report, grade
-from pykraft.course.loading import load
-from pykraft.course.places import LABS, NoSuchLab, is_report, lab_file, lab_folder
-from pykraft.course.plug import counted_calls
-from pykraft.course.progress import note, read_progress
-from pykraft.course.replay import Failure, Replay, first_failure
-from pykraft.course.surroundings import Shown, Told, home, is_headless, is_notebook
-from pykraft.course.task_cells import (
+from pykraft.course.labs.check_terms import TooLong
+from pykraft.course.labs.grading import SIGNS, Check, Report, grade
+from pykraft.course.labs.loading import load
+from pykraft.course.labs.plug import counted_calls
+from pykraft.course.labs.replay import Failure, Replay, first_failure
+from pykraft.course.labs.task_cells import (
     Task,
     TaskError,
     definitions,
@@ -54,6 +51,9 @@ from pykraft.course.task_cells import (
     tasks,
     with_tasks,
 )
+from pykraft.course.places import LABS, NoSuchLab, is_report, lab_file, lab_folder
+from pykraft.course.progress import note, read_progress
+from pykraft.course.surroundings import Shown, Told, home, is_headless, is_notebook
 
 HINTS = 3
 

@@ -24,7 +24,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pykraft.course import kernel
-from pykraft.course.task_cells import TaskError, body_of
+from pykraft.course.labs.task_cells import TaskError, body_of
 
 UNWRITTEN = "FILL IN"
 COUNTED = ("bytes", "seconds", "read_bytes")

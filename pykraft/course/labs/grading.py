@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pykraft.course.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, NOT_YET, PASSED, REPORT, SEED, TRACE
+from pykraft.course.labs.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, NOT_YET, PASSED, REPORT, SEED, TRACE
 
 CHECKS_FILE = "test_lab.py"
 RUN_LIMIT_S = 60.0
@@ -25,7 +25,7 @@ PYTHON = (sys.executable, "-P")
 PYTEST = (
     *("-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", "--import-mode=importlib"),
     # The lab alone decides: no settings of the folders above, and the plugin by its name.
-    *("-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "pykraft.course.checks"),
+    *("-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "pykraft.course.labs.checks"),
 )
 SIGNS = {PASSED: "✔", FAILED: "✘", NOT_YET: "–"}  # noqa: RUF001
 
@@ -186,7 +186,7 @@ def grade_many(
             "limit_s": RUN_LIMIT_S,
         }
         subprocess.run(
-            [*PYTHON, "-c", "from pykraft.course.grading import main; main()"],
+            [*PYTHON, "-c", "from pykraft.course.labs.grading import main; main()"],
             input=json.dumps(order),
             cwd=folder,
             check=True,
@@ -220,7 +220,7 @@ class _Forks:
         """What a fork does; it does not return."""
         from _pytest.main import pytest_runtestloop
 
-        from pykraft.course.checks import write_report
+        from pykraft.course.labs.checks import write_report
 
         try:
             os.environ.update(run)
