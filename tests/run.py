@@ -69,9 +69,7 @@ class Suite:
         command = [sys.executable, "-m", self.module, *self.arguments]
         if self.module == "pytest":
             # The harness is named here too because notebooks/ and labs/ lie outside tests/ and its conftest.py.
-            command += ["-q", "-p", "tests.harness.skips", "-p", "tests.harness.limits"]
-            if not any(argument.startswith("--nbval") for argument in self.arguments):
-                command += WITHOUT_NBVAL
+            command += ["-q", *HARNESS]
             if set_name in ("quick", "full", "soak") and self.paths[0].startswith("tests/"):
                 command.append(f"--hypothesis-profile={set_name}")
         return command + list(self.paths)
@@ -86,14 +84,12 @@ CORES = 2
 """Of the machine that the limits are made for."""
 
 ALWAYS = ("quick", "full")
+HARNESS = ("-p", "tests.harness.quick_nbval", "-p", "tests.harness.skips", "-p", "tests.harness.limits")
 NBVAL = (
     "--nbval-lax",
     "--nbval-current-env",
     "--nbval-cell-timeout=120",
 )  # the tagged cells are compared, all must run
-
-WITHOUT_NBVAL = ("-p", "no:nbval")
-"""Where there is no notebook. To load it takes seconds: a package of its packages builds a grammar of all addresses."""
 
 STRICT = ("--nbval", *NBVAL[1:])  # of the deterministic ones all outputs are compared, see notebooks/conftest.py
 

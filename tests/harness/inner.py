@@ -9,9 +9,7 @@ import subprocess
 import sys
 
 from tests.harness.tree import ROOT
-from tests.run import WITHOUT_NBVAL
-
-HARNESS = ("-p", "tests.harness.skips", "-p", "tests.harness.limits")
+from tests.run import HARNESS
 
 
 def run_pytest(folder: pathlib.Path, text: str, *arguments: str, **environment: str) -> tuple[dict[str, str], str]:
@@ -20,7 +18,7 @@ def run_pytest(folder: pathlib.Path, text: str, *arguments: str, **environment: 
     (folder / "test_inner.py").write_text(text)
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", *WITHOUT_NBVAL, *HARNESS, *arguments],
+        [sys.executable, "-m", "pytest", "-rA", *HARNESS, *arguments],
         check=False,
         cwd=folder,
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},

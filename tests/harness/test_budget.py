@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from tests.harness.tree import ROOT
-from tests.run import NBVAL
+from tests.run import HARNESS, NBVAL
 
 A_HUNDRED_MEGABYTES = "import time; held = bytearray(100_000_000); total = sum(range(2 * 10**7)); time.sleep(1)"
 
@@ -33,7 +33,7 @@ def test_a_notebook_that_takes_more_than_it_may_is_red(
     (tmp_path / "conftest.py").write_text(f"from tests.harness import budget\nbudget.DEFAULT = {budget}\n")
     environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *NBVAL, "-p", "tests.harness.budget", "a.ipynb"],
+        [sys.executable, "-m", "pytest", "-q", *HARNESS, *NBVAL, "-p", "tests.harness.budget", "a.ipynb"],
         check=False,
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(ROOT)},

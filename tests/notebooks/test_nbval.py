@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 
 from tests.harness.tree import ROOT
-from tests.run import NBVAL, SLOW_READER, STRICT
+from tests.run import HARNESS, NBVAL, SLOW_READER, STRICT
 
 CLAIM = "print('%s  A claim.')"
 
@@ -38,7 +38,7 @@ def verdicts(
     shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
     environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *arguments, "."],
+        [sys.executable, "-m", "pytest", "-q", *HARNESS, *arguments, "."],
         check=False,
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT)},  # where the harness is
