@@ -6,9 +6,9 @@ processor. A failed suite does not keep the following ones from running: one run
 status is 0 only if each suite passed.
 
 A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
-what such a suite prints is shown when it has ended. Those that make processes of their own need both cores and are
-alone; they show what they print. The notebooks measure time: beside them run suites that yield, which get a core only
-while nobody else wants it.
+what such a suite prints is shown when it has ended. Those that measure time, or make processes of their own, need both
+cores and show what they print. Suites that yield only compute, and stand in a line of their own: from the beginning to
+the end one or two of them are at hand for the time in which nobody else wants a core.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -61,7 +61,7 @@ class Suite:
     limit_s: int = 600
     cores: float = 1
     yields: bool = False
-    """Whether it gives way to whatever else runs: for suites that only compute, and wait for nothing."""
+    """Whether it gives way to whatever else runs, and so is in nobody's way."""
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -70,6 +70,8 @@ class Suite:
         if self.module == "pytest":
             # The harness is named here too because notebooks/ and labs/ lie outside tests/ and its conftest.py.
             command += ["-q", *HARNESS]
+            if self.yields:
+                command += PATIENT
             if set_name in ("quick", "full", "soak") and self.paths[0].startswith("tests/"):
                 command.append(f"--hypothesis-profile={set_name}")
         return command + list(self.paths)
@@ -80,6 +82,8 @@ class Suite:
 
 LAST_TURN = 19
 """The priority of a suite that yields."""
+PATIENT = ("-o", "time_limit=900")
+"""Who waits for others is not to be ended for it."""
 CORES = 2
 """Of the machine that the limits are made for."""
 
@@ -101,7 +105,7 @@ SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
 # In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Then the
-# simulation, and the notebooks with those that yield to them.
+# notebooks. Beside all of them those that yield, the longest first.
 SUITES = (
     Suite("archive", "tests.spark.archive", (), ("full",)),
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
@@ -122,11 +126,11 @@ SUITES = (
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
-    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1200, cores=2),
-    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
-    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), yields=True),
-    Suite("crash", "pytest", ("tests/crash",), ("full",), yields=True),
-    Suite("golden", "pytest", ("tests/golden",), ("full",), yields=True),
+    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
+    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, cores=2, yields=True),
+    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), limit_s=1800, yields=True),
+    Suite("crash", "pytest", ("tests/crash",), ("full",), limit_s=1800, yields=True),
+    Suite("golden", "pytest", ("tests/golden",), ("full",), limit_s=1800, yields=True),
     Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600, yields=True),
     *(
         Suite(name, "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2, variables=size)
@@ -242,14 +246,14 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
 
         try:
             while waiting or running:
-                while waiting and sum(one.suite.cores for one in running) + waiting[0].cores <= CORES:
-                    suite = waiting.pop(0)
+                while (suite := next_of(waiting, [one.suite for one in running])) is not None:
+                    waiting.remove(suite)
                     missing = suite.missing()
                     if missing:
                         headline(suite.name)
                         say(f"{missing[0]} does not exist")
                         yield Row(suite.name, f"failed: no {missing[0]}", 0.0, 0.0)
-                    elif suite.cores < CORES and len(suites) > 1:
+                    elif (suite.cores < CORES or suite.yields) and len(suites) > 1:
                         say(f"\n... {suite.name} begins")
                         output = held.enter_context(tempfile.TemporaryFile())
                         running.append(Running(suite, set_name, folder(), output))
@@ -270,6 +274,15 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
         finally:
             for one in running:
                 one.end()
+
+
+def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
+    """The suite that may begin now: the first of its line, if there are cores for it beside its like."""
+    for yields in (False, True):
+        first = next((suite for suite in waiting if suite.yields is yields), None)
+        if first and first.cores + sum(suite.cores for suite in running if suite.yields is yields) <= CORES:
+            return first
+    return None
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

@@ -91,7 +91,7 @@ def outcome(seed: int) -> tuple[int, set[str], int]:
     return cluster.changer.made, codecs, report.progress.acknowledged
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_settings_may_change_at_any_time() -> None:
     found = in_processes(outcome, SEEDS)
     assert all(made > 5 and acknowledged > 100 for made, _, acknowledged in found), found
