@@ -8,7 +8,7 @@ status is 0 only if each suite passed.
 A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
 what such a suite prints is shown when it has ended. Those that measure time, or make processes of their own, need both
 cores and show what they print. Suites that yield only compute, and stand in a line of their own: from the beginning to
-the end one or two of them are at hand for the time in which nobody else wants a core.
+the end one of them is at hand for the time in which nobody else wants a core. Two would be in the notebooks' way.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -277,12 +277,14 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
 
 
 def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
-    """The suite that may begin now: the first of its line, if there are cores for it beside its like."""
-    for yields in (False, True):
-        first = next((suite for suite in waiting if suite.yields is yields), None)
-        if first and first.cores + sum(suite.cores for suite in running if suite.yields is yields) <= CORES:
-            return first
-    return None
+    """The suite that may begin now: the first that waits, if there are cores for it; or else the first of those that
+    yield, if none of them runs."""
+    used = sum(suite.cores for suite in running if not suite.yields)
+    first = next((suite for suite in waiting if not suite.yields), None)
+    if first and first.cores + used <= CORES:
+        return first
+    is_free = not any(suite.yields for suite in running)
+    return next((suite for suite in waiting if suite.yields and is_free), None)
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

@@ -73,8 +73,8 @@ def test_suites_that_yield_stand_in_a_line_of_their_own() -> None:
         ([small], [half, small], None),
         ([whole, large], [large], whole),
         ([large, small], [whole], large),
-        ([little], [whole, little], little),
-        ([little], [whole, large], None),
+        ([little], [whole], little),
+        ([little], [whole, little], None),
     ]
     for waiting, running, next_one in table:
         assert runner.next_of(waiting, running) is next_one, (waiting, running)
