@@ -127,7 +127,7 @@ SUITES = (
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
-    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, cores=2, yields=True),
+    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, yields=True),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), limit_s=1800, yields=True),
     Suite("crash", "pytest", ("tests/crash",), ("full",), limit_s=1800, yields=True),
     Suite("golden", "pytest", ("tests/golden",), ("full",), limit_s=1800, yields=True),
@@ -253,7 +253,7 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
                         headline(suite.name)
                         say(f"{missing[0]} does not exist")
                         yield Row(suite.name, f"failed: no {missing[0]}", 0.0, 0.0)
-                    elif (suite.cores < CORES or suite.yields) and len(suites) > 1:
+                    elif suite.cores < CORES and len(suites) > 1:
                         say(f"\n... {suite.name} begins")
                         output = held.enter_context(tempfile.TemporaryFile())
                         running.append(Running(suite, set_name, folder(), output))

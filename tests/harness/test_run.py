@@ -63,7 +63,7 @@ def test_a_suite_that_yields_gets_a_core_only_while_nobody_else_wants_it(
 
 def test_suites_that_yield_stand_in_a_line_of_their_own() -> None:
     whole, half, small = (runner.Suite(name, "x", (), (), cores=n) for name, n in (("w", 2), ("h", 0.5), ("s", 1)))
-    large, little = (runner.Suite(name, "x", (), (), cores=n, yields=True) for name, n in (("L", 2), ("l", 1)))
+    little, other = (runner.Suite(name, "x", (), (), yields=True) for name in ("l", "o"))
     table: list[tuple[list[runner.Suite], list[runner.Suite], runner.Suite | None]] = [
         ([], [whole], None),
         ([whole], [], whole),
@@ -71,10 +71,10 @@ def test_suites_that_yield_stand_in_a_line_of_their_own() -> None:
         ([whole, half], [small], None),  # nobody overtakes who waits for both cores
         ([small], [half, half], small),
         ([small], [half, small], None),
-        ([whole, large], [large], whole),
-        ([large, small], [whole], large),
+        ([whole, little], [other], whole),
+        ([little, small], [whole], little),
         ([little], [whole], little),
-        ([little], [whole, little], None),
+        ([little], [whole, other], None),
     ]
     for waiting, running, next_one in table:
         assert runner.next_of(waiting, running) is next_one, (waiting, running)
