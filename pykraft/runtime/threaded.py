@@ -53,6 +53,9 @@ SWITCH_INTERVAL_S = 0.0005
 
 MAX_WAIT_MS = 1000
 IDLE_CHECK_MS = 60_000
+MAX_HANDLING_MS = 20
+"""After so long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or the
+fetches that show it to be alive, have to wait for."""
 
 
 class MillisecondClock(Protocol):
@@ -193,8 +196,7 @@ class NodeThread:
             self._selector.tell(ready)
             network_deadline = self._client.poll(now)
             self._client.dispatch()
-            while (request := self._requests.receive()) is not None:
-                self._handle(request, now)
+            self._handle_requests(now)
             self._processor.feed()
             self._background.drain()
             self._answer_calls()
@@ -211,6 +213,14 @@ class NodeThread:
     @property
     def _has_work(self) -> bool:
         return bool(len(self._requests) or self._calls or self._client.has_news)
+
+    def _handle_requests(self, now: int) -> None:
+        """Handle the requests in the queue; those that come instead of them, too, but not for ever."""
+        enough = now + MAX_HANDLING_MS
+        while (request := self._requests.receive()) is not None:
+            self._handle(request, now)
+            if self._clock.now() >= enough:
+                return
 
     def _handle(self, request: QueuedRequest, now: int) -> None:
         connection, inbound = request

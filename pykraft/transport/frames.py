@@ -7,6 +7,9 @@ and is nowhere copied in between. A frame is valid until the next one is taken, 
 A peer can claim any size. One above the limit closes the connection before anything is allocated. A megabyte is
 believed; from there up to the limit the buffer grows with what has really come, not with what is claimed.
 
+A peer that sends faster than it is read fills the buffer. Then the next one is larger, so that many small frames come
+with one system call, and are handled in one turn of the loop.
+
 Follows org.apache.kafka.common.network.NetworkReceive.
 """
 
@@ -14,6 +17,8 @@ from pykraft.common.errors import ProtocolError
 from pykraft.protocol.header import SIZE
 
 _INITIAL_BYTES = 16 * 1024
+_AHEAD_BYTES = 128 * 1024
+"""So much a buffer grows for frames that are not asked for yet."""
 _TRUSTED_BYTES = 1 << 20
 """A claimed size up to this is allocated at once."""
 
@@ -33,6 +38,9 @@ class FrameReader:
         """Where the next bytes of the stream belong; never empty. ProtocolError if the frame that they are of has an
         impossible size."""
         wanted = self._wanted()
+        if self._end == len(self._buffer) < _AHEAD_BYTES:
+            # It was filled: there is more where that came from.
+            wanted = max(wanted, min(2 * len(self._buffer), _AHEAD_BYTES))
         if self._start == self._end:
             if self._end < _TRUSTED_BYTES < len(self._buffer):
                 self._buffer = bytearray(_INITIAL_BYTES)  # the large frames are over

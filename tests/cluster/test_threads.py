@@ -6,11 +6,13 @@ import ctypes
 import enum
 import gc
 import shutil
+import socket
 import sys
 import tempfile
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,18 +22,21 @@ import pytest
 from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
 from pykraft.cluster import ClusterError
 from pykraft.cluster_view import ClusterView
+from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import KafkaError
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.protocol.header import encode_request
+from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
 from pykraft.raft.state_machine import CommitReader
 from pykraft.runtime.clock import MonotonicClock, StallTolerantClock
 from pykraft.runtime.threaded import NodeThread
+from pykraft.server.apis.dispatch import Answer
 from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.transport.server_channel import MOST_IN_LINE
+from pykraft.transport.server_channel import MOST_IN_LINE, InboundRequest
 from tests.harness import asking
 from tests.harness.connection import Connection
 from tests.harness.waiting import wait_until
@@ -251,6 +256,45 @@ def test_on_a_plain_clock_it_would_cause_one(monkeypatch: pytest.MonkeyPatch) ->
     with Cluster(nodes=3) as cluster:
         for _ in range(ATTEMPTS):
             assert "role" in what_follows_a_held_interpreter(cluster)
+
+
+def test_a_flood_of_requests_does_not_keep_a_node_from_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that never wait for an answer, all at once; meanwhile heartbeats are due, and votes are asked for."""
+    clients, each = 10, 3_000
+    request = ApiVersionsRequest(client_software_name="flood", client_software_version="1")
+    requests = b"".join(b"".join(encode_request(request, 3, number, "flood")) for number in range(each))
+    handled = [0]  # between one look after itself and the next
+    with Cluster(nodes=1) as cluster:
+        node = node_of(cluster, 1).node
+        handle, poll = node.handle, node.poll
+
+        def counted(inbound: InboundRequest, now: int) -> Promise[Answer]:
+            handled[-1] += 1
+            return handle(inbound, now)
+
+        def look(now: int) -> Poll:
+            handled.append(0)
+            return poll(now)
+
+        monkeypatch.setattr(node, "handle", counted)
+        monkeypatch.setattr(node, "poll", look)
+        with ThreadPoolExecutor(clients) as pool:
+            asked = [pool.submit(numbers_of_answers, cluster.bootstrap_servers, requests) for _ in range(clients)]
+            assert all(answers.result() == list(range(each)) for answers in asked)
+    assert sum(handled) >= clients * each
+    assert max(handled) < 3_000
+
+
+def numbers_of_answers(address: str, requests: bytes) -> list[int]:
+    """Send all of it at once, and read to the end; the correlation ids of the answers."""
+    host, _, port = address.rpartition(":")
+    found = []
+    with socket.create_connection((host, int(port)), 60) as sock, ThreadPoolExecutor(1) as pool:
+        pool.submit(sock.sendall, requests).add_done_callback(lambda _: sock.shutdown(socket.SHUT_WR))
+        answers = sock.makefile("rb")
+        while size := answers.read(4):
+            found.append(int.from_bytes(answers.read(int.from_bytes(size, "big"))[:4], "big"))
+    return found
 
 
 # --- what they hold ---------------------------------------------------------------------------------------------------

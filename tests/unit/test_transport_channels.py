@@ -74,6 +74,22 @@ def test_a_large_frame_does_not_keep_its_memory() -> None:
     assert len(reader.space()) < 1 << 20
 
 
+def test_who_fills_the_buffer_gets_a_larger_one_up_to_a_bound_and_who_does_not_keeps_it() -> None:
+    eager, stream = FrameReader(1 << 20), framed(bytes(1000)) * 1000
+    rooms = []
+    while len(room := eager.space()) <= len(stream):
+        rooms.append(len(room))
+        room[:], stream = stream[: len(room)], stream[len(room) :]
+        eager.received(len(room))
+        assert all(frame == bytes(1000) for frame in taken(eager))
+    assert rooms[0] == 16 << 10 and 120 << 10 < max(rooms) <= 128 << 10
+    slow = FrameReader(1 << 20)
+    for _ in range(1000):
+        slow.feed(framed(bytes(1000)))
+        assert list(taken(slow)) == [bytes(1000)]
+    assert len(slow.space()) <= 16 << 10
+
+
 # --- the server's side ------------------------------------------------------------------------------------------------
 
 
