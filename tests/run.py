@@ -137,6 +137,15 @@ SUITES = (
         for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
     ),
     Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), (*STRICT, *SLOW_READER), cores=2, variables=SMALL),
+    Suite(
+        "notebooks-twice",
+        "pytest",
+        ("tests/notebooks/test_run_twice.py",),
+        ("soak",),
+        ("--long",),
+        limit_s=1800,
+        cores=2,
+    ),
     *(
         Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
         for name in ("histories-1", "histories-2")

@@ -12,6 +12,7 @@ A notebook of the course and the notebook of a lab have different parts, and the
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -96,6 +97,9 @@ def length_problems(notebook: Any) -> Iterator[str]:
     for one, other in pairwise(notebook.cells):
         if one.cell_type == other.cell_type == "code" and min(_lines(one), _lines(other)) > LONG_CELL_LINES:
             yield f"two long code cells without a word between them: {other.source[:40]!r}"
+    for source, count in Counter(cell.source for cell in cells).items():
+        if count > 1:
+            yield f"two cells of the same text, which pass for one that runs again: {source[:40]!r}"
     words = len(_WORD.findall(prose(notebook)))
     if words > WORDS:
         yield f"{words} words, more than {WORDS}"

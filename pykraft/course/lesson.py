@@ -14,23 +14,32 @@ not compared. There are three kinds of claims, for not everything can be known e
 An error in a background thread does not fail the cell that runs meanwhile. So the last cell is `finish`: it closes what
 the lesson was told to `watch`, and raises if a claim of the first two kinds did not hold, if a node or a thread has
 died, or if threads, connections, child processes or files are left that were not there at the beginning.
+
+A reader runs a cell again, to see it once more or by mistake. Then what the cell said and opened the last time is taken
+back: its claims count no more, what it watched is closed, and a `fresh_topic` is fresh again.
 """
 
+import gc
 import html
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
-from pykraft.course.surroundings import Shown, Told, is_headless, pick, profile, show
+from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, pick, profile, show
 from pykraft.course.syllabus import SEED, entry
+
+if TYPE_CHECKING:
+    from pykraft.client.admin import NewTopic
+    from pykraft.cluster import Cluster
 
 T = TypeVar("T")
 SKIP = "skip"
@@ -55,6 +64,15 @@ class Claim(NamedTuple):
     text: str
     kind: str
     verdict: str
+
+
+@dataclass
+class _Run:
+    """One run of a cell: what it has claimed, and what it has opened."""
+
+    number: int
+    claims: list[Claim] = field(default_factory=list)
+    watched: list[Any] = field(default_factory=list)
 
 
 _latest: list["Lesson"] = []
@@ -86,9 +104,9 @@ class Lesson:
         self.seed = SEED
         """What all chance in the course begins with."""
         self._started = time.monotonic()
-        self._watched: list[Any] = []
         self._options: dict[str, tuple[str, dict[str, str]]] = {}
-        self._claims: list[Claim] = []
+        self._runs: dict[str, _Run] = {}
+        """The text of a cell -> its last run."""
         self._crashes: list[str] = []
         self._measured: list[Measurement] = []
         self._before = Resources.now()
@@ -165,7 +183,7 @@ class Lesson:
             detail = f"{detail}; {numbers}" if detail != "" else numbers
         else:
             verdict = HOLDS if _truth(condition) else FAILS
-        self._claims.append(Claim(text, kind, verdict))
+        self._run().claims.append(Claim(text, kind, verdict))
         beside = f"<br><small>{html.escape(str(detail))}</small>" if detail != "" else ""
         plain = f"{verdict}  {text}" + (f" ({detail})" if verdict == UNKNOWN else "")
         show(Shown(plain, f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
@@ -173,7 +191,30 @@ class Lesson:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """What was claimed so far."""
-        return tuple(self._claims)
+        return tuple(claim for run in self._runs.values() for claim in run.claims)
+
+    # --- cells that run again -----------------------------------------------------------------------------------------
+
+    def _run(self) -> _Run:
+        """This run of the cell that runs now. What an earlier one has claimed and opened is taken back first."""
+        cell, number = current_cell()
+        earlier = self._runs.get(cell)
+        if earlier is not None and earlier.number == number:
+            return earlier
+        if earlier is not None:
+            del self._runs[cell]  # its place is behind those that have run since
+            for problem in _closed(earlier):
+                show(Shown(f"From the last time this cell ran: {problem}"))
+        run = self._runs[cell] = _Run(number)
+        return run
+
+    @staticmethod
+    def fresh_topic(cluster: "Cluster", topic: "NewTopic") -> None:
+        """Create the topic. If there is one of its name, because this cell has run before, that one is deleted."""
+        with cluster.admin() as admin:
+            if topic.name in admin.list_topics():
+                admin.delete_topics([topic.name])
+            admin.create_topics([topic])
 
     # --- showing ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +255,9 @@ class Lesson:
     def watch(self, thing: T) -> T:
         """Own a cluster, a client or a Spark session: `finish` closes it. What was watched last is closed first."""
         _closer(thing)
-        self._watched.append(thing)
+        for run in self._runs.values():
+            run.watched = [other for other in run.watched if other is not thing]
+        self._run().watched.append(thing)
         return thing
 
     def finish(self, *, killed: Iterable[int] = ()) -> None:
@@ -222,10 +265,10 @@ class Lesson:
         be dead by now."""
         problems = [
             f"this does not hold: {claim.text}"
-            for claim in self._claims
+            for claim in self.claims
             if claim.verdict == FAILS and claim.kind != HARDWARE
         ]
-        if not self._claims:
+        if not self.claims:
             problems.append("nothing was claimed")
         problems += self._dead_nodes(set(killed))
         problems += self._close_all()
@@ -235,7 +278,7 @@ class Lesson:
             problems += self._left_behind()
         if problems:
             raise LessonError("; ".join(problems))
-        count = len(self._claims)
+        count = len(self.claims)
         text = f"{count} claim{'s' * (count != 1)} checked, everything is closed, nothing was left behind."
         show(Shown(text, text))
         note("notebooks", self.number, finished=time.strftime("%Y-%m-%d %H:%M"))
@@ -243,7 +286,7 @@ class Lesson:
     def _dead_nodes(self, killed: set[int]) -> list[str]:
         """Nodes that do not run though nobody wanted that: whether they failed loudly or just ended."""
         found = []
-        for thing in self._watched:
+        for thing in (thing for run in self._runs.values() for thing in run.watched):
             dead = set(getattr(thing, "node_ids", ())) - set(getattr(thing, "alive", ())) - killed
             found += [
                 f"node {node_id} does not run any more (if you have killed it: nb.finish(killed=[{node_id}]))"
@@ -252,14 +295,8 @@ class Lesson:
         return found
 
     def _close_all(self) -> list[str]:
-        problems = []
-        while self._watched:
-            thing = self._watched.pop()
-            try:
-                _closer(thing)()
-            except Exception as error:
-                problems.append(f"{type(error).__name__}: {error}")
-        return problems
+        """Close what is open, the youngest first; what went wrong."""
+        return [problem for run in reversed(self._runs.values()) for problem in _closed(run)]
 
     def abandon(self) -> None:
         """Close what is open, and judge nothing."""
@@ -269,6 +306,7 @@ class Lesson:
 
     def _left_behind(self) -> list[str]:
         """What is there now and was not at the start; threads and sockets are given a moment to end."""
+        gc.collect()  # an error that was caught may hold on to itself, and to what its cell had in hand
         deadline = time.monotonic() + _PATIENCE_S
         while (found := Resources.now().beyond(self._before)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -284,6 +322,17 @@ class Lesson:
             self.finish()
         else:
             self.abandon()
+
+
+def _closed(run: _Run) -> list[str]:
+    """Close what a run has opened, the youngest first; what went wrong."""
+    problems = []
+    while run.watched:
+        try:
+            _closer(run.watched.pop())()
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+    return problems
 
 
 def _closer(thing: Any) -> Callable[[], object]:

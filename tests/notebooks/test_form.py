@@ -137,6 +137,7 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
     [
         ("code cell 1 has 26 lines", [code("x = 1\n" * 26)]),
         ("31 code cells", [code() for _ in range(31)]),
+        ("two cells of the same text", [code("nb.claim('x', y > 1)"), code("nb.claim('x', y > 1)")]),
         ("two long code cells without a word between them", [code("x = 1\n" * 11), code("y = 1\n" * 11)]),
         ("2401 words", [words("word\n\n" * 2401)]),
         ("a sentence of 41 words", [words("word " * 40 + "end.")]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
@@ -10,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 
 from pykraft.course import Lesson, LessonError, lesson, notebook
+from pykraft.course.execute import execute
 from pykraft.course.kernel import Obstacle
 from pykraft.course.progress import read_progress
-from pykraft.course.surroundings import HEADLESS, HOME, PROFILE
+from pykraft.course.surroundings import HEADLESS, HOME, PROFILE, current_cell
 
 
 class Thing:
@@ -235,6 +238,76 @@ def test_who_runs_the_first_cell_again_does_not_leave_the_first_cluster_running(
     assert threading.excepthook is hook
 
 
+def run_cell(monkeypatch: pytest.MonkeyPatch, text: str, number: int) -> None:
+    """From here on it is as if this cell ran, after so many others."""
+    monkeypatch.setattr(lesson, "current_cell", lambda: (text, number))
+
+
+def test_a_cell_that_runs_again_takes_back_what_it_has_claimed_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    run_cell(monkeypatch, "first cell", 1)
+    nb = Lesson("00")
+    nb.watch(Thing(log, "cluster"))
+    run_cell(monkeypatch, "second cell", 2)
+    nb.watch(Thing(log, "client"))
+    nb.claim("Two and two are four.", False)
+    nb.claim("Water is wet.", True)
+    run_cell(monkeypatch, "second cell", 3)
+    nb.claim("Two and two are four.", True)
+    nb.claim("Water is wet.", True)
+    assert [claim.verdict for claim in nb.claims] == ["HOLDS", "HOLDS"]
+    assert log == ["client"], "and the cluster, of a cell that did not run again, is still there"
+    nb.finish()
+    assert log == ["client", "cluster"]
+
+
+def test_a_thing_that_is_watched_again_stays_open_and_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one Spark session in a kernel: who asks for one again gets the same."""
+    log: list[str] = []
+    nb, session = Lesson("00"), Thing(log, "session")
+    for number in (1, 2):
+        run_cell(monkeypatch, "a cell", number)
+        assert nb.watch(session) is session
+    assert log == []
+    nb.claim("Water is wet.", True)
+    nb.finish()
+    assert log == ["session"]
+
+
+def test_two_cells_that_claim_the_same_have_both_said_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nb = Lesson("00")
+    for number, (text, holds) in enumerate((("one cell", False), ("another cell", True)), 1):
+        run_cell(monkeypatch, text, number)
+        nb.claim("Water is wet.", holds)
+    with pytest.raises(LessonError, match=r"this does not hold: Water is wet\."):
+        nb.finish()
+
+
+def test_what_a_cell_that_runs_again_cannot_close_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nb = Lesson("00")
+    run_cell(monkeypatch, "a cell", 1)
+    nb.watch(Thing([], "client", OSError("it is stuck")))
+    run_cell(monkeypatch, "a cell", 2)
+    nb.claim("Water is wet.", True)
+    nb.finish()
+    assert "From the last time this cell ran: OSError: it is stuck" in capsys.readouterr().out
+
+
+def test_the_cell_that_runs_is_known_by_its_text_and_its_number() -> None:
+    notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+        cells=[
+            nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
+            for source in ("from pykraft.course.surroundings import current_cell", "current_cell()", "current_cell()")
+        ]
+    )
+    execute(notebook, Path())
+    told = [cell.outputs[0]["data"]["text/plain"] for cell in notebook.cells[1:]]
+    assert told[0] != told[1] and all(each.startswith("('current_cell()', ") for each in told)
+    assert current_cell() == ("", 0), "where there are no cells"
+
+
 def test_what_cannot_be_closed_is_told_and_the_others_are_closed_all_the_same(nb: Lesson) -> None:
     log: list[str] = []
     nb.watch(Thing(log, "first"))
@@ -306,6 +379,24 @@ def test_a_client_of_librdkafka_that_still_runs_fails_the_last_cell(nb: Lesson) 
     with pytest.raises(LessonError, match="a client of confluent_kafka still runs"):
         nb.finish()
     del producer
+
+
+def test_a_client_that_only_an_error_holds_on_to_is_not_left_behind(nb: Lesson) -> None:
+    from confluent_kafka import Producer
+
+    def cell() -> None:
+        producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        try:
+            raise ValueError(producer)
+        except ValueError as error:
+            error.__context__ = ValueError(error)  # as that of a future does, it holds on to itself
+
+    gc.disable()
+    try:
+        cell()
+        nb.finish()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("choice", ["a", "A ", "skip"])
