@@ -215,7 +215,7 @@ class NodeThread:
         return bool(len(self._requests) or self._calls or self._client.has_news)
 
     def _handle_requests(self, now: int) -> None:
-        """Handle the requests in the queue; those that come instead of them, too, but not for ever."""
+        """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
         enough = now + MAX_HANDLING_MS
         while (request := self._requests.receive()) is not None:
             self._handle(request, now)
