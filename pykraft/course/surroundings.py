@@ -35,7 +35,7 @@ def is_notebook() -> bool:
 
 
 def current_cell() -> tuple[str, int]:
-    """The text of the cell that runs now, and a number that no other run of a cell has; ("", 0) where there are none."""
+    """The text of the cell that runs now, and a number that no other run has; ("", 0) where there are no cells."""
     if not is_notebook():
         return "", 0
     ran = sys.modules["IPython"].get_ipython().user_ns["In"]

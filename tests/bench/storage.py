@@ -134,9 +134,9 @@ def append() -> list[Row]:
 
 
 def append_with_least_effort(number: int, data: bytearray, count: int) -> None:
-    """Check the batch as the log does, record by record, give it its offset, write it, make its entries for the indexes,
-    `count` times. For nothing else is there a name, a call or an object: not for what rolls a segment, knows a producer
-    or an epoch, or survives a full disk."""
+    """Check the batch as the log does, record by record, give it its offset, write it, make its entries for the
+    indexes, `count` times. For nothing else is there a name, a call or an object: not for what rolls a segment, knows a
+    producer or an epoch, or survives a full disk."""
     end_offset = size = 0
     entries, times = bytearray(), bytearray()
     for _ in range(count):
