@@ -6,9 +6,9 @@ processor. A failed suite does not keep the following ones from running: one run
 status is 0 only if each suite passed.
 
 A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
-what such a suite prints is shown when it has ended. Those that measure time, or make processes of their own, need both
-cores and show what they print. Suites that yield only compute, and stand in a line of their own: from the beginning to
-the end one of them is at hand for the time in which nobody else wants a core. Two would be in the notebooks' way.
+what such a suite prints is shown when it has ended. Those that measure time need both cores, are alone, and show what
+they print. Suites that yield only compute, and stand in a line of their own: one of them is at hand for the time in
+which nobody else wants a core, and two if nobody else is there.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -82,7 +82,7 @@ class Suite:
 
 LAST_TURN = 19
 """The priority of a suite that yields."""
-PATIENT = ("-o", "time_limit=900")
+PATIENT = ("-o", "time_limit=900", "-o", "faulthandler_timeout=1800")
 """Who waits for others is not to be ended for it."""
 CORES = 2
 """Of the machine that the limits are made for."""
@@ -104,8 +104,8 @@ SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
-# In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Then the
-# notebooks. Beside all of them those that yield, the longest first.
+# In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Beside
+# all of them those that yield, the longest first. At last the notebooks.
 SUITES = (
     Suite("archive", "tests.spark.archive", (), ("full",)),
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
@@ -287,13 +287,17 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
 
 def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
     """The suite that may begin now: the first that waits, if there are cores for it; or else the first of those that
-    yield, if none of them runs."""
+    yield, if it is their turn. Who needs all cores comes after those, and has them for itself."""
     used = sum(suite.cores for suite in running if not suite.yields)
+    yielding = sum(suite.yields for suite in running)
     first = next((suite for suite in waiting if not suite.yields), None)
+    patient = next((suite for suite in waiting if suite.yields), None)
+    if first and first.cores == CORES and (patient or yielding):
+        first = None
     if first and first.cores + used <= CORES:
         return first
-    is_free = not any(suite.yields for suite in running)
-    return next((suite for suite in waiting if suite.yields and is_free), None)
+    is_alone = any(suite.cores == CORES for suite in running)
+    return patient if not is_alone and yielding < (1 if used else CORES) else None
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

@@ -72,10 +72,14 @@ def test_suites_that_yield_stand_in_a_line_of_their_own() -> None:
         ([whole, half], [small], None),  # nobody overtakes who waits for both cores
         ([small], [half, half], small),
         ([small], [half, small], None),
-        ([whole, little], [other], whole),
-        ([little, small], [whole], little),
-        ([little], [whole], little),
-        ([little], [whole, other], None),
+        ([small, little], [half], small),
+        ([little], [small, small], little),
+        ([little], [small, other], None),
+        ([little], [other], little),  # nobody else is there
+        ([little], [other, other], None),
+        ([whole, little], [other], little),
+        ([whole], [other], None),
+        ([little], [whole], None),  # whose seconds are counted
     ]
     for waiting, running, next_one in table:
         assert runner.next_of(waiting, running) is next_one, (waiting, running)

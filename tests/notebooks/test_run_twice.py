@@ -11,8 +11,8 @@ from pykraft.course.execute import execute, read
 from pykraft.course.form import LAST_CELL
 from tests.harness.tree import ROOT
 
-LONG = ("00", "04", "05", "20")
-"""These take a minute or more, and are left to `make soak`."""
+LONG = ("00", "01", "02", "04", "05", "20")
+"""Run twice, these take longer than a test should, and are left to `make soak`."""
 ONCE = (LAST_CELL, "killer.start()")
 """A cell with this tells a story, which ends with a death or with the notebook: to tell it again is to begin anew."""
 COURSE = [

@@ -180,6 +180,7 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: pathlib.Path)
         time.sleep(0.05)
 
 
+@pytest.mark.limit(240)  # it waits for a process that has 200 s
 def test_a_session_that_something_else_has_started_is_given_the_source(kafka: ClusterProcess) -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark's own scripts need a Java of the machine")
