@@ -292,12 +292,11 @@ def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
     yielding = sum(suite.yields for suite in running)
     first = next((suite for suite in waiting if not suite.yields), None)
     patient = next((suite for suite in waiting if suite.yields), None)
-    if first and first.cores == CORES and (patient or yielding):
-        first = None
-    if first and first.cores + used <= CORES:
+    has_to_wait = first and first.cores == CORES and (patient or yielding)
+    if first and not has_to_wait and first.cores + used <= CORES:
         return first
-    is_alone = any(suite.cores == CORES for suite in running)
-    return patient if not is_alone and yielding < (1 if used else CORES) else None
+    is_measured = any(suite.cores == CORES for suite in running)
+    return patient if not is_measured and yielding < (1 if used else CORES) else None
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

@@ -30,7 +30,7 @@ def test_a_red_suite_makes_the_run_red_and_the_next_one_still_runs(
     table = capfd.readouterr().out.rpartition("--- quick")[2]
     assert "failed: exit status 1" in table and "FAILED: red" in table
     *suites, last = [line.split()[0] for line in table.splitlines()[1:]]
-    assert sorted(suites) == ["green", "red"] and last == "total", "in the order in which they ended"
+    assert sorted(suites) == ["green", "red"] and last == "total", "in whichever order they ended"
 
 
 def test_two_that_need_one_core_run_at_once_and_are_shown_one_after_the_other(
