@@ -81,6 +81,7 @@ class RecordBatch:
         "partition_leader_epoch",
         "producer_epoch",
         "producer_id",
+        "size",
     )
 
     base_offset: int
@@ -115,14 +116,11 @@ class RecordBatch:
             self.base_sequence,
             self.count,
         ) = HEADER.unpack_from(buffer)
+        self.size = LOG_OVERHEAD + self.batch_length
+        """Bytes of the whole batch."""
 
     def __repr__(self) -> str:
         return f"RecordBatch({self.base_offset}..{self.last_offset}, epoch {self.partition_leader_epoch})"
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return LOG_OVERHEAD + self.batch_length
 
     @property
     def last_offset(self) -> int:
@@ -173,7 +171,7 @@ class RecordBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are those that the checksum was made of."""
-        return self.computed_crc() == self.crc
+        return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
 
     def records(self) -> Iterator[Record]:
         """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""

@@ -18,6 +18,7 @@ from pykraft.common.topic_config import (
     COMPRESSION_TYPE,
     COMPRESSION_ZSTD_LEVEL,
     FLUSH_MESSAGES,
+    FOREVER_MS,
     INTERNAL_SEGMENT_BYTES,
     MAX_COMPACTION_LAG_MS,
     MAX_MESSAGE_BYTES,
@@ -50,6 +51,10 @@ class AppendRules:
     uses_append_time: bool
     before_max_ms: int
     after_max_ms: int
+    """How far a record's timestamp may lie behind the broker's time, and before it. It may lie anywhere if the broker's
+    own replaces it."""
+    looks_at_records: bool
+    """Whether it must be known of each record what it says."""
     max_segment_bytes: int
     max_segment_ms: int
     """How much time a segment may span. The active one is never compacted, so the wait for that is a limit as well."""
@@ -60,6 +65,9 @@ class AppendRules:
     def of(cls, config: Config) -> "AppendRules":
         codec = config[COMPRESSION_TYPE]
         wants_keys = "compact" in config[CLEANUP_POLICY]
+        uses_append_time = config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"
+        before_max_ms = FOREVER_MS if uses_append_time else config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS]
+        after_max_ms = FOREVER_MS if uses_append_time else config[MESSAGE_TIMESTAMP_AFTER_MAX_MS]
         longest_ms = config[SEGMENT_MS]
         if wants_keys:
             longest_ms = min(longest_ms, config[MAX_COMPACTION_LAG_MS])
@@ -68,9 +76,10 @@ class AppendRules:
             codec=None if codec == "producer" else Compression.named(codec),
             levels={one: config[level] for one, level in _LEVELS.items()},
             wants_keys=wants_keys,
-            uses_append_time=config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime",
-            before_max_ms=config[MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
-            after_max_ms=config[MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            uses_append_time=uses_append_time,
+            before_max_ms=before_max_ms,
+            after_max_ms=after_max_ms,
+            looks_at_records=wants_keys or before_max_ms != FOREVER_MS,
             max_segment_bytes=config[INTERNAL_SEGMENT_BYTES] or config[SEGMENT_BYTES],
             max_segment_ms=longest_ms,
             segment_jitter_ms=min(config[SEGMENT_JITTER_MS], longest_ms),

@@ -52,19 +52,23 @@ class _Index:
     """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
     __slots__ = (
-        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_synced_changes", "_written"),
-        *("base_offset", "path"),
+        *("_changes", "_file", "_filesystem", "_full_bytes", "_max_bytes", "_mirror", "_synced_changes", "_written"),
+        *("base_offset", "path", "size"),
     )
 
     entry: struct.Struct
+    kept_places = 0
+    """Room for so many entries is left when the index counts as full."""
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
         self._filesystem = filesystem
         self.path = path
         self.base_offset = base_offset
         self._max_bytes = max_bytes - max_bytes % self.entry.size
+        self._full_bytes = self._max_bytes - self.kept_places * self.entry.size
         self._file = filesystem.open(path)
-        self._written = self._file.size
+        self.size = self._written = self._file.size
+        """Bytes of all entries."""
         self._mirror: bytearray | None = None if self._written else bytearray()
         self._changes = self._synced_changes = 0
 
@@ -80,12 +84,7 @@ class _Index:
 
     @property
     def is_full(self) -> bool:
-        return self.size >= self._max_bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes of all entries."""
-        return self._written if self._mirror is None else len(self._mirror)
+        return self.size >= self._full_bytes
 
     @property
     def has_unwritten_entries(self) -> bool:
@@ -134,6 +133,7 @@ class _Index:
     def reset(self) -> None:
         """Forget all entries; the file has them still, until it is rewritten."""
         self._mirror = bytearray()
+        self.size = 0
 
     def rewrite(self) -> None:
         """Put all entries into the file. If it begins with them, the others are added: what a crash leaves of those is
@@ -150,11 +150,12 @@ class _Index:
         self._written = self.size
 
     def _cut(self, count: int) -> None:
-        del self._entries[count * self.entry.size :]
-        if len(self._entries) < self._written:
+        self.size = count * self.entry.size
+        del self._entries[self.size :]
+        if self.size < self._written:
             self._changes += 1
-            self._file.truncate(len(self._entries))
-            self._written = len(self._entries)
+            self._file.truncate(self.size)
+            self._written = self.size
 
     def _at(self, number: int) -> tuple[int, int]:
         """One entry. If they are not in memory, that is no reason to read all."""
@@ -196,10 +197,11 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         entries, relative = self._entries, offset - self.base_offset
-        assert len(entries) < self._max_bytes, f"{self.path} is full: the segment should have been rolled"
-        last = self.entry.unpack_from(entries, len(entries) - self.entry.size)[0] if entries else -1
+        assert self.size < self._full_bytes, f"{self.path} is full: the segment should have been rolled"
+        last = self.entry.unpack_from(entries, self.size - self.entry.size)[0] if entries else -1
         assert relative > last, f"{self.path}: {offset} is not above {self.last_offset}"
         entries += self.entry.pack(relative, position)
+        self.size += self.entry.size
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below `offset`; (base offset, 0) if there is none."""
@@ -228,11 +230,8 @@ class TimeIndex(_Index):
     __slots__ = ()
 
     entry = struct.Struct(">qi")
-
-    @property
-    def is_full(self) -> bool:
-        """One place is kept for the entry that is made when the segment is closed."""
-        return self.size >= self._max_bytes - self.entry.size
+    kept_places = 1
+    """For the entry that is made when the segment is closed."""
 
     def __getitem__(self, number: int) -> TimestampOffset:
         timestamp, relative = self._at(number)
@@ -244,12 +243,13 @@ class TimeIndex(_Index):
 
     def maybe_append(self, timestamp: int, offset: int, closing: bool = False) -> None:
         """Add an entry if the timestamp rose. A segment that is `closing` takes the place that was kept."""
-        assert closing or not self.is_full, f"{self.path} is full: the segment should have been rolled"
         entries, relative = self._entries, offset - self.base_offset
-        newest, last = self.entry.unpack_from(entries, len(entries) - self.entry.size) if entries else (-1, 0)
+        newest, last = self.entry.unpack_from(entries, self.size - self.entry.size) if entries else (-1, 0)
         assert relative >= last, f"{self.path}: {offset} is below {self.last.offset}"
         if timestamp > newest:
+            assert closing or self.size < self._full_bytes, f"{self.path} is full: the segment should have been rolled"
             entries += self.entry.pack(timestamp, relative)
+            self.size += self.entry.size
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or before `timestamp`; (-1, base offset) if there is none."""

@@ -46,7 +46,7 @@ from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
-from pykraft.storage.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdate
+from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
@@ -189,17 +189,18 @@ class UnifiedLog:
         now_ms = self._clock.time_ms()
         if origin is AppendOrigin.CLIENT:
             batch = validate(batch, self._rules, now_ms)
-        if batch.size > self._rules.max_segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {self._rules.max_segment_bytes}"
-            )
+        most_bytes = self._rules.max_segment_bytes
+        if batch.size > most_bytes:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {most_bytes}")
         batch.assign(self.log_end_offset, leader_epoch)
         append_time = batch.max_timestamp if batch.uses_log_append_time else -1
-        if origin is AppendOrigin.CLIENT and batch.has_producer_id:
-            known = self.producer_state.duplicate_of(batch)
-            if known is not None:
-                return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
-        update = self.producer_state.plan([batch], origin)
+        update = NO_UPDATE
+        if batch.has_producer_id:
+            if origin is AppendOrigin.CLIENT:
+                known = self.producer_state.duplicate_of(batch)
+                if known is not None:
+                    return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
+            update = self.producer_state.plan([batch], origin)
         self._append(batch.buffer, [batch], update)
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
@@ -241,13 +242,13 @@ class UnifiedLog:
     def _segment_for(self, size: int, found: list[RecordBatch]) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
         segment = self._segments[-1]
+        filled, last_offset = segment.size, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
-        is_full = segment.size + size > self._rules.max_segment_bytes
+        is_full = filled + size > self._rules.max_segment_bytes or segment.is_index_full
         is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self._max_segment_ms(segment)
-        is_done = (is_full or is_old or segment.is_index_full) and segment.size
-        if is_done or not segment.has_room_for(found[-1].last_offset):
+        if ((is_full or is_old) and filled) or not segment.has_room_for(last_offset):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
-            is_far = found[-1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
+            is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)
         return segment
 

@@ -119,7 +119,9 @@ class LogSegment:
 
     def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
         """How old the segment is: by the timestamps of the records in it, if they have any."""
-        first = self.first_timestamp()
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp()
         return timestamp - first if first >= 0 else now_ms - self._created_ms
 
     def first_timestamp(self) -> int:
@@ -139,14 +141,15 @@ class LogSegment:
         """Write `data`, which holds these batches, at the end."""
         assert self.has_room_for(batches[-1].last_offset), f"{self} has no room for {batches[-1]}"
         position = self.size
-        self.largest_timestamp()  # of what is there, before there is more
+        if self.max_timestamp is None:
+            self.largest_timestamp()  # of what is there, before there is more
         self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
         for batch in batches:
-            self._newest = (batch.base_offset, position)
             self._index(batch, position)
             position += batch.size
+        self._newest = (batch.base_offset, position - batch.size)
 
     def _index(self, batch: RecordBatch, position: int) -> None:
         """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes

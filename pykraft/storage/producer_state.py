@@ -21,7 +21,7 @@ KIP-360).
 """
 
 import struct
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -186,8 +186,12 @@ class ProducerEntry:
 class ProducerUpdate(NamedTuple):
     """What appending some batches will change: planned before the append, applied after it."""
 
-    entries: dict[int, ProducerEntry]
-    completed: list[CompletedTransaction]
+    entries: Mapping[int, ProducerEntry]
+    completed: Sequence[CompletedTransaction]
+
+
+NO_UPDATE = ProducerUpdate({}, ())
+"""What batches without a producer id change."""
 
 
 class ProducerStateManager:
@@ -213,12 +217,13 @@ class ProducerStateManager:
 
     def plan(self, batches: Iterable[RecordBatch], origin: AppendOrigin) -> ProducerUpdate:
         """Check batches that have their offsets; KafkaError if one of them must not be appended."""
-        update = ProducerUpdate({}, [])
+        entries: dict[int, ProducerEntry] = {}
+        ended: list[CompletedTransaction] = []
         open_transactions = dict(self._open_transactions)  # as of the batch that the loop has come to
         for batch in batches:
             if not batch.has_producer_id or (batch.is_control and not batch.count):
                 continue  # cleaning may leave a control batch without its marker
-            known = update.entries.get(batch.producer_id) or self.producers.get(batch.producer_id)
+            known = entries.get(batch.producer_id) or self.producers.get(batch.producer_id)
             entry = known or ProducerEntry(batch.producer_id)
             if not batch.is_control:
                 entry = entry.after_batch(batch, origin)
@@ -227,20 +232,21 @@ class ProducerStateManager:
                 if completed is not None:
                     del open_transactions[batch.producer_id]
                     stable = min(open_transactions.values(), default=completed.last_offset + 1)
-                    update.completed.append(completed._replace(last_stable_offset=stable))
+                    ended.append(completed._replace(last_stable_offset=stable))
             if entry.transaction_first_offset is not None:
                 open_transactions[batch.producer_id] = entry.transaction_first_offset
-            update.entries[batch.producer_id] = entry
-        return update
+            entries[batch.producer_id] = entry
+        return ProducerUpdate(entries, ended)
 
     def apply(self, update: ProducerUpdate, end_offset: int) -> None:
         """The batches of a plan are in the log, which now ends at `end_offset`."""
-        for entry in update.entries.values():
-            self._put(entry)
-        self._unreplicated += update.completed
+        if update is not NO_UPDATE:
+            for entry in update.entries.values():
+                self._put(entry)
+            self._unreplicated += update.completed
         self.map_end_offset = end_offset
 
-    def replay(self, batch: RecordBatch) -> list[CompletedTransaction]:
+    def replay(self, batch: RecordBatch) -> Sequence[CompletedTransaction]:
         """Carry the state through a batch that is in the log already; the transactions that it ends."""
         update = self.plan([batch], AppendOrigin.REPLICATION)
         self.apply(update, batch.next_offset)

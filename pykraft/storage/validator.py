@@ -31,12 +31,14 @@ Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
 """
 
+import struct
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
-from pykraft.common.topic_config import FOREVER_MS
 from pykraft.records.batch import (
+    CODEC_MASK,
     CURRENT_MAGIC,
     HEADER_BYTES,
     LENGTH_OFFSET,
@@ -93,7 +95,8 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
     the topic's settings demand it, or another one."""
     if batch.base_offset != 0:
         raise _invalid(f"the base offset is {batch.base_offset} instead of 0")
-    _check_size(batch, rules)
+    if batch.size > rules.max_message_bytes:
+        raise _larger_than_allowed(batch, rules)
     if not batch.is_valid:
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
@@ -104,9 +107,12 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
     _walk_records(batch)
     is_marked = batch.uses_log_append_time  # which is no reason to trust it
-    if _asks_for_another_codec(batch, rules) or is_marked or _asks_for_records(batch, rules, now_ms):
+    has_other_codec = rules.codec is not None and rules.codec is not batch.compression
+    is_ahead = batch.max_timestamp > now_ms + rules.after_max_ms
+    if has_other_codec or is_marked or is_ahead or rules.looks_at_records:
         batch = _with_records_checked(batch, rules, now_ms)
-        _check_size(batch, rules)
+        if batch.size > rules.max_message_bytes:
+            raise _larger_than_allowed(batch, rules)
     if rules.uses_append_time:
         batch.stamp(now_ms)
     elif is_marked:
@@ -114,9 +120,8 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
     return batch
 
 
-def _check_size(batch: RecordBatch, rules: AppendRules) -> None:
-    if batch.size > rules.max_message_bytes:
-        raise _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
+def _larger_than_allowed(batch: RecordBatch, rules: AppendRules) -> KafkaError:
+    return _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
 
 
 def _too_large(detail: str) -> KafkaError:
@@ -128,19 +133,6 @@ def _invalid(detail: str) -> KafkaError:
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
-
-
-def _asks_for_another_codec(batch: RecordBatch, rules: AppendRules) -> bool:
-    return rules.codec is not None and rules.codec is not batch.compression
-
-
-def _asks_for_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> bool:
-    """Whether it must be known of each record what it says."""
-    if rules.wants_keys:
-        return True
-    if rules.uses_append_time:
-        return False
-    return rules.before_max_ms != FOREVER_MS or batch.max_timestamp > now_ms + rules.after_max_ms
 
 
 def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
@@ -219,8 +211,8 @@ def _looked_over(records: Iterable[Record], batch: RecordBatch, rules: AppendRul
 
 def _walk_records(batch: RecordBatch) -> None:
     data = batch.buffer[HEADER_BYTES:]
-    if batch.attributes & 0x07 == Compression.NONE:
-        count_records(iter([data]), batch.count)
+    if not batch.attributes & CODEC_MASK:
+        count_records((data,), batch.count)
         return
     if batch.count > MAX_RECORDS:
         raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
@@ -232,51 +224,71 @@ def _walk_records(batch: RecordBatch) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.detail) from error
 
 
-def count_records(chunks: Iterator[bytes | memoryview], count: int) -> None:
+def count_records(chunks: Iterable[bytes | memoryview], count: int) -> None:
     """Check that the stream holds just `count` records, one after the other; INVALID_RECORD if not."""
     seen = total = 0
     skip = 0  # bytes of the current record that are still to come
-    rest: bytes | memoryview = b""  # a length that the end of a chunk cut in two
+    rest: bytes | memoryview = b""  # what the end of a chunk left of a length
     for chunk in chunks:
         total += len(chunk)
         if total > MAX_UNPACKED_BYTES:
             raise _too_large(f"the batch decompresses to more than {MAX_UNPACKED_BYTES} bytes")
         chunk = bytes(rest) + bytes(chunk) if rest else chunk
-        rest = b""
-        position = skip
-        end = len(chunk)
-        while position < end and seen < count:
-            # Nearly all lengths have one or two bytes: those are read without a call.
-            zigzag = chunk[position]
-            after = position + 1
-            if zigzag > 127:
-                if after < end and chunk[after] < 128:
-                    zigzag = zigzag & 127 | chunk[after] << 7
-                    after += 1
-                else:
-                    zigzag, after = _length_at(chunk, position, end)
-                    if after < 0:
-                        rest = chunk[position:]
-                        break
-            if zigzag & 1 or zigzag < _SHORTEST:
-                raise _invalid(f"record {seen} claims a length of {(zigzag >> 1) ^ -(zigzag & 1)}")
-            position = after + (zigzag >> 1)
-            seen += 1
-        skip = max(0, position - end)
-        if seen == count and position < end:
-            raise _invalid(f"{end - position} bytes follow the last of {count} records")
+        position, seen = _walk(chunk, skip, seen, count)
+        rest = chunk[position:]
+        skip = max(0, position - len(chunk))
+        if rest and seen == count:
+            raise _invalid(f"{len(rest)} bytes follow the last of {count} records")
     if seen < count or skip or rest:
         raise _invalid(f"the batch announces {count} records, {seen} begin in it")
 
 
-def _length_at(chunk: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """(length as a zigzag number, position after it) of the record at `position`; (0, -1) if the chunk ends within."""
-    value = chunk[position] & 127
-    for number in range(1, _LONGEST_VARINT):
-        if position + number >= end:
-            return 0, -1
-        octet = chunk[position + number]
-        value |= (octet & 127) << (7 * number)
+def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tuple[int, int]:
+    """Go from record to record, beginning at `position`, until there were `count` or the chunk ends. Returns where the
+    next one begins, which is behind the chunk if it ends within a record, and how many were seen by now."""
+    first_two, steps = _FIRST_TWO.unpack_from, _STEPS
+    last = len(chunk) - 1
+    for number in range(seen, count):
+        step = (steps[first_two(chunk, position)[0]] if position < last else 0) or _step_at(chunk, position, number)
+        if not step:
+            return position, number
+        position += step
+    return position, count
+
+
+def _step(zigzag: int, length_bytes: int) -> int:
+    """How far it is from a record with this length to the next; 0 if no record can have it."""
+    return 0 if zigzag & 1 or zigzag < _SHORTEST else length_bytes + (zigzag >> 1)
+
+
+def _steps() -> "array[int]":
+    """How far it is from a record to the next, by its first two bytes, in which nearly all lengths are told: so a look
+    into a table is all that most records cost. 0 where the bytes do not tell it, or tell what no record can have."""
+    steps = array("H")
+    for first in range(128):
+        steps.extend([_step(first, 1)] * 256)
+    for first in range(128, 256):
+        steps.extend(_step(first & 127 | second << 7, 2) for second in range(128))
+        steps.extend([0] * 128)
+    return steps
+
+
+_STEPS = _steps()
+_FIRST_TWO = struct.Struct(">H")
+
+
+def _step_at(chunk: bytes | memoryview, position: int, number: int) -> int:
+    """How far it is from record `number`, at `position`, to the next; 0 if the chunk ends within its length, or before.
+    INVALID_RECORD if no record can have that length."""
+    zigzag = 0
+    length = chunk[position : position + _LONGEST_VARINT]
+    for index, octet in enumerate(length):
+        zigzag |= (octet & 127) << (7 * index)
         if octet < 128:
-            return value, position + number + 1
-    raise _invalid(f"a record's length has more than {_LONGEST_VARINT} bytes")
+            step = _step(zigzag, index + 1)
+            if not step:
+                raise _invalid(f"record {number} claims a length of {(zigzag >> 1) ^ -(zigzag & 1)}")
+            return step
+    if len(length) == _LONGEST_VARINT:
+        raise _invalid(f"a record's length has more than {_LONGEST_VARINT} bytes")
+    return 0

@@ -360,13 +360,17 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 def test_records_are_counted_however_the_stream_is_cut(size: int) -> None:
     builder = RecordBatchBuilder()
     for number in range(40):
-        builder.append(0, None, b"x" * (number * number % 200))
+        builder.append(
+            0, None, b"x" * (number * number % 200 if number != 20 else 10_000)
+        )  # 1, 2 and 3 bytes of length
     data = bytes(builder.build()[HEADER_BYTES:])
     count_records(iter(pieces(data, size)), 40)
     for stream, count in ((data, 39), (data, 41), (data[:-1], 40), (data + b"\x00", 40), (data + b"\x80", 40)):
         with pytest.raises(KafkaError) as refused:
             count_records(iter(pieces(stream, size)), count)
         assert refused.value.code is INVALID
+    with pytest.raises(KafkaError, match="bytes follow the last of 3 records"):  # at once, whatever else would come
+        count_records(iter(pieces(data, size)), 3)
 
 
 @pytest.mark.parametrize(
