@@ -29,6 +29,9 @@ class ReadOnlyFile:
     def truncate(self, size: int) -> NoReturn:
         raise PermissionError(f"{self.path} is open for reading")
 
+    def trim(self) -> None:
+        """Nothing was reserved."""
+
     def sync(self) -> None:
         """Nothing was written."""
 

@@ -168,6 +168,9 @@ class MemoryFile:
         self._inode.cut(size)
         self.size = size
 
+    def trim(self) -> None:
+        """Nothing was reserved."""
+
     def sync(self) -> None:
         self._check()
         self._filesystem.step()

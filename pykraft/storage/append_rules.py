@@ -51,8 +51,8 @@ class AppendRules:
     uses_append_time: bool
     before_max_ms: int
     after_max_ms: int
-    """How far a record's timestamp may lie behind the broker's time, and before it. It may lie anywhere if the broker's
-    own replaces it."""
+    """How far a record's timestamp may lie behind the broker's time, and ahead of it: for ever, if the broker's own
+    replaces it."""
     looks_at_records: bool
     """Whether it must be known of each record what it says."""
     max_segment_bytes: int

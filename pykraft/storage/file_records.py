@@ -68,6 +68,9 @@ class FileRecords:
         self._changes += 1
         self._file.truncate(size)
 
+    def trim(self) -> None:
+        self._file.trim()
+
     def distrust(self) -> None:
         """Another process has written the file, and nobody knows how much of it is on the disk."""
         self._changes += 1

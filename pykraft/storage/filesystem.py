@@ -31,13 +31,21 @@ from pykraft.storage.open_files import OPEN_FILES, Descriptor
 Data = bytes | bytearray | memoryview
 
 _TEMPORARY = ".tmp"
+_LEAST_RESERVED_BYTES = 1 << 20
+"""Nothing is reserved for a file that is smaller: there are too many of those."""
+_MOST_AHEAD_BYTES = 4 << 20
+_BLOCK_BYTES = 512
+"""The unit in which the system tells how much room a file takes."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 # Bytes and length of a file, but not the time of its last change; macOS has only the call for all of it.
 _sync_data = getattr(os, "fdatasync", os.fsync)
-# Linux has a call that syncs one volume and, unlike sync(2), tells of what could not be written. Python has no name for
-# it.
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+# Two calls of Linux for which Python has no name. One syncs a volume and, unlike sync(2), tells of what could not be
+# written. The other finds room on it for a piece of a file, which need not be within the file yet.
+_SYSTEM = ctypes.CDLL(None, use_errno=True)
+_syncfs = getattr(_SYSTEM, "syncfs", None)
+_fallocate = getattr(_SYSTEM, "fallocate64", None)
+_KEEP_SIZE = 1
 
 
 class File(Protocol):
@@ -57,6 +65,10 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file down to `size` bytes."""
+        ...
+
+    def trim(self) -> None:
+        """Nothing is appended for a while: give back the room that was reserved for it."""
         ...
 
     def sync(self) -> None:
@@ -304,10 +316,14 @@ def _holder(descriptor: int) -> str:
 class OsFile:
     """A file of the operating system. `size` is kept here, so asking for it costs no system call.
 
+    A file that grows beyond a megabyte has room reserved for it, as RocksDB and Redpanda do for their logs: to find
+    room page by page takes a fifth of the time of a write. The size stays what was written, and a crash leaves no more
+    than blocks behind the end of the file, which the next `trim` gives back.
+
     Its descriptor is opened when it is needed, and may be taken back whenever nobody is using it (`open_files`).
     """
 
-    __slots__ = ("_is_closed", "_truncations", "held", "path", "size")
+    __slots__ = ("_is_closed", "_reserved", "_truncations", "held", "path", "size")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -317,22 +333,36 @@ class OsFile:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            self.size = 0
+            self.size = self._reserved = 0
             OPEN_FILES.open(self, _FLAGS | os.O_CREAT)
             return
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
         self.size = status.st_size
+        self._reserved = status.st_blocks * _BLOCK_BYTES
 
     def append(self, data: Data) -> None:
         descriptor = self.descriptor
+        end = self.size + len(data)
+        if end > self._reserved:
+            self._reserve(descriptor.number, end)
         try:
             _write_all(descriptor.number, data)
         except OSError as error:
             # A full disk may have taken a part: what was not acknowledged must not stay.
             os.ftruncate(descriptor.number, self.size)
+            self._reserved = self.size
             raise _of(self.path, error) from None
-        self.size += len(data)
+        self.size = end
+
+    def _reserve(self, number: int, end: int) -> None:
+        """See that there is room up to `end`, and for as much again, but no more than is well used. Where this cannot
+        be done, it is not missed: a write finds its room itself, or says that there is none."""
+        if end < _LEAST_RESERVED_BYTES:
+            self._reserved = _LEAST_RESERVED_BYTES
+            return
+        self._reserved = end + min(end, _MOST_AHEAD_BYTES)
+        reserve(number, self.size, self._reserved - self.size)
 
     def read(self, position: int, length: int) -> bytes:
         descriptor = self.descriptor
@@ -344,8 +374,17 @@ class OsFile:
             os.ftruncate(descriptor.number, size)
         except OSError as error:
             raise _of(self.path, error) from None
-        self.size = size
+        self.size = self._reserved = size
         self._truncations += 1
+
+    def trim(self) -> None:
+        if _LEAST_RESERVED_BYTES <= self.size < self._reserved:
+            descriptor = self.descriptor
+            try:
+                os.ftruncate(descriptor.number, self.size)
+            except OSError as error:
+                raise _of(self.path, error) from None
+            self._reserved = self.size
 
     def sync(self) -> None:
         descriptor = self.descriptor
@@ -411,6 +450,12 @@ class OsFileRegion:
         if self._truncations != self._file.truncations:
             raise EOFError(f"{self._file.path} was truncated after its bytes were promised")
         return self._file.descriptor
+
+
+def reserve(descriptor: int, start: int, length: int) -> None:
+    """Have room found on the volume for a piece of the file, also behind its end, which stays where it is."""
+    if _fallocate is not None:
+        _fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(length))
 
 
 def _of(path: str, error: OSError) -> OSError:

@@ -139,7 +139,8 @@ class LogSegment:
 
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
-        assert self.has_room_for(batches[-1].last_offset), f"{self} has no room for {batches[-1]}"
+        farthest = batches[-1].last_offset - self.base_offset
+        assert farthest <= MAX_RELATIVE_OFFSET, f"{self} has no room for {batches[-1]}"
         position = self.size
         if self.max_timestamp is None:
             self.largest_timestamp()  # of what is there, before there is more
@@ -321,6 +322,7 @@ class LogSegment:
         """The segment is rolled or closed: its largest timestamp goes into the index, where retention finds it."""
         largest = self.largest_timestamp()
         self.time_index.maybe_append(largest.timestamp, largest.offset, closing=True)
+        self.records.trim()
 
     def write_indexes(self) -> None:
         """Hand the index entries in memory to the operating system."""

@@ -39,9 +39,11 @@ from typing import NamedTuple
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.records.batch import (
     CODEC_MASK,
+    CONTROL,
     CURRENT_MAGIC,
     HEADER_BYTES,
     LENGTH_OFFSET,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     RecordBatch,
@@ -101,12 +103,12 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         raise _invalid(f"{batch.count} records, but the last has offset delta {batch.last_offset_delta}")
-    if batch.is_control:
+    if batch.attributes & CONTROL:
         raise _invalid("clients may not write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
     _walk_records(batch)
-    is_marked = batch.uses_log_append_time  # which is no reason to trust it
+    is_marked = batch.attributes & LOG_APPEND_TIME  # which is no reason to trust it
     has_other_codec = rules.codec is not None and rules.codec is not batch.compression
     is_ahead = batch.max_timestamp > now_ms + rules.after_max_ms
     if has_other_codec or is_marked or is_ahead or rules.looks_at_records:
@@ -212,7 +214,8 @@ def _looked_over(records: Iterable[Record], batch: RecordBatch, rules: AppendRul
 def _walk_records(batch: RecordBatch) -> None:
     data = batch.buffer[HEADER_BYTES:]
     if not batch.attributes & CODEC_MASK:
-        count_records((data,), batch.count)
+        position, seen = _walk(data, 0, 0, batch.count)
+        _check_end(len(data) - position, seen, batch.count)
         return
     if batch.count > MAX_RECORDS:
         raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
@@ -238,8 +241,15 @@ def count_records(chunks: Iterable[bytes | memoryview], count: int) -> None:
         rest = chunk[position:]
         skip = max(0, position - len(chunk))
         if rest and seen == count:
-            raise _invalid(f"{len(rest)} bytes follow the last of {count} records")
-    if seen < count or skip or rest:
+            break  # whatever else may come
+    _check_end(len(rest) - skip, seen, count)
+
+
+def _check_end(left_bytes: int, seen: int, count: int) -> None:
+    """Nothing is left behind the last record, and nothing of it is missing; INVALID_RECORD if not."""
+    if seen == count and left_bytes > 0:
+        raise _invalid(f"{left_bytes} bytes follow the last of {count} records")
+    if seen < count or left_bytes:
         raise _invalid(f"the batch announces {count} records, {seen} begin in it")
 
 

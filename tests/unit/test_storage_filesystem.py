@@ -385,3 +385,83 @@ def test_a_volume_that_could_not_write_says_so(tmp_path: pathlib.Path, monkeypat
     with pytest.raises(OSError, match=re.escape(str(tmp_path))) as failure:
         OsFileSystem().sync_everything(str(tmp_path))
     assert failure.value.errno == errno.EIO
+
+
+# --- room ahead of the end --------------------------------------------------------------------------------------------
+
+
+def taken(path: pathlib.Path) -> int:
+    """How many bytes of the volume the file takes."""
+    return path.stat().st_blocks * 512
+
+
+def reserves(home: pathlib.Path) -> bool:
+    """Whether this file system can reserve room behind the end of a file."""
+    path = home / "probe"
+    path.write_bytes(b"x")
+    with path.open("r+b") as file:
+        filesystems.reserve(file.fileno(), 1, 1 << 20)
+    return taken(path) > 1 << 20
+
+
+def grown(path: pathlib.Path, size: int) -> filesystems.OsFile:
+    file = OsFileSystem().open(str(path))
+    while file.size < size:
+        file.append(bytes(64 << 10))
+    return file
+
+
+def test_a_file_that_grows_has_room_ahead_and_gives_it_back(tmp_path: pathlib.Path) -> None:
+    ahead = 512 << 10 if reserves(tmp_path) else 0
+    path = tmp_path / "a"
+    file = grown(path, 3 << 19)
+    for _ in range(2):
+        assert file.size == path.stat().st_size and file.size + ahead <= taken(path) <= 2 * file.size
+        file.trim()
+        file.trim()
+        assert file.size == path.stat().st_size and taken(path) == file.size
+        file.append(bytes(64 << 10))
+    file.append(b"last")
+    assert path.read_bytes() == bytes(file.size - 4) + b"last"
+    file.truncate(1 << 20)
+    assert taken(path) == path.stat().st_size == 1 << 20
+    file.append(bytes(64 << 10))
+    assert file.size + ahead <= taken(path), "it grows again"
+    file.close()
+    grown(path, 10 << 20).close()
+    assert taken(path) <= path.stat().st_size + (4 << 20), "no more than that"
+
+
+def test_nothing_is_reserved_for_a_small_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a"
+    file = grown(path, 512 << 10)
+    assert taken(path) == file.size
+    changed = path.stat().st_mtime_ns
+    file.trim()
+    assert path.stat().st_mtime_ns == changed
+    file.close()
+
+
+def test_what_a_crash_left_reserved_is_given_back_by_the_next_who_is_done_with_the_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a"
+    grown(path, 2 << 20).close()
+    again = OsFileSystem().open(str(path))
+    again.trim()
+    assert taken(path) == again.size == 2 << 20
+    again.close()
+
+
+def test_a_file_grows_the_same_where_nothing_can_be_reserved(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(number: int, mode: int, start: object, length: object) -> int:
+        ctypes.set_errno(errno.EOPNOTSUPP)
+        return -1
+
+    for name, call in (("none", None), ("failing", fails)):
+        monkeypatch.setattr(filesystems, "_fallocate", call)
+        path = tmp_path / name
+        file = grown(path, 2 << 20)
+        file.trim()
+        assert taken(path) == file.size == 2 << 20
+        file.close()

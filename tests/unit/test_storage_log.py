@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch, batches
+from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from tests.harness.log_laws import all_batches, check, every_timestamp_is_found
@@ -224,6 +226,16 @@ def test_an_empty_segment_is_not_rolled() -> None:
     log.roll(log.log_end_offset)
     log.roll(log.log_end_offset)
     assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
+def test_a_finished_segment_takes_no_more_room_than_it_has_bytes(tmp_path: Path) -> None:
+    """While it grew it had room ahead."""
+    log = open_log(OsFileSystem(), settings(internal_segment_bytes=3 << 19), directory=str(tmp_path / "flights-0"))
+    while log.size < 11 << 18:
+        log.append_as_leader(batch(size=60_000), 0)
+    log.close()
+    sizes = [(path.stat().st_size, path.stat().st_blocks * 512) for path in (tmp_path / "flights-0").glob("*.log")]
+    assert len(sizes) == 2 and all(1 << 20 < size <= taken < size + 4096 for size, taken in sizes)
 
 
 def test_a_roll_takes_a_snapshot_of_the_producers() -> None:

@@ -14,7 +14,7 @@ from pykraft.records.compression import Compression
 from pykraft.records.filtering import emptied, filtered
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import read_offsets
-from pykraft.storage.cleaner import ENTRY_BYTES
+from pykraft.storage.cleaner import ENTRY_BYTES, CleanedTransactions
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
@@ -22,6 +22,7 @@ from pykraft.storage.log_manager import LogManager
 from pykraft.storage.open_files import OPEN_FILES
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.segment_files import finish_leftovers
+from pykraft.storage.transaction_index import AbortedTransaction
 from tests.harness.compaction import cleaner_of, compacting, fold, read_committed, records, shape_laws
 from tests.harness.log_laws import all_batches
 from tests.harness.storage import (
@@ -32,10 +33,12 @@ from tests.harness.storage import (
     PARTITION,
     ByHand,
     ManualClock,
+    at,
     bytes_of,
     disk,
     marker,
     open_log,
+    produced,
 )
 
 DAY_MS = 86_400_000
@@ -327,6 +330,39 @@ def test_a_marker_goes_after_its_transaction_and_its_horizon(committed: bool) ->
     assert has_marker()
     some.clean_again(after_ms=1)
     assert not has_marker()
+
+
+def test_a_marker_whose_transaction_went_before_decides_over_nothing_that_follows() -> None:
+    some = Compacted()
+    some.put(("a", "1"), **producer(7, 0, transactional=True))
+    some.end(7, committed=False)
+    some.put(("a", "2"), **producer(7, 1, transactional=True))
+    some.end(7, committed=True)
+    some.clean()
+    some.clean_again(after_ms=1)
+    assert (2, b"a", b"2") in some.left
+
+
+def test_each_transaction_of_a_producer_is_looked_at_by_itself() -> None:
+    aborted = [AbortedTransaction(7, first, last, last + 1) for first, last in ((0, 1), (2, 3))]
+    transactions = CleanedTransactions(aborted)
+    assert transactions.pass_batch(at(0, produced(7, 0, transactional=True)))
+    assert transactions.pass_marker(at(1, marker(7, committed=False))) == (False, aborted[0])
+    assert transactions.pass_marker(at(3, marker(7, committed=False))) == (True, None), "nothing was left of it"
+    assert not transactions.pass_batch(at(4, produced(7, 1))), "of no transaction"
+    assert transactions.pass_marker(at(5, marker(7, committed=True))) == (True, None)
+
+
+def test_the_batch_of_the_marker_that_fenced_a_producer_stays_as_long_as_the_producer() -> None:
+    """As in Kafka, its header alone: nothing of the transaction is left."""
+    some = Compacted(delete_retention_ms=1000)
+    some.put(("a", "1"), **producer(7, 0, transactional=True))
+    some.log.append_as_leader(marker(7, committed=True, epoch=1), 0, AppendOrigin.COORDINATOR)
+    some.put(("a", "2"))
+    for _ in range(4):
+        some.clean_again(after_ms=1000)
+    assert [key for _, key, _ in some.left] == [b"a", b"another"], "the passes after that had nothing to complain of"
+    assert [each.count for each in all_batches(some.log) if each.is_control and each.producer_epoch == 1] == [0]
 
 
 def test_a_producers_last_batch_keeps_its_sequence_number() -> None:

@@ -242,6 +242,13 @@ def test_epochs_and_snapshots_beyond_the_end_go() -> None:
     assert log.log_end_offset == before.log_end_offset
 
 
+def test_an_epoch_whose_leader_wrote_nothing_before_an_orderly_stop_goes() -> None:
+    """Apache Kafka notes an epoch when its leader is elected, whether it writes anything or not."""
+    filesystem, _ = stopped()
+    filesystem.write(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n3\n0 0\n3 39\n9 41\n")
+    assert open_log(filesystem, tiny(), clean=True).epochs.entries == [(0, 0), (3, 39)]
+
+
 def test_epochs_of_what_was_read_through_are_those_of_the_batches() -> None:
     """The file may tell of a log that the power failure took back."""
     filesystem, _ = stopped(in_order=False)
@@ -271,6 +278,7 @@ def test_a_log_start_above_its_end_is_its_end() -> None:
     filesystem, _ = stopped()
     log = open_log(filesystem, tiny(), log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    assert [name for name in filesystem.list(DIRECTORY) if name.endswith(".log")] == [f"{100:020d}.log"]
     log.append_as_leader(batch(1), 9)
     assert log.log_end_offset == 101
 
