@@ -356,8 +356,8 @@ class OsFile:
         self.size = end
 
     def _reserve(self, number: int, end: int) -> None:
-        """See that there is room up to `end`, and for as much again, but no more than is well used. Where this cannot
-        be done, it is not missed: a write finds its room itself, or says that there is none."""
+        """Have room for what is to be written up to `end`, and for as much again, 4 MB at most. Where this cannot be
+        done, it is not missed: a write finds its room itself, or says that there is none."""
         if end < _LEAST_RESERVED_BYTES:
             self._reserved = _LEAST_RESERVED_BYTES
             return

@@ -119,9 +119,7 @@ class LogSegment:
 
     def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
         """How old the segment is: by the timestamps of the records in it, if they have any."""
-        first = self._first_timestamp
-        if first is None:
-            first = self.first_timestamp()
+        first = self.first_timestamp()
         return timestamp - first if first >= 0 else now_ms - self._created_ms
 
     def first_timestamp(self) -> int:
@@ -139,18 +137,16 @@ class LogSegment:
 
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
-        farthest = batches[-1].last_offset - self.base_offset
-        assert farthest <= MAX_RELATIVE_OFFSET, f"{self} has no room for {batches[-1]}"
+        assert self.has_room_for(batches[-1].last_offset), f"{self} has no room for {batches[-1]}"
         position = self.size
-        if self.max_timestamp is None:
-            self.largest_timestamp()  # of what is there, before there is more
+        self.largest_timestamp()  # of what is there, before there is more
         self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
         for batch in batches:
+            self._newest = (batch.base_offset, position)
             self._index(batch, position)
             position += batch.size
-        self._newest = (batch.base_offset, position - batch.size)
 
     def _index(self, batch: RecordBatch, position: int) -> None:
         """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes
