@@ -30,9 +30,9 @@ from pykraft.raft import wire
 from pykraft.raft.accumulator import BatchAccumulator
 from pykraft.raft.election import QuorumStateFile
 from pykraft.raft.leader_state import LeaderState
-from pykraft.raft.peers import Peers
 from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
 from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.requests import QuorumRequests
 from pykraft.raft.state_machine import CommitReader, ControlRecords
 from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
 from pykraft.records.builder import RecordBatchBuilder
@@ -98,8 +98,8 @@ class RaftReplica:
         )
         backoff_ms, timeout_ms = config[keys.RETRY_BACKOFF_MS], config[keys.REQUEST_TIMEOUT_MS]
         # Votes have a connection of their own: a fetch may wait long at its receiver.
-        self.voting = Peers("raft-vote", [], backoff_ms, timeout_ms, random)
-        self.fetching = Peers("raft-fetch", bootstrap, backoff_ms, timeout_ms, random)
+        self.voting = QuorumRequests("raft-vote", [], backoff_ms, timeout_ms, random)
+        self.fetching = QuorumRequests("raft-fetch", bootstrap, backoff_ms, timeout_ms, random)
         self.readers: list[CommitReader] = []
         self.leader: LeaderState | None = None
         self.accumulator: BatchAccumulator | None = None

@@ -1,4 +1,4 @@
-"""The connections to the other controllers, as Raft sees them: who may be asked something now.
+"""The requests to the other controllers: who of the quorum may be asked something now.
 
 One request at a time goes to a node, and after a failure there is a pause. When the role changes, everything that is
 under way becomes irrelevant: answers to it are dropped, and everybody may be asked anew.
@@ -17,7 +17,7 @@ Handler = Callable[[Node, Any, int], bool]
 """(sender, response, now) -> whether the answer was of use; if not, there is a pause."""
 
 
-class Peers:
+class QuorumRequests:
     """The nodes of the quorum, by id. Bootstrap addresses have ids below -1."""
 
     def __init__(
