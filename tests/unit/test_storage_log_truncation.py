@@ -141,6 +141,19 @@ def test_a_transaction_that_was_cut_away_holds_back_nobody() -> None:
     assert log.last_stable_offset == log.log_end_offset == 4
 
 
+def test_an_abortion_that_was_cut_away_is_forgotten_on_the_disk_too() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    for sequence in range(2):
+        log.append_as_leader(produced(7, sequence, transactional=True), 0)
+        end_transaction(log, 7, committed=False)
+    log.truncate_to(3)
+    assert [each.first_offset for each in log.aborted_transactions(0, 9)] == [0]
+    log.close()
+    again = open_log(filesystem, clean=True)
+    assert [each.first_offset for each in again.aborted_transactions(0, 9)] == [0]
+
+
 def test_what_was_cut_has_no_files_left() -> None:
     filesystem = disk()
     log = open_log(filesystem, tiny(segment_bytes=200))
