@@ -55,6 +55,8 @@ class ClusterMetadata:
         """Whether a topic that is asked about is made, if the brokers do so (``auto.create.topics.enable``)."""
         self.version = 0
         """Counts the answers."""
+        self.unheard_since: int | None = None
+        """When it was asked for the first time, as long as nobody has ever answered."""
 
     def add_topic(self, topic: str) -> None:
         """From now on, know about this topic."""
@@ -98,6 +100,11 @@ class ClusterMetadata:
         self._silent.clear()
         return self._random.choice(known + self._bootstrap)
 
+    @property
+    def bootstrap(self) -> Sequence[Endpoint]:
+        """The addresses that the client was given."""
+        return [node.endpoint for node in self._bootstrap]
+
     def has_failed(self, node: Node) -> None:
         """It did not answer, or the connection to it broke: it may be dead."""
         self._silent.add(node.endpoint)
@@ -113,6 +120,8 @@ class ClusterMetadata:
             return Poll(self._not_before)
         self._in_flight = True
         self._wants_update = False
+        if not self.version and self.unheard_since is None:
+            self.unheard_since = now
         topics = [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.may_create_topics)
         timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
@@ -130,6 +139,7 @@ class ClusterMetadata:
             self.has_failed(node)
             return
         self.version += 1
+        self.unheard_since = None
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
         self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:

@@ -5,16 +5,22 @@ brings them the answers; the user's thread calls them, too: it appends records, 
 two apart. The thread holds it between two waits for the network, never while it waits.
 
 `changed` is notified after every step, so whoever waits for metadata, memory or records looks again.
+
+An address may be wrong, and whoever waits may wait for a minute before a call says so. That nobody has answered at any
+of the addresses for five seconds is therefore logged, once, as a warning; unless somebody has set up logging, Python
+prints it to standard error.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from random import Random
 from selectors import SelectorKey
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
+from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import Promise, RequestManager
 from pykraft.common.errors import KafkaError
 from pykraft.network.client import NetworkClient
@@ -23,6 +29,16 @@ from pykraft.runtime.clock import MonotonicClock
 
 T = TypeVar("T")
 MAX_WAIT_MS = 1000
+SILENCE_MS = 5000
+"""After so long it is said that nobody answers."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ClientCore(RequestManager, Protocol):
+    """A producer, a consumer or an admin client without a thread."""
+
+    metadata: ClusterMetadata
 
 
 class ClientClosedError(RuntimeError):
@@ -34,13 +50,14 @@ class ClientThread:
 
     def __init__(
         self,
-        core: RequestManager,
+        core: ClientCore,
         client_id: str,
         random: Random,
         on_end: Callable[[BaseException | None], None] = lambda failure: None,
     ) -> None:
         """`on_end` is called when the client ends, with what it died of: who waits for an answer will get none."""
         self._core = core
+        self._client_id = client_id
         self._on_end = on_end
         self._clock = MonotonicClock()
         self._selector = Selector()
@@ -49,6 +66,7 @@ class ClientThread:
         self.changed = threading.Condition(self.lock)
         self._waiting: set[Future[object]] = set()
         self._closing = False
+        self._has_complained = False
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"pykraft-client-{client_id}", daemon=True)
         self._thread.start()
@@ -139,9 +157,18 @@ class ClientThread:
             self._network.send(outbound, now)
         failed_at_once = self._network.dispatch()
         self.changed.notify_all()
+        self._complain_of_silence(now)
         if failed_at_once:
             return now
         return min(poll.deadline, network_deadline, self._network.timer.deadline)
+
+    def _complain_of_silence(self, now: int) -> None:
+        since = self._core.metadata.unheard_since
+        if since is not None and now - since >= SILENCE_MS and not self._has_complained:
+            self._has_complained = True
+            addresses = ", ".join(map(str, self._core.metadata.bootstrap))
+            sentence = "%s: nobody has answered at %s for %d seconds; is the address right, and a broker running?"
+            _logger.warning(sentence, self._client_id, addresses, SILENCE_MS // 1000)
 
     def _release(self) -> None:
         with self.lock:

@@ -10,6 +10,8 @@ import pytest
 from pykraft import Admin, Consumer, KafkaError, Producer, TopicPartition
 from pykraft.client.arguments import record_headers, topic_name, topic_names, topic_partition, whole_number
 from pykraft.common.errors import ConfigError, ErrorCode
+from pykraft.runtime import client_thread
+from tests.harness.waiting import wait_until
 
 NOBODY = "127.0.0.1:1"
 T0 = TopicPartition("t", 0)
@@ -144,3 +146,29 @@ def test_there_is_one_security_protocol() -> None:
     Producer(bootstrap_servers=NOBODY, security_protocol="PLAINTEXT").close()
     with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but must be one of PLAINTEXT"):
         Producer(bootstrap_servers=NOBODY, security_protocol="SSL")
+
+
+# --- an address at which nobody is ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_thread, "SILENCE_MS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_wrong_address_is_named_once_and_before_a_call_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+    admin = Admin(bootstrap_servers=f"{NOBODY},localhost:1", client_id="me", default_api_timeout_ms=500)
+    with admin, pytest.raises(KafkaError):
+        admin.describe_cluster()
+    said = (
+        "me: nobody has answered at 127.0.0.1:1, localhost:1 for 0 seconds; is the address right, and a broker running?"
+    )
+    assert caplog.messages == [said]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_every_client_names_it(client: type[Producer | Consumer], caplog: pytest.LogCaptureFixture) -> None:
+    with client(bootstrap_servers=NOBODY):
+        wait_until(lambda: bool(caplog.messages), "the address is named")

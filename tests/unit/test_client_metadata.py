@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.common.core import FOREVER
+from pykraft.common.core import FOREVER, Failure
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Endpoint, Node, TopicPartition, Uuid
 from pykraft.protocol.messages.cluster import MetadataRequest
@@ -28,6 +28,23 @@ def test_the_first_question_goes_to_a_bootstrap_server() -> None:
     (outbound,) = script.poll()
     assert outbound.destination.endpoint == BOOTSTRAP
     assert [topic.name for topic in script.asked(MetadataRequest).topics or ()] == ["t"]
+
+
+def test_it_is_known_since_when_nobody_has_ever_answered() -> None:
+    metadata, script = fresh(BOOTSTRAP, Endpoint(HOST, 2))
+    assert metadata.unheard_since is None, "nothing was asked"
+    metadata.add_topic("t")
+    script.poll()
+    since = script.now
+    for _ in range(3):
+        script.answer(MetadataRequest, Failure.DISCONNECTED)
+        script.poll(100)
+    assert metadata.unheard_since == since < script.now
+    assert list(metadata.bootstrap) == [BOOTSTRAP, Endpoint(HOST, 2)]
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    metadata.request_update()
+    script.poll(100)
+    assert script.asked(MetadataRequest) and metadata.unheard_since is None, "somebody did once"
 
 
 def test_one_question_is_under_way_at_a_time_and_then_there_is_a_pause() -> None:
