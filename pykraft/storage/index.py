@@ -52,8 +52,8 @@ class _Index:
     """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
     __slots__ = (
-        *("_changes", "_file", "_filesystem", "_full_bytes", "_max_bytes", "_mirror", "_synced_changes", "_written"),
-        *("base_offset", "path", "size"),
+        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_synced_changes", "_written"),
+        *("base_offset", "full_bytes", "path", "size"),
     )
 
     entry: struct.Struct
@@ -65,7 +65,8 @@ class _Index:
         self.path = path
         self.base_offset = base_offset
         self._max_bytes = max_bytes - max_bytes % self.entry.size
-        self._full_bytes = self._max_bytes - self.kept_places * self.entry.size
+        self.full_bytes = self._max_bytes - self.kept_places * self.entry.size
+        """With a size of so much, or more, it is full."""
         self._file = filesystem.open(path)
         self.size = self._written = self._file.size
         """Bytes of all entries."""
@@ -81,10 +82,6 @@ class _Index:
 
     def __len__(self) -> int:
         return self.size // self.entry.size
-
-    @property
-    def is_full(self) -> bool:
-        return self.size >= self._full_bytes
 
     @property
     def has_unwritten_entries(self) -> bool:
@@ -197,7 +194,7 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         entries, relative = self._entries, offset - self.base_offset
-        assert self.size < self._full_bytes, f"{self.path} is full: the segment should have been rolled"
+        assert self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
         last = self.entry.unpack_from(entries, self.size - self.entry.size)[0] if entries else -1
         assert relative > last, f"{self.path}: {offset} is not above {self.last_offset}"
         entries += self.entry.pack(relative, position)
@@ -247,7 +244,7 @@ class TimeIndex(_Index):
         newest, last = self.entry.unpack_from(entries, self.size - self.entry.size) if entries else (-1, 0)
         assert relative >= last, f"{self.path}: {offset} is below {self.last.offset}"
         if timestamp > newest:
-            assert closing or self.size < self._full_bytes, f"{self.path} is full: the segment should have been rolled"
+            assert closing or self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
             entries += self.entry.pack(timestamp, relative)
             self.size += self.entry.size
 

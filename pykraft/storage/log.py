@@ -245,20 +245,18 @@ class UnifiedLog:
         filled, last_offset = segment.size, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
         is_full = filled + size > self._rules.max_segment_bytes or segment.is_index_full
-        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > self._max_segment_ms(segment)
+        max_ms = self._rules.max_segment_ms - (self._jitter_ms(segment) if self._rules.segment_jitter_ms else 0)
+        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > max_ms
         if ((is_full or is_old) and filled) or not segment.has_room_for(last_offset):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)
         return segment
 
-    def _max_segment_ms(self, segment: LogSegment) -> int:
-        """How much time the segment may span. What is taken off is drawn by the segment's name: logs roll at different
-        times, and a log each time it is asked at the same."""
-        longest_ms, jitter_ms = self._rules.max_segment_ms, self._rules.segment_jitter_ms
-        if not jitter_ms:
-            return longest_ms
-        return longest_ms - crc32c(f"{self.topic_partition} {segment.base_offset}".encode()) % jitter_ms
+    def _jitter_ms(self, segment: LogSegment) -> int:
+        """What is taken off the time that the segment may span. It is drawn by the segment's name: logs roll at
+        different times, and a log each time it is asked at the same."""
+        return crc32c(f"{self.topic_partition} {segment.base_offset}".encode()) % self._rules.segment_jitter_ms
 
     def roll(self, base_offset: int) -> LogSegment:
         """Begin a new segment. The one before it is synced in the background, and need not be checked from then on. A

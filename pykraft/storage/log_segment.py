@@ -115,7 +115,8 @@ class LogSegment:
 
     @property
     def is_index_full(self) -> bool:
-        return self.offset_index.is_full or self.time_index.is_full
+        offsets, times = self.offset_index, self.time_index
+        return offsets.size >= offsets.full_bytes or times.size >= times.full_bytes
 
     def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
         """How old the segment is: by the timestamps of the records in it, if they have any."""
@@ -137,16 +138,18 @@ class LogSegment:
 
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
-        assert self.has_room_for(batches[-1].last_offset), f"{self} has no room for {batches[-1]}"
+        last = batches[-1]
+        assert last.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self} has no room for {last}"
         position = self.size
-        self.largest_timestamp()  # of what is there, before there is more
+        if self.max_timestamp is None:
+            self.largest_timestamp()  # of what is there, before there is more
         self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
         for batch in batches:
-            self._newest = (batch.base_offset, position)
             self._index(batch, position)
             position += batch.size
+        self._newest = (last.base_offset, position - last.size)
 
     def _index(self, batch: RecordBatch, position: int) -> None:
         """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes
