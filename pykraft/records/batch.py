@@ -171,7 +171,7 @@ class RecordBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are those that the checksum was made of."""
-        return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
+        return self.computed_crc() == self.crc
 
     def records(self) -> Iterator[Record]:
         """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""

@@ -39,11 +39,9 @@ from typing import NamedTuple
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.records.batch import (
     CODEC_MASK,
-    CONTROL,
     CURRENT_MAGIC,
     HEADER_BYTES,
     LENGTH_OFFSET,
-    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     RecordBatch,
@@ -103,12 +101,12 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         raise _invalid(f"{batch.count} records, but the last has offset delta {batch.last_offset_delta}")
-    if batch.attributes & CONTROL:
+    if batch.is_control:
         raise _invalid("clients may not write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
     _walk_records(batch)
-    is_marked = batch.attributes & LOG_APPEND_TIME  # which is no reason to trust it
+    is_marked = batch.uses_log_append_time  # which is no reason to trust it
     has_other_codec = rules.codec is not None and rules.codec is not batch.compression
     is_ahead = batch.max_timestamp > now_ms + rules.after_max_ms
     if has_other_codec or is_marked or is_ahead or rules.looks_at_records:
