@@ -18,6 +18,7 @@ import pytest
 from pykraft import Cluster
 from pykraft.common.types import METADATA_TOPIC, Uuid
 from pykraft.storage.checkpoint import META_PROPERTIES
+from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import (
@@ -148,3 +149,13 @@ def test_a_cluster_of_ours_goes_on_as_one_of_apache_kafkas(tmp_path: pathlib.Pat
     with apache(tmp_path, len(NODES)) as kafka:
         goes_on_at_apache_kafkas(kafka, {"ours": PART})
         none_was_recovered(kafka)
+
+
+def test_a_node_of_apache_kafka_that_is_left_alone_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nobody to ask for leave to go, which may happen to the last one of every orderly stop."""
+    monkeypatch.setattr(apache_kafka, "ALONE_S", 2)
+    with ApacheKafka(2, java_options=QUICK_START) as kafka:
+        kafka.kill(1)
+        kafka.stop()
+        assert "shutting down" in kafka.log(2)
+        assert "[BrokerServer id=2] shut down completed" not in kafka.log(2)
