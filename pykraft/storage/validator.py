@@ -32,7 +32,6 @@ org.apache.kafka.common.requests.ProduceRequest.
 """
 
 import struct
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -255,9 +254,11 @@ def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tu
     """Go from record to record, beginning at `position`, until there were `count` or the chunk ends. Returns where the
     next one begins, which is behind the chunk if it ends within a record, and how many were seen by now."""
     first_two, steps = _FIRST_TWO.unpack_from, _STEPS
-    last = len(chunk) - 1
     for number in range(seen, count):
-        step = (steps[first_two(chunk, position)[0]] if position < last else 0) or _step_at(chunk, position, number)
+        try:
+            step = steps[first_two(chunk, position)[0]] or _step_at(chunk, position, number)
+        except struct.error:  # two bytes are not left
+            step = _step_at(chunk, position, number)
         if not step:
             return position, number
         position += step
@@ -269,15 +270,15 @@ def _step(zigzag: int, length_bytes: int) -> int:
     return 0 if zigzag & 1 or zigzag < _SHORTEST else length_bytes + (zigzag >> 1)
 
 
-def _steps() -> "array[int]":
+def _steps() -> list[int]:
     """How far it is from a record to the next, by its first two bytes, in which nearly all lengths are told: so a look
     into a table is all that most records cost. 0 where the bytes do not tell it, or tell what no record can have."""
-    steps = array("H")
+    steps = []
     for first in range(128):
-        steps.extend([_step(first, 1)] * 256)
+        steps += [_step(first, 1)] * 256
     for first in range(128, 256):
-        steps.extend(_step(first & 127 | second << 7, 2) for second in range(128))
-        steps.extend([0] * 128)
+        steps += [_step(first & 127 | second << 7, 2) for second in range(128)]
+        steps += [0] * 128
     return steps
 
 
