@@ -125,8 +125,10 @@ class Confluent:
         finally:
             consumer.close()
 
-    def create(self, servers: str, topic: str, partitions: int, replicas: int) -> None:
-        new = confluent_kafka.admin.NewTopic(topic, partitions, replicas)
+    def create(
+        self, servers: str, topic: str, partitions: int, replicas: int, configs: Mapping[str, str] | None = None
+    ) -> None:
+        new = confluent_kafka.admin.NewTopic(topic, partitions, replicas, config=dict(configs or {}))
         admin = self._admin(servers)
         admin.create_topics([new])[topic].result(PATIENCE_S)
 

@@ -40,7 +40,9 @@ FEATURES = {
 LOWERED = [word for feature in FEATURES for word in ("--feature", f"{feature}=0")]
 PARTITIONS = 2
 PART = 300
-SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
+KEPT = {"retention.ms": "-1"}
+"""The rows are of 2023, and who runs for half a minute looks for old segments."""
+SMALL = {**KEPT, "segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
 CLIENT = Confluent()
 
 
@@ -127,7 +129,7 @@ def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_
     with apache(tmp_path) as kafka:
         check(kafka.bootstrap_servers, "ours", PART)
         write(kafka.bootstrap_servers, "ours", PART, "zstd")
-        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1)
+        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1, KEPT)
         write(kafka.bootstrap_servers, "theirs", 0, "lz4")
         stop(kafka)
     with Cluster(1, directory=tmp_path) as cluster:
@@ -151,9 +153,9 @@ def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_withou
     """Beginning with a quorum whose voters stand in the properties: that is kraft.version 0."""
     first, second = tmp_path / "first", tmp_path / "second"
     with ApacheKafka(java_options=QUICK_START) as kafka:
-        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1)
+        CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1, KEPT)
         write(kafka.bootstrap_servers, "theirs", 0, "snappy")
-        CLIENT.create(kafka.bootstrap_servers, "decided", PARTITIONS, 1)
+        CLIENT.create(kafka.bootstrap_servers, "decided", PARTITIONS, 1, KEPT)
         transaction(kafka.bootstrap_servers, rows(0), committed=True)
         transaction(kafka.bootstrap_servers, rows(PART), committed=False)
         change = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", kafka.bootstrap_servers)
@@ -214,7 +216,7 @@ def test_folders_of_partitions_are_exchanged(theirs: ApacheKafka, tmp_path: path
         for topic in ("from-us", "from-them"):
             with cluster.admin() as admin:
                 admin.create_topic(topic, PARTITIONS, 1, SMALL)
-            CLIENT.create(servers, topic, PARTITIONS, 1)
+            CLIENT.create(servers, topic, PARTITIONS, 1, KEPT)
         write(cluster.bootstrap_servers, "from-us", 0, "zstd")
         write(servers, "from-them", 0, "gzip")
         cluster.stop(1)

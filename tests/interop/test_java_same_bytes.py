@@ -22,11 +22,13 @@ from tests.harness.connection import Connection
 from tests.harness.waiting import wait_until
 
 PRODUCE_VERSION = 9
-SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "512", "segment.index.bytes": "1024"}
+KEPT = {"retention.ms": "-1"}
+"""The records are of 2023, and who runs for half a minute looks for old segments."""
+SMALL = {**KEPT, "segment.bytes": str(1 << 20), "index.interval.bytes": "512", "segment.index.bytes": "1024"}
 TOPICS = {
     "plain": SMALL,
     "short-index": {**SMALL, "segment.index.bytes": "32"},
-    "sparse": {"segment.bytes": str(1 << 20), "segment.ms": "100000"},
+    "sparse": {**KEPT, "segment.bytes": str(1 << 20), "segment.ms": "100000"},
 }
 MAY_DIFFER = {
     "partition.metadata": "each cluster gives a topic an id of its own",

@@ -24,6 +24,7 @@ from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import (
     CLIENT,
     FEATURES,
+    KEPT,
     LOWERED,
     PART,
     PARTITIONS,
@@ -95,7 +96,7 @@ def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
     kafka: ApacheKafka, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs, home = tmp_path / "theirs", tmp_path / "home"
-    CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, len(NODES))
+    CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, len(NODES), KEPT)
     write(kafka.bootstrap_servers, "theirs", 0, "snappy")
     refused_by_levels(kafka, theirs, capsys)
     change = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", kafka.bootstrap_servers)
