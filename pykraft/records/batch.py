@@ -75,6 +75,7 @@ class RecordBatch:
         "buffer",
         "count",
         "crc",
+        "last_offset",
         "last_offset_delta",
         "magic",
         "max_timestamp",
@@ -116,6 +117,7 @@ class RecordBatch:
             self.base_sequence,
             self.count,
         ) = HEADER.unpack_from(buffer)
+        self.last_offset = self.base_offset + self.last_offset_delta
         self.size = LOG_OVERHEAD + self.batch_length
         """Bytes of the whole batch."""
 
@@ -123,12 +125,8 @@ class RecordBatch:
         return f"RecordBatch({self.base_offset}..{self.last_offset}, epoch {self.partition_leader_epoch})"
 
     @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
     def next_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta + 1
+        return self.last_offset + 1
 
     @property
     def last_sequence(self) -> int:
@@ -165,13 +163,10 @@ class RecordBatch:
         """When cleaning may drop the tombstones and markers of this batch."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
-    def computed_crc(self) -> int:
-        return crc32c(self.buffer[ATTRIBUTES_OFFSET:])
-
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are those that the checksum was made of."""
-        return self.computed_crc() == self.crc
+        return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
 
     def records(self) -> Iterator[Record]:
         """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""
@@ -191,6 +186,7 @@ class RecordBatch:
         _INT64.pack_into(self.buffer, 0, base_offset)
         _INT32.pack_into(self.buffer, EPOCH_OFFSET, leader_epoch)
         self.base_offset = base_offset
+        self.last_offset = base_offset + self.last_offset_delta
         self.partition_leader_epoch = leader_epoch
 
     def set_max_timestamp(self, max_timestamp: int) -> None:
@@ -207,7 +203,7 @@ class RecordBatch:
         self.max_timestamp = max_timestamp
         _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, attributes)
         _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)
-        self.crc = self.computed_crc()
+        self.crc = crc32c(self.buffer[ATTRIBUTES_OFFSET:])
         _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
 
 

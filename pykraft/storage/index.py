@@ -52,7 +52,7 @@ class _Index:
     """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
     __slots__ = (
-        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_synced_changes", "_written"),
+        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_newest", "_synced_changes", "_written"),
         *("base_offset", "full_bytes", "path", "size"),
     )
 
@@ -71,6 +71,8 @@ class _Index:
         self.size = self._written = self._file.size
         """Bytes of all entries."""
         self._mirror: bytearray | None = None if self._written else bytearray()
+        self._newest: tuple[int, int] | None = None
+        """The last entry, once it was looked up or added."""
         self._changes = self._synced_changes = 0
 
     @property
@@ -130,6 +132,7 @@ class _Index:
     def reset(self) -> None:
         """Forget all entries; the file has them still, until it is rewritten."""
         self._mirror = bytearray()
+        self._newest = None
         self.size = 0
 
     def rewrite(self) -> None:
@@ -148,11 +151,17 @@ class _Index:
 
     def _cut(self, count: int) -> None:
         self.size = count * self.entry.size
+        self._newest = None
         del self._entries[self.size :]
         if self.size < self._written:
             self._changes += 1
             self._file.truncate(self.size)
             self._written = self.size
+
+    def _look_up_newest(self) -> tuple[int, int]:
+        """The last entry; (-1, 0), which is below all others, if there is none."""
+        self._newest = self._at(len(self) - 1) if self.size else (-1, 0)
+        return self._newest
 
     def _at(self, number: int) -> tuple[int, int]:
         """One entry. If they are not in memory, that is no reason to read all."""
@@ -193,11 +202,12 @@ class OffsetIndex(_Index):
         return self.base_offset + self._at(count - 1)[0] if count else self.base_offset
 
     def append(self, offset: int, position: int) -> None:
-        entries, relative = self._entries, offset - self.base_offset
+        relative = offset - self.base_offset
+        last, _ = self._newest or self._look_up_newest()
         assert self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
-        last = self.entry.unpack_from(entries, self.size - self.entry.size)[0] if entries else -1
         assert relative > last, f"{self.path}: {offset} is not above {self.last_offset}"
-        entries += self.entry.pack(relative, position)
+        self._entries.extend(self.entry.pack(relative, position))
+        self._newest = (relative, position)
         self.size += self.entry.size
 
     def lookup(self, offset: int) -> OffsetPosition:
@@ -236,16 +246,18 @@ class TimeIndex(_Index):
 
     @property
     def last(self) -> TimestampOffset:
-        return self[len(self) - 1] if len(self) else TimestampOffset(-1, self.base_offset)
+        timestamp, relative = self._newest or self._look_up_newest()
+        return TimestampOffset(timestamp, self.base_offset + relative)
 
     def maybe_append(self, timestamp: int, offset: int, closing: bool = False) -> None:
         """Add an entry if the timestamp rose. A segment that is `closing` takes the place that was kept."""
-        entries, relative = self._entries, offset - self.base_offset
-        newest, last = self.entry.unpack_from(entries, self.size - self.entry.size) if entries else (-1, 0)
+        relative = offset - self.base_offset
+        newest, last = self._newest or self._look_up_newest()
         assert relative >= last, f"{self.path}: {offset} is below {self.last.offset}"
         if timestamp > newest:
             assert closing or self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
-            entries += self.entry.pack(timestamp, relative)
+            self._entries.extend(self.entry.pack(timestamp, relative))
+            self._newest = (timestamp, relative)
             self.size += self.entry.size
 
     def lookup(self, timestamp: int) -> TimestampOffset:

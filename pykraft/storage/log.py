@@ -187,13 +187,14 @@ class UnifiedLog:
         KafkaError if the batch must not be appended.
         """
         now_ms = self._clock.time_ms()
+        append_time = -1
         if origin is AppendOrigin.CLIENT:
             batch = validate(batch, self._rules, now_ms)
+            append_time = now_ms if self._rules.uses_append_time else -1
         most_bytes = self._rules.max_segment_bytes
         if batch.size > most_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {most_bytes}")
         batch.assign(self.log_end_offset, leader_epoch)
-        append_time = batch.max_timestamp if batch.uses_log_append_time else -1
         update = NO_UPDATE
         if batch.has_producer_id:
             if origin is AppendOrigin.CLIENT:
@@ -201,7 +202,7 @@ class UnifiedLog:
                 if known is not None:
                     return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
             update = self.producer_state.plan([batch], origin)
-        self._append(batch.buffer, [batch], update)
+        self._append(batch.buffer, [batch], update, now_ms)
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview) -> int:
@@ -221,14 +222,14 @@ class UnifiedLog:
             expected = batch.next_offset
         if found:
             update = self.producer_state.plan(found, AppendOrigin.REPLICATION)
-            self._append(data[: sum(batch.size for batch in found)], found, update)
+            self._append(data[: sum(batch.size for batch in found)], found, update, self._clock.time_ms())
         return len(found)
 
-    def _append(self, data: memoryview, found: list[RecordBatch], update: ProducerUpdate) -> None:
+    def _append(self, data: memoryview, found: list[RecordBatch], update: ProducerUpdate, now_ms: int) -> None:
         for batch in found:
             if batch.partition_leader_epoch >= 0:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        segment = self._segment_for(len(data), found)
+        segment = self._segment_for(len(data), found, now_ms)
         segment.append(data, found)
         self.log_end_offset = found[-1].next_offset
         self.producer_state.apply(update, self.log_end_offset)
@@ -239,15 +240,15 @@ class UnifiedLog:
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
-    def _segment_for(self, size: int, found: list[RecordBatch]) -> LogSegment:
+    def _segment_for(self, size: int, found: list[RecordBatch], now_ms: int) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
         segment = self._segments[-1]
-        filled, last_offset = segment.size, found[-1].last_offset
+        rules, last_offset = self._rules, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
-        is_full = filled + size > self._rules.max_segment_bytes or segment.is_index_full
-        max_ms = self._rules.max_segment_ms - (self._jitter_ms(segment) if self._rules.segment_jitter_ms else 0)
-        is_old = segment.waited_for_roll_ms(self._clock.time_ms(), youngest) > max_ms
-        if ((is_full or is_old) and filled) or not segment.has_room_for(last_offset):
+        max_ms = rules.max_segment_ms - (self._jitter_ms(segment) if rules.segment_jitter_ms else 0)
+        if segment.should_roll(
+            size, last_offset, youngest, now_ms=now_ms, max_bytes=rules.max_segment_bytes, max_ms=max_ms
+        ):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)

@@ -118,10 +118,21 @@ class LogSegment:
         offsets, times = self.offset_index, self.time_index
         return offsets.size >= offsets.full_bytes or times.size >= times.full_bytes
 
-    def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
-        """How old the segment is: by the timestamps of the records in it, if they have any."""
-        first = self.first_timestamp()
-        return timestamp - first if first >= 0 else now_ms - self._created_ms
+    def should_roll(
+        self, size: int, last_offset: int, timestamp: int, *, now_ms: int, max_bytes: int, max_ms: int
+    ) -> bool:
+        """Whether batches of `size` bytes, up to this offset and timestamp, must begin a new segment: the indexes of
+        this one cannot express the offset, or have no place left; or it would have more than `max_bytes`, or is older
+        than `max_ms` (by the timestamps of the records in it, if they have any). An empty one is neither."""
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        filled = self.records.size
+        if filled == 0:
+            return False
+        if filled + size > max_bytes or self.is_index_full:
+            return True
+        first = self.first_timestamp() if self._first_timestamp is None else self._first_timestamp
+        return (timestamp - first if first >= 0 else now_ms - self._created_ms) > max_ms
 
     def first_timestamp(self) -> int:
         """The timestamp of the first batch; -1 if it has none, or there is none."""
@@ -139,9 +150,10 @@ class LogSegment:
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
         last = batches[-1]
-        assert self.has_room_for(last.last_offset), f"{self} has no room for {last}"
-        position = self.size
-        self.largest_timestamp()  # of what is there, before there is more
+        assert last.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self} has no room for {last}"
+        position = self.records.size
+        if self.max_timestamp is None:
+            self.largest_timestamp()  # of what is there, before there is more
         self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)

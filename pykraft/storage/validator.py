@@ -212,7 +212,8 @@ def _walk_records(batch: RecordBatch) -> None:
     data = batch.buffer[HEADER_BYTES:]
     if not batch.attributes & CODEC_MASK:
         position, seen = _walk(data, 0, 0, batch.count)
-        _check_end(len(data) - position, seen, batch.count)
+        if position != len(data) or seen < batch.count:
+            raise _wrong_end(len(data) - position, seen, batch.count)
         return
     if batch.count > MAX_RECORDS:
         raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
@@ -239,15 +240,15 @@ def count_records(chunks: Iterable[bytes | memoryview], count: int) -> None:
         skip = max(0, position - len(chunk))
         if rest and seen == count:
             break  # whatever else may come
-    _check_end(len(rest) - skip, seen, count)
+    if len(rest) != skip or seen < count:
+        raise _wrong_end(len(rest) - skip, seen, count)
 
 
-def _check_end(left_bytes: int, seen: int, count: int) -> None:
-    """Nothing is left behind the last record, and nothing of it is missing; INVALID_RECORD if not."""
+def _wrong_end(left_bytes: int, seen: int, count: int) -> KafkaError:
+    """Something is left behind the last record, or something of the records is missing."""
     if seen == count and left_bytes > 0:
-        raise _invalid(f"{left_bytes} bytes follow the last of {count} records")
-    if seen < count or left_bytes:
-        raise _invalid(f"the batch announces {count} records, {seen} begin in it")
+        return _invalid(f"{left_bytes} bytes follow the last of {count} records")
+    return _invalid(f"the batch announces {count} records, {seen} begin in it")
 
 
 def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tuple[int, int]:

@@ -205,16 +205,20 @@ def test_an_opened_segment_knows_its_end_and_its_largest_timestamp() -> None:
     assert again.largest_timestamp() == (NOW_MS + 91, BASE + 19)
 
 
+def is_older(found: LogSegment, max_ms: int, timestamp: int) -> bool:
+    """Whether a batch with this timestamp, 5 ms after the segment was made, would find it too old, if that is all."""
+    return found.should_roll(0, BASE, timestamp, now_ms=NOW_MS + 5, max_bytes=1 << 30, max_ms=max_ms)
+
+
 def test_a_segment_is_as_old_as_its_first_batch() -> None:
     filesystem = MemoryFileSystem()
     found = segment(filesystem)
-    assert found.waited_for_roll_ms(NOW_MS + 5, 999) == 5, "an empty one since it was made"
     put(found, batch(1, timestamp=700))
-    assert found.waited_for_roll_ms(NOW_MS + 5, 999) == 299
-    assert segment(filesystem).waited_for_roll_ms(NOW_MS + 5, 999) == 299
+    for each in (found, segment(filesystem)):
+        assert is_older(each, 298, timestamp=999) and not is_older(each, 299, timestamp=999)
     without = segment()
     put(without, batch(1, timestamp=-1))
-    assert without.waited_for_roll_ms(NOW_MS + 5, -1) == 5
+    assert is_older(without, 4, timestamp=-1) and not is_older(without, 5, timestamp=-1)
 
 
 def test_a_failed_append_leaves_no_trace() -> None:
@@ -228,7 +232,7 @@ def test_a_failed_append_leaves_no_trace() -> None:
             put(found, batch(1, timestamp=1))
     assert (found.size, len(found.offset_index)) == (0, 0)
     put(found, batch(1, timestamp=900))
-    assert found.waited_for_roll_ms(0, 1000) == 100
+    assert is_older(found, 99, timestamp=1000) and not is_older(found, 100, timestamp=1000)
 
 
 @pytest.mark.parametrize(
