@@ -104,7 +104,7 @@ def without_folders(home: pathlib.Path, line: str) -> str:
 def written(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps."""
     folder = tmp_path_factory.mktemp("written")
-    settings = {"index.interval.bytes": "128", "segment.index.bytes": "64"}
+    settings = {"index.interval.bytes": "128", "segment.index.bytes": "64", "retention.ms": "-1"}
     with Cluster(1, directory=folder) as cluster, cluster.admin() as admin:
         stamped = {"message.timestamp.type": "LogAppendTime"}
         admin.create_topics([NewTopic("made", 1, 1, {}, settings), NewTopic("stamped", 1, 1, {}, stamped)])

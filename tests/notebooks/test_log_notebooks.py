@@ -119,7 +119,7 @@ from pykraft.storage.log import UnifiedLog
 
 segment_for = UnifiedLog._segment_for
 
-UnifiedLog._segment_for = lambda log, size, found: segment_for(log, 3 * size, found)
+UnifiedLog._segment_for = lambda log, size, found, now_ms: segment_for(log, 3 * size, found, now_ms)
 """
 
 AN_INDEX_THAT_IS_NOT_WRITTEN_ANEW = """
