@@ -213,6 +213,7 @@ def is_older(found: LogSegment, max_ms: int, timestamp: int) -> bool:
 def test_a_segment_is_as_old_as_its_first_batch() -> None:
     filesystem = MemoryFileSystem()
     found = segment(filesystem)
+    assert not is_older(found, 0, timestamp=999), "an empty one is never too old"
     put(found, batch(1, timestamp=700))
     for each in (found, segment(filesystem)):
         assert is_older(each, 298, timestamp=999) and not is_older(each, 299, timestamp=999)
