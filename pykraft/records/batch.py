@@ -163,10 +163,13 @@ class RecordBatch:
         """When cleaning may drop the tombstones and markers of this batch."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
+    def computed_crc(self) -> int:
+        return crc32c(self.buffer[ATTRIBUTES_OFFSET:])
+
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are those that the checksum was made of."""
-        return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
+        return self.computed_crc() == self.crc
 
     def records(self) -> Iterator[Record]:
         """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""
@@ -203,7 +206,7 @@ class RecordBatch:
         self.max_timestamp = max_timestamp
         _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, attributes)
         _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)
-        self.crc = crc32c(self.buffer[ATTRIBUTES_OFFSET:])
+        self.crc = self.computed_crc()
         _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
 
 

@@ -347,9 +347,7 @@ class OsFile:
         if end > self._reserved:
             self._reserve(descriptor.number, end)
         try:
-            written = os.write(descriptor.number, data)
-            if written < len(data):
-                _write_all(descriptor.number, memoryview(data)[written:])
+            _write_all(descriptor.number, data)
         except OSError as error:
             # A full disk may have taken a part: what was not acknowledged must not stay.
             os.ftruncate(descriptor.number, self.size)
@@ -465,6 +463,9 @@ def _of(path: str, error: OSError) -> OSError:
     return OSError(error.errno, error.strerror, path)
 
 
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+def _write_all(descriptor: int, data: Data) -> None:
+    written = os.write(descriptor, data)
+    if written < len(data):
+        view = memoryview(data)
+        while written < len(view):
+            written += os.write(descriptor, view[written:])

@@ -163,6 +163,12 @@ class _Index:
         self._newest = self._at(len(self) - 1) if self.size else (-1, 0)
         return self._newest
 
+    def _add(self, first: int, second: int) -> None:
+        """Put one entry behind the others."""
+        self._entries.extend(self.entry.pack(first, second))
+        self._newest = (first, second)
+        self.size += self.entry.size
+
     def _at(self, number: int) -> tuple[int, int]:
         """One entry. If they are not in memory, that is no reason to read all."""
         at = number * self.entry.size
@@ -206,9 +212,7 @@ class OffsetIndex(_Index):
         last, _ = self._newest or self._look_up_newest()
         assert self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
         assert relative > last, f"{self.path}: {offset} is not above {self.last_offset}"
-        self._entries.extend(self.entry.pack(relative, position))
-        self._newest = (relative, position)
-        self.size += self.entry.size
+        self._add(relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below `offset`; (base offset, 0) if there is none."""
@@ -256,9 +260,7 @@ class TimeIndex(_Index):
         assert relative >= last, f"{self.path}: {offset} is below {self.last.offset}"
         if timestamp > newest:
             assert closing or self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"
-            self._entries.extend(self.entry.pack(timestamp, relative))
-            self._newest = (timestamp, relative)
-            self.size += self.entry.size
+            self._add(timestamp, relative)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or before `timestamp`; (-1, base offset) if there is none."""

@@ -124,14 +124,14 @@ class LogSegment:
         """Whether batches of `size` bytes, up to this offset and timestamp, must begin a new segment: the indexes of
         this one cannot express the offset, or have no place left; or it would have more than `max_bytes`, or is older
         than `max_ms` (by the timestamps of the records in it, if they have any). An empty one is neither."""
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if not self.has_room_for(last_offset):
             return True
-        filled = self.records.size
+        filled = self.size
         if filled == 0:
             return False
         if filled + size > max_bytes or self.is_index_full:
             return True
-        first = self.first_timestamp() if self._first_timestamp is None else self._first_timestamp
+        first = self.first_timestamp()
         return (timestamp - first if first >= 0 else now_ms - self._created_ms) > max_ms
 
     def first_timestamp(self) -> int:
@@ -150,10 +150,9 @@ class LogSegment:
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
         last = batches[-1]
-        assert last.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self} has no room for {last}"
-        position = self.records.size
-        if self.max_timestamp is None:
-            self.largest_timestamp()  # of what is there, before there is more
+        assert self.has_room_for(last.last_offset), f"{self} has no room for {last}"
+        position = self.size
+        self.largest_timestamp()  # of what is there, before there is more
         self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
