@@ -7,6 +7,7 @@ from typing import Protocol
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
+from tests.harness.asking import UNDISTURBED
 
 NODES = (1, 2, 3)
 
@@ -18,10 +19,6 @@ QUICK = {
     "controller.quorum.election.timeout.ms": "1000",
     "replica.fetch.wait.max.ms": "100",
 }
-
-
-UNDISTURBED = {"log.initial.task.delay.ms": "3600000"}
-"""The records of the cases are of 2023: nobody looks for old segments while they are asked for."""
 
 
 class Server(Protocol):

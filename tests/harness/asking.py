@@ -23,6 +23,10 @@ from pykraft.records.crc32c import crc32c
 
 T0 = 1_700_000_000_000
 """The first record's timestamp, in milliseconds since 1970; the following ones are a second apart."""
+KEPT = {"retention.ms": "-1"}
+"""For a topic with such old records: who runs for half a minute looks for old segments."""
+UNDISTURBED = {"log.initial.task.delay.ms": "3600000"}
+"""For a node with such topics: it does not look for old segments while it is asked."""
 
 
 def versions(request: type[Request]) -> range:

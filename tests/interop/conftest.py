@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft import Cluster
+from tests.harness.asking import UNDISTURBED
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Whoever kills a node brings it back. Closing raises if one died that nobody killed."""
-    # The records are of 2023, and the suite takes minutes: nobody looks for old segments.
-    with Cluster(nodes=3, properties={"log.initial.task.delay.ms": "3600000"}) as cluster:
+    with Cluster(nodes=3, properties=UNDISTURBED) as cluster:
         yield cluster
 
 

@@ -23,9 +23,9 @@ from pykraft.cli import main
 from pykraft.storage.checkpoint import PARTITION_METADATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
+from tests.harness.asking import KEPT, T0
 from tests.harness.untouched import everything
 from tests.interop.clients import Confluent, Row
-from tests.interop.test_others import T0
 
 pytestmark = pytest.mark.limit(300)
 
@@ -40,8 +40,6 @@ FEATURES = {
 LOWERED = [word for feature in FEATURES for word in ("--feature", f"{feature}=0")]
 PARTITIONS = 2
 PART = 300
-KEPT = {"retention.ms": "-1"}
-"""The rows are of 2023, and who runs for half a minute looks for old segments."""
 SMALL = {**KEPT, "segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
 CLIENT = Confluent()
 

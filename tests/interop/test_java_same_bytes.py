@@ -17,13 +17,11 @@ from pykraft.records.compression import Compression
 from pykraft.storage.producer_state import decode_snapshot
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
-from tests.harness.asking import T0, batch, produce
+from tests.harness.asking import KEPT, T0, batch, produce
 from tests.harness.connection import Connection
 from tests.harness.waiting import wait_until
 
 PRODUCE_VERSION = 9
-KEPT = {"retention.ms": "-1"}
-"""The records are of 2023, and who runs for half a minute looks for old segments."""
 SMALL = {**KEPT, "segment.bytes": str(1 << 20), "index.interval.bytes": "512", "segment.index.bytes": "1024"}
 TOPICS = {
     "plain": SMALL,

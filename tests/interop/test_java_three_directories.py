@@ -20,11 +20,11 @@ from pykraft.common.types import METADATA_TOPIC, Uuid
 from pykraft.storage.checkpoint import META_PROPERTIES
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports
+from tests.harness.asking import KEPT
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import (
     CLIENT,
     FEATURES,
-    KEPT,
     LOWERED,
     PART,
     PARTITIONS,

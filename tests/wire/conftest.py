@@ -9,7 +9,7 @@ import pytest
 from pykraft import Cluster
 from pykraft.common.types import Uuid
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
-from tests.harness.asking import create, new_topic
+from tests.harness.asking import UNDISTURBED, create, new_topic
 from tests.harness.connection import Connection
 from tests.wire.ammunition import TOPIC
 
@@ -20,9 +20,7 @@ class Target:
     """A node that is shot at, and somebody else who is its client all the time."""
 
     def __init__(self) -> None:
-        # The records are of 2023, and the suite may take more than half a minute: nobody looks for old segments.
-        properties = {"socket.request.max.bytes": MAX_REQUEST_BYTES, "log.initial.task.delay.ms": "3600000"}
-        self.cluster = Cluster(nodes=1, properties=properties)
+        self.cluster = Cluster(nodes=1, properties={"socket.request.max.bytes": MAX_REQUEST_BYTES, **UNDISTURBED})
         listeners = dict(text.split("://") for text in self.cluster.properties(1)["listeners"].split(","))
         self.broker, self.controller = listeners["PLAINTEXT"], listeners["CONTROLLER"]
         self.bystanders: list[Connection] = []
