@@ -24,11 +24,14 @@ import html
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pykraft.client.admin import NewTopic, UnknownTopicError
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
@@ -38,7 +41,6 @@ from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, 
 from pykraft.course.syllabus import SEED, entry
 
 if TYPE_CHECKING:
-    from pykraft.client.admin import NewTopic
     from pykraft.cluster import Cluster
 
 T = TypeVar("T")
@@ -209,12 +211,19 @@ class Lesson:
         return run
 
     @staticmethod
-    def fresh_topic(cluster: "Cluster", topic: "NewTopic") -> None:
-        """Create the topic. If there is one of its name, because this cell has run before, that one is deleted."""
+    def fresh_topic(cluster: "Cluster", topic: NewTopic) -> None:
+        """Create the topic. If there is one of its name, that one is deleted: this cell has run before, or the
+        controller changed while it was made, so that the first attempt made it and the second one was answered."""
         with cluster.admin() as admin:
-            if topic.name in admin.list_topics():
-                admin.delete_topics([topic.name])
-            admin.create_topics([topic])
+            while True:
+                try:
+                    admin.create_topics([topic])
+                    return
+                except KafkaError as error:
+                    if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                        raise
+                with suppress(UnknownTopicError):
+                    admin.delete_topics([topic.name])
 
     # --- showing ------------------------------------------------------------------------------------------------------
 

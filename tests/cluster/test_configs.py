@@ -11,6 +11,7 @@ import pytest
 
 from pykraft import Cluster, ConfigResource, ConfigResourceType, ErrorCode, KafkaError, Producer
 from pykraft.records.batch import RecordBatch, batches
+from tests.harness.asking import PATIENT
 from tests.harness.waiting import wait_until
 
 NAME = "t"
@@ -24,7 +25,7 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3, properties=QUICK) as running:
+    with Cluster(3, properties=PATIENT | QUICK) as running:
         with running.admin() as admin:
             admin.create_topic(NAME, 1, 3, {"min.insync.replicas": 2, "internal.segment.bytes": 2000})
         running.wait_until(lambda view: len(view.isr(NAME, 0)) == 3, what="the topic is there")

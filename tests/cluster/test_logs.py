@@ -22,6 +22,7 @@ from pykraft.runtime.threaded import NodeThread
 from pykraft.server.config import read_node_config
 from pykraft.storage.checkpoint import CLEAN_SHUTDOWN
 from pykraft.storage.log_manager import DirectoryInUseError, LogDirectoryFailedError
+from tests.harness.asking import PATIENT
 from tests.harness.waiting import wait_until
 
 FLIGHTS = TopicPartition("flights", 0)
@@ -39,7 +40,7 @@ def fill(cluster: Cluster, count: int) -> None:
 
 
 def test_records_are_deleted_on_every_replica_and_stay_so(tmp_path: Path) -> None:
-    with Cluster(3) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+    with Cluster(3, properties=PATIENT) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topic("flights", 1, 3)
         fill(cluster, 10)
         assert admin.delete_records({FLIGHTS: 6}) == {FLIGHTS: 6}

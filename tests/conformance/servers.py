@@ -7,18 +7,11 @@ from typing import Protocol
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
-from tests.harness.asking import UNDISTURBED
+from tests.harness.asking import PATIENT, UNDISTURBED
 
 NODES = (1, 2, 3)
 
-QUICK = {
-    # A kill is noticed soon, by both, but not so soon that a busy machine looks like a dead one.
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "300",
-    "controller.quorum.fetch.timeout.ms": "3000",
-    "controller.quorum.election.timeout.ms": "1000",
-    "replica.fetch.wait.max.ms": "100",
-}
+PROPERTIES = PATIENT | UNDISTURBED | {"replica.fetch.wait.max.ms": "100"}
 
 
 class Server(Protocol):
@@ -48,7 +41,7 @@ class PykraftServer:
     name = "pykraft"
 
     def __init__(self) -> None:
-        self.cluster = Cluster(nodes=len(NODES), properties=QUICK | UNDISTURBED)
+        self.cluster = Cluster(nodes=len(NODES), properties=PROPERTIES)
         self.bootstrap_servers = self.cluster.bootstrap_servers
 
     def address(self, node: int) -> str:
@@ -73,9 +66,7 @@ class ApacheServer:
     name = "apache"
 
     def __init__(self) -> None:
-        self.kafka = ApacheKafka(
-            nodes=len(NODES), properties=QUICK | UNDISTURBED, heap="384m", java_options=QUICK_START
-        )
+        self.kafka = ApacheKafka(nodes=len(NODES), properties=PROPERTIES, heap="384m", java_options=QUICK_START)
         self.bootstrap_servers = self.kafka.bootstrap_servers
 
     def address(self, node: int) -> str:

@@ -27,6 +27,16 @@ KEPT = {"retention.ms": "-1"}
 """For a topic with such old records: who runs for half a minute looks for old segments."""
 UNDISTURBED = {"log.initial.task.delay.ms": "3600000"}
 """For a node with such topics: it does not look for old segments while it is asked."""
+PATIENT = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.request.timeout.ms": "2000",
+}
+"""For several nodes: a kill is noticed soon, but not so soon that a busy disk looks like a dead node, as it may in a
+lesson. Whoever creates a topic while the controller changes may be told that it exists already, by Apache Kafka as by
+pykraft: the first attempt has made it, and its answer was lost."""
 
 
 def versions(request: type[Request]) -> range:

@@ -1,4 +1,4 @@
-"""Three nodes of pykraft, with the timeouts of the lessons, for clients that know nothing of pykraft."""
+"""Three nodes of pykraft for clients that know nothing of pykraft."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft import Cluster
-from tests.harness.asking import UNDISTURBED
+from tests.harness.asking import PATIENT, UNDISTURBED
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Whoever kills a node brings it back. Closing raises if one died that nobody killed."""
-    with Cluster(nodes=3, properties=UNDISTURBED) as cluster:
+    with Cluster(nodes=3, properties=PATIENT | UNDISTURBED) as cluster:
         yield cluster
 
 

@@ -15,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 
+from pykraft import Cluster, KafkaError, NewTopic
 from pykraft.course import Lesson, LessonError, lesson, notebook
 from pykraft.course.execute import execute
 from pykraft.course.kernel import Obstacle
@@ -317,6 +318,19 @@ def test_what_cannot_be_closed_is_told_and_the_others_are_closed_all_the_same(nb
     assert log == ["second", "first"]
     with pytest.raises(TypeError, match="cannot be watched"):
         nb.watch(3)
+
+
+def test_a_fresh_topic_is_empty_whether_or_not_there_was_one_of_its_name() -> None:
+    with Cluster(nodes=1) as cluster, cluster.admin() as admin:
+        ids = []
+        for partitions in (1, 2):
+            Lesson.fresh_topic(cluster, NewTopic("t", partitions, 1))
+            described = admin.describe_topics(["t"])["t"]
+            ids.append(described.topic_id)
+            assert len(described.partitions) == partitions
+        assert len(set(ids)) == 2
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            Lesson.fresh_topic(cluster, NewTopic("no such name!", 1, 1))
 
 
 def test_a_node_that_does_not_run_fails_the_last_cell_unless_it_was_meant_to(nb: Lesson) -> None:

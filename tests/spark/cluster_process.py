@@ -10,6 +10,7 @@ import subprocess
 import sys
 from types import TracebackType
 
+from tests.harness.asking import PATIENT
 from tests.harness.tree import ROOT
 
 DONE = "done"
@@ -64,7 +65,7 @@ class ClusterProcess:
 def main() -> None:
     from pykraft.cluster import Cluster
 
-    with Cluster(nodes=int(sys.argv[1])) as cluster:
+    with Cluster(nodes=int(sys.argv[1]), properties=PATIENT) as cluster:
         say(cluster.bootstrap_servers)
         for line in sys.stdin:
             order, node = line.split()
