@@ -36,7 +36,8 @@ def run(work):
     events = list(islice(flights(), pick(small=4_000, full=20_000)))
     chance = Random(SEED)
     touched = Counter()
-    with Cluster(nodes=3) as cluster:
+    # Nobody dies here, so a busy disk need not be suspected of it after half a second.
+    with Cluster(nodes=3, timeouts="kafka") as cluster:
         with cluster.admin() as admin:
             settings = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
             admin.create_topics([NewTopic("flights", 1, 3, topic_configs=settings)])

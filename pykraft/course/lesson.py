@@ -3,7 +3,8 @@
 The reader predicts (`predict`), sees what happened, and compares (`answer`). What the text says is not left standing
 as text: each claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed. The words
 of a verdict never change, so a test can compare them; the numbers behind it are shown beside them, in a form that is
-not compared. There are three kinds of claims, for not everything can be known equally well:
+not compared, unless the claim does not hold: then they are what one wants to know. There are three kinds of claims, for
+not everything can be known equally well:
 
 * an *invariant* is a law: an order, a hash, a high watermark. It HOLDS or DOES NOT HOLD, everywhere and always;
 * a *statistical* claim compares two measurements by their ratio. The ratio must reach a margin, 1.5 if nothing else is
@@ -187,7 +188,8 @@ class Lesson:
             verdict = HOLDS if _truth(condition) else FAILS
         self._run().claims.append(Claim(text, kind, verdict))
         beside = f"<br><small>{html.escape(str(detail))}</small>" if detail != "" else ""
-        plain = f"{verdict}  {text}" + (f" ({detail})" if verdict == UNKNOWN else "")
+        is_told = detail != "" and (verdict == UNKNOWN or (verdict == FAILS and kind != HARDWARE))
+        plain = f"{verdict}  {text}" + (f" ({detail})" if is_told else "")
         show(Shown(plain, f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
 
     @property

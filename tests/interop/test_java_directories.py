@@ -23,7 +23,7 @@ from pykraft.cli import main
 from pykraft.storage.checkpoint import PARTITION_METADATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
-from tests.harness.asking import KEPT, T0
+from tests.harness.asking import KEPT, PATIENT, T0
 from tests.harness.untouched import everything
 from tests.interop.clients import Confluent, Row
 
@@ -120,7 +120,7 @@ def adopt_properties(kafka: ApacheKafka, node: int, home: pathlib.Path) -> None:
 
 
 def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_path: pathlib.Path) -> None:
-    with Cluster(1, directory=tmp_path) as cluster:
+    with Cluster(1, directory=tmp_path, properties=PATIENT) as cluster:
         with cluster.admin() as admin:
             admin.create_topic("ours", PARTITIONS, 1, SMALL)
         write(cluster.bootstrap_servers, "ours", 0, "none")
@@ -130,7 +130,7 @@ def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_
         CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1, KEPT)
         write(kafka.bootstrap_servers, "theirs", 0, "lz4")
         stop(kafka)
-    with Cluster(1, directory=tmp_path) as cluster:
+    with Cluster(1, directory=tmp_path, properties=PATIENT) as cluster:
         check(cluster.bootstrap_servers, "ours", 2 * PART)
         check(cluster.bootstrap_servers, "theirs", PART)
         write(cluster.bootstrap_servers, "theirs", PART, "gzip")
@@ -166,7 +166,7 @@ def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_withou
         kafka.tool(*change, "downgrade", *LOWERED)
         stop(kafka)
         adopt(kafka, second)
-    with Cluster(1, directory=second) as cluster:
+    with Cluster(1, directory=second, properties=PATIENT) as cluster:
         check(cluster.bootstrap_servers, "theirs", PART)
         write(cluster.bootstrap_servers, "theirs", PART, "none")
         decided = CLIENT.read(cluster.bootstrap_servers, "decided", dict.fromkeys(range(PARTITIONS), 0), PART)
@@ -210,7 +210,7 @@ def give(source: pathlib.Path, target: pathlib.Path, topic: str) -> None:
 def test_folders_of_partitions_are_exchanged(theirs: ApacheKafka, tmp_path: pathlib.Path) -> None:
     our_data, their_data = tmp_path / "node-1", theirs.folder(1) / "data"
     servers = theirs.bootstrap_servers
-    with Cluster(1, directory=tmp_path) as cluster:
+    with Cluster(1, directory=tmp_path, properties=PATIENT) as cluster:
         for topic in ("from-us", "from-them"):
             with cluster.admin() as admin:
                 admin.create_topic(topic, PARTITIONS, 1, SMALL)

@@ -37,7 +37,7 @@ from pykraft.storage.retention import delete_old_segments
 from tests.golden.dumps import DATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import java_command
-from tests.harness.asking import KEPT
+from tests.harness.asking import KEPT, PATIENT
 from tests.harness.storage import NOW_MS, PARTITION, end_transaction, fill, open_log, produced, tiny
 from tests.protocol.values import example, versions
 
@@ -106,7 +106,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps."""
     folder = tmp_path_factory.mktemp("written")
     settings = {"index.interval.bytes": "128", "segment.index.bytes": "64", **KEPT}
-    with Cluster(1, directory=folder) as cluster, cluster.admin() as admin:
+    with Cluster(1, directory=folder, properties=PATIENT) as cluster, cluster.admin() as admin:
         stamped = {"message.timestamp.type": "LogAppendTime"}
         admin.create_topics([NewTopic("made", 1, 1, {}, settings), NewTopic("stamped", 1, 1, {}, stamped)])
         for codec in Compression:

@@ -17,7 +17,7 @@ from pykraft.records.compression import Compression
 from pykraft.storage.producer_state import decode_snapshot
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
-from tests.harness.asking import KEPT, T0, batch, produce
+from tests.harness.asking import KEPT, PATIENT, T0, batch, produce
 from tests.harness.connection import Connection
 from tests.harness.waiting import wait_until
 
@@ -90,7 +90,7 @@ def files(folder: pathlib.Path) -> dict[str, bytes]:
 
 def test_the_same_requests_make_the_same_files(tmp_path: pathlib.Path) -> None:
     with (
-        Cluster(1, directory=tmp_path) as cluster,
+        Cluster(1, directory=tmp_path, properties=PATIENT) as cluster,
         ApacheKafka(java_options=QUICK_START, properties={"auto.create.topics.enable": "false"}) as kafka,
     ):
         for topic, settings in TOPICS.items():

@@ -20,7 +20,7 @@ from pykraft.common.types import METADATA_TOPIC, Uuid
 from pykraft.storage.checkpoint import META_PROPERTIES
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports
-from tests.harness.asking import KEPT
+from tests.harness.asking import KEPT, PATIENT
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import (
     CLIENT,
@@ -104,7 +104,7 @@ def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
     write(kafka.bootstrap_servers, "theirs", PART, "none")
     kafka.stop()
     adopt(kafka, home)
-    with Cluster(len(NODES), directory=home) as cluster:
+    with Cluster(len(NODES), directory=home, properties=PATIENT) as cluster:
         servers = cluster.bootstrap_servers
         assert servers == kafka.bootstrap_servers
         check(servers, "theirs", 2 * PART)
@@ -124,7 +124,7 @@ def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
         goes_on_at_apache_kafkas(again, ends)
         none_was_recovered(again)
         again.stop()
-    with Cluster(len(NODES), directory=home) as cluster:
+    with Cluster(len(NODES), directory=home, properties=PATIENT) as cluster:
         for topic, end in ends.items():
             check(cluster.bootstrap_servers, topic, end + PART)
         all_in_sync(cluster.bootstrap_servers)
@@ -143,7 +143,7 @@ def goes_on_at_apache_kafkas(kafka: ApacheKafka, ends: dict[str, int]) -> None:
 
 def test_a_cluster_of_ours_goes_on_as_one_of_apache_kafkas(tmp_path: pathlib.Path) -> None:
     """The voters, too, are those that ours was formatted with."""
-    with Cluster(len(NODES), directory=tmp_path) as cluster:
+    with Cluster(len(NODES), directory=tmp_path, properties=PATIENT) as cluster:
         with cluster.admin() as admin:
             admin.create_topic("ours", PARTITIONS, len(NODES), SMALL)
         write(cluster.bootstrap_servers, "ours", 0, "zstd")
