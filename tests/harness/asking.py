@@ -34,9 +34,10 @@ PATIENT = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.request.timeout.ms": "2000",
 }
-"""For several nodes: a kill is noticed soon, but not so soon that a busy disk looks like a dead node, as it may in a
-lesson. Whoever creates a topic while the controller changes may be told that it exists already, by Apache Kafka as by
-pykraft: the first attempt has made it, and its answer was lost."""
+"""A kill is noticed soon, but a busy disk does not look like a dead node, as it may with the timeouts of a lesson.
+There a broker whose session passed leads again in a new epoch, which the log's bytes show; and whoever creates a topic
+while the controller changes may be told, by Apache Kafka as by pykraft, that it exists already: the first attempt has
+made it, and its answer was lost."""
 
 
 def versions(request: type[Request]) -> range:
