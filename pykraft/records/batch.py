@@ -38,7 +38,6 @@ HEADER_BYTES = 61
 LENGTH_OFFSET = 8
 LOG_OVERHEAD = 12
 """Base offset and length: the bytes in front of what `batch length` counts."""
-EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
@@ -57,7 +56,8 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
-_INT32 = struct.Struct(">i")
+_PLACE = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch."""
 _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
@@ -163,13 +163,10 @@ class RecordBatch:
         """When cleaning may drop the tombstones and markers of this batch."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
-    def computed_crc(self) -> int:
-        return crc32c(self.buffer[ATTRIBUTES_OFFSET:])
-
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are those that the checksum was made of."""
-        return self.computed_crc() == self.crc
+        return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
 
     def records(self) -> Iterator[Record]:
         """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""
@@ -186,8 +183,7 @@ class RecordBatch:
 
     def assign(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in a log, in the buffer itself; the checksum stays right."""
-        _INT64.pack_into(self.buffer, 0, base_offset)
-        _INT32.pack_into(self.buffer, EPOCH_OFFSET, leader_epoch)
+        _PLACE.pack_into(self.buffer, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.last_offset = base_offset + self.last_offset_delta
         self.partition_leader_epoch = leader_epoch
@@ -206,7 +202,7 @@ class RecordBatch:
         self.max_timestamp = max_timestamp
         _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, attributes)
         _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)
-        self.crc = self.computed_crc()
+        self.crc = crc32c(self.buffer[ATTRIBUTES_OFFSET:])
         _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
 
 

@@ -57,9 +57,12 @@ class FileRecords:
     def path(self, path: str) -> None:
         self._file.path = path
 
-    def append(self, data: Data) -> None:
+    def append(self, data: Data) -> int:
+        """Write at the end; where that was."""
+        position = self._file.size
         self._changes += 1
         self._file.append(data)
+        return position
 
     def region(self, position: int, length: int) -> FileRegion | bytes:
         return self._file.region(position, length)

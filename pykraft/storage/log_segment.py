@@ -151,9 +151,8 @@ class LogSegment:
         """Write `data`, which holds these batches, at the end."""
         last = batches[-1]
         assert self.has_room_for(last.last_offset), f"{self} has no room for {last}"
-        position = self.size
         self.largest_timestamp()  # of what is there, before there is more
-        self.records.append(data)
+        position = self.records.append(data)
         if position == 0:
             self._first_timestamp = max(batch.max_timestamp for batch in batches)
         for batch in batches:

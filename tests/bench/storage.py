@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
-from pykraft.records.batch import HEADER_BYTES, RecordBatch, batches
+from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.storage.cleaner import Cleaning, Step
 from pykraft.storage.filesystem import OsFileSystem
@@ -32,6 +32,8 @@ from pykraft.storage.validator import count_records
 from tests.bench.rows import Row, beside, progress
 
 ROUNDS = 5
+TURNS = 11
+"""Of what takes a tenth of a second."""
 T = TypeVar("T")
 
 APPEND_BYTES = 16 << 10
@@ -106,86 +108,102 @@ def append_again(log: UnifiedLog, data: bytearray) -> None:
 def append() -> list[Row]:
     """`append_as_leader` of 16 KB batches, checks and indexes included, and no sync; as of a broker's log. Beside it
     what is left if Python does the least that a leader has to."""
-    data = batch_of(APPEND_BYTES, RECORDS_PER_BATCH)
-    count = APPENDED_BYTES // len(data)
+    sent = batches_in_memory()
 
-    def ours(directory: pathlib.Path) -> None:
+    def unplaced() -> None:
+        """As producers send them: without the place in a log that they have from the last time."""
+        for data in sent:
+            data[: len(_UNPLACED)] = _UNPLACED
+
+    def ours(directory: pathlib.Path, sent: Sequence[memoryview]) -> None:
         log = open_log(directory)
-        for _ in range(count):
-            append_again(log, data)
+        for data in sent:
+            log.append_as_leader(RecordBatch(data), 0)
         log.abandon()
 
-    def least(directory: pathlib.Path) -> None:
-        number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        append_with_least_effort(number, data, count)
-        os.close(number)
-
-    def theirs(directory: pathlib.Path) -> None:
-        number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        for _ in range(count):
-            os.write(number, data)
-        os.close(number)
-
-    mine, bare, raw = in_turn((ours, least, theirs), count * len(data))
+    mine, bare, raw = in_turn((ours, with_least_effort, written_raw), sent, before_each=unplaced)
     return [
         beside("Log.append of 16 KB batches", "MB/s", mine, RAW_WRITE, raw, ratio_at_least=0.5),
         beside("the least that a leader does, in one loop", "MB/s", bare, RAW_WRITE, raw),
     ]
 
 
-def append_with_least_effort(number: int, data: bytearray, count: int) -> None:
-    """Check the batch as the log does, record by record, give it its offset, write it, make its entries for the
-    indexes, `count` times. For nothing else is there a name, a call or an object: not for what rolls a segment, knows a
-    producer or an epoch, or survives a full disk."""
-    end_offset = size = 0
-    entries, times = bytearray(), bytearray()
-    for _ in range(count):
-        data[: len(_UNPLACED)] = _UNPLACED
-        batch = RecordBatch(memoryview(data))
-        assert batch.is_valid
-        count_records(iter([batch.buffer[HEADER_BYTES:]]), batch.count)
-        batch.assign(end_offset, 0)
-        assert os.write(number, data) == len(data)
-        end_offset += batch.count
-        entries += OffsetIndex.entry.pack(end_offset - 1, size)
-        times += TimeIndex.entry.pack(batch.max_timestamp, end_offset - 1)
-        size += len(data)
-
-
 def append_of_a_follower() -> Row:
     """`append_as_follower` of the same batches, as a fetch brings them: as many as fit into a megabyte at a time."""
+    sent = batches_in_memory()
     per_fetch = (1 << 20) // APPEND_BYTES
-    count = APPENDED_BYTES // (per_fetch * APPEND_BYTES)
-    data = batch_of(APPEND_BYTES, RECORDS_PER_BATCH)
-    fetched = [memoryview(data * per_fetch) for _ in range(count)]
-    sent = [batch for piece in fetched for batch in batches(piece)]
-    for number, batch in enumerate(sent):
-        batch.assign(number * RECORDS_PER_BATCH, leader_epoch=0)
+    for number, data in enumerate(sent):
+        RecordBatch(data).assign(number * RECORDS_PER_BATCH, leader_epoch=0)
+    fetched = [memoryview(b"".join(sent[first : first + per_fetch])) for first in range(0, len(sent), per_fetch)]
 
-    def ours(directory: pathlib.Path) -> None:
+    def ours(directory: pathlib.Path, _: object) -> None:
         log = open_log(directory)
         for piece in fetched:
             log.append_as_follower(piece)
         log.abandon()
 
-    def theirs(directory: pathlib.Path) -> None:
-        number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        for batch in sent:
-            os.write(number, batch.buffer)
-        os.close(number)
-
-    mine, raw = in_turn((ours, theirs), len(sent) * len(data))
+    mine, raw = in_turn((ours, written_raw), sent)
     return beside("Log.append of fetched 16 KB batches", "MB/s", mine, RAW_WRITE, raw, ratio_at_least=0.5)
 
 
-def in_turn(works: Sequence[Callable[[pathlib.Path], object]], size: int) -> list[list[float]]:
+def batches_in_memory() -> list[memoryview]:
+    """The batches to be written, each in its own place, as what comes from the network is. (One that is written again
+    and again never leaves the processor's cache.)"""
+    data = batch_of(APPEND_BYTES, RECORDS_PER_BATCH)
+    whole = memoryview(data * (APPENDED_BYTES // len(data)))
+    return [whole[at : at + len(data)] for at in range(0, len(whole), len(data))]
+
+
+def written_raw(directory: pathlib.Path, sent: Sequence[memoryview]) -> None:
+    """What the operating system asks for it."""
+    with raw_file(directory) as number:
+        for data in sent:
+            os.write(number, data)
+
+
+def with_least_effort(directory: pathlib.Path, sent: Sequence[memoryview]) -> None:
+    """Check each batch as the log does, record by record, give it its offset, write it, make its entries for the
+    indexes. For nothing else is there a name, a call or an object: not for what rolls a segment, knows a producer or an
+    epoch, or survives a full disk."""
+    end_offset = size = 0
+    entries, times = bytearray(), bytearray()
+    with raw_file(directory) as number:
+        for data in sent:
+            batch = RecordBatch(data)
+            assert batch.is_valid
+            count_records(iter([data[HEADER_BYTES:]]), batch.count)
+            batch.assign(end_offset, 0)
+            assert os.write(number, data) == len(data)
+            end_offset += batch.count
+            entries += OffsetIndex.entry.pack(end_offset - 1, size)
+            times += TimeIndex.entry.pack(batch.max_timestamp, end_offset - 1)
+            size += len(data)
+
+
+@contextmanager
+def raw_file(directory: pathlib.Path) -> Iterator[int]:
+    """The descriptor of a new file that is written at its end."""
+    number = os.open(directory / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def in_turn(
+    works: Sequence[Callable[[pathlib.Path, Sequence[memoryview]], object]],
+    sent: Sequence[memoryview],
+    before_each: Callable[[], None] = lambda: None,
+) -> list[list[float]]:
     """MB/s of each, every time in a folder of its own, by turns; the first turn of each does not count."""
+    size = sum(map(len, sent))
     speeds: list[list[float]] = [[] for _ in works]
-    for _ in range(ROUNDS + 1):
+    for _ in range(TURNS + 1):
         for work, found in zip(works, speeds, strict=True):
+            before_each()
             with folder() as directory:
                 began = time.perf_counter()
-                work(directory)
+                work(directory, sent)
                 found.append(size / (time.perf_counter() - began) / 1e6)
     return [found[1:] for found in speeds]
 

@@ -351,9 +351,11 @@ def syncs_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
 def writes_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     original = FileRecords.append
 
-    def append(file: FileRecords, data: Data) -> None:
+    def append(file: FileRecords, data: Data) -> int:
+        position = file.size
         with suppress(OSError):
             original(file, data)
+        return position
 
     monkeypatch.setattr(FileRecords, "append", append)
 
