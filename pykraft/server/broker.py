@@ -32,6 +32,7 @@ from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.stored_settings import stored_settings
 from pykraft.server.topic_configs import TopicConfigs
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_cleaner import CleanerLimits
@@ -68,28 +69,14 @@ class Broker:
             for name in ("broker-lifecycle", "alter-partition", "forwarding")
         ]
         heartbeats, isr_changes, self.forwarding = self._channels
-        topic_configs = TopicConfigs(config.node_id, config.properties, lambda: loader.image)
-        self.logs = LogManager(
-            filesystem=filesystem,
-            directory=config.log_dir,
-            config_for=topic_configs.config_of,
-            clock=clock,
-            background=background,
-            random=random,
-            producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
-            not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
-            cleaner_limits=_cleaner_limits(config.values),
-            after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
-        )
-        self.logs.register_gauges(metrics)
-        self.logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
-        self.logs.start()
-        if self.logs.unknown:
-            trace("unknown_files", directory=self.logs.directory, names=self.logs.unknown)
+        self._stored: MetadataImage | None = stored_settings(raft.replica.log)
+        """Settings for opening the logs."""
+        self._topic_configs = TopicConfigs(config.node_id, config.properties, lambda: self._stored or loader.image)
+        self.logs = self._open_logs(clock, background, random, timer, metrics)
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
         self.replicas = ReplicaManager(
             config=config,
-            topic_configs=topic_configs,
+            topic_configs=self._topic_configs,
             logs=self.logs,
             timer=timer,
             clock=clock,
@@ -100,6 +87,29 @@ class Broker:
         )
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         loader.publish_to(self._on_metadata)
+
+    def _open_logs(
+        self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics
+    ) -> LogManager:
+        config, trace = self._config, self._trace
+        logs = LogManager(
+            filesystem=self._filesystem,
+            directory=config.log_dir,
+            config_for=self._topic_configs.config_of,
+            clock=clock,
+            background=background,
+            random=random,
+            producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
+            not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
+            cleaner_limits=_cleaner_limits(config.values),
+            after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
+        )
+        logs.register_gauges(metrics)
+        logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
+        logs.start()
+        if logs.unknown:
+            trace("unknown_files", directory=logs.directory, names=logs.unknown)
+        return logs
 
     def _make_lifecycle(
         self, cluster_id: str, directory_id: Uuid, incarnation_id: Uuid, heartbeats: ControllerChannel
@@ -127,8 +137,7 @@ class Broker:
         dispatcher.add_broker(DataApis(self._config, self.replicas), logs, cluster, configs, forwarding)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
-        """Register with these listeners, and begin what is done from time to time."""
-        self.replicas.start(now)
+        """Register with these listeners."""
         for_clients = [listener for listener in listeners if listener.kind is ListenerKind.BROKER]
         self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
 
@@ -142,8 +151,11 @@ class Broker:
         image = self._loader.image
         if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
             self.is_open = True
+            self._stored = None
+            self._topic_configs.forget()
             self.replicas.apply(MetadataDelta.of_everything(image), image, now)
             self.replicas.delete_strays()
+            self.replicas.start(now)
 
     def poll(self, now: int) -> Poll:
         """Heartbeats and fetches first: they may have something to say to the controller."""

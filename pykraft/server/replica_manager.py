@@ -89,7 +89,8 @@ class ReplicaManager:
         metrics.gauge("ReplicaManager", "UnderReplicatedPartitions", self._under_replicated)
 
     def start(self, now: int) -> None:
-        """Begin what is done from time to time."""
+        """Begin what is done from time to time. Not before the topics' settings are known: by the defaults a log loses
+        what is older than a week."""
         self._every(max(1, self._values[keys.REPLICA_LAG_TIME_MAX_MS] // 2), self._shrink_isrs, now)
         checkpoint_ms = self._values[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._every(checkpoint_ms, lambda _: self._logs.write_checkpoints(), now)
@@ -205,6 +206,7 @@ class ReplicaManager:
 
     def _make(self, key: TopicIdPartition) -> Partition:
         log = self._logs.get_or_create(key.topic_partition, key.topic_id)
+        log.config = self._topic_configs.config_of(key.topic)  # it may have been opened with older ones
         max_lag_ms = self._values[keys.REPLICA_LAG_TIME_MAX_MS]
         partition = Partition(self.broker_id, key, log, max_lag_ms, self._trace)
         self.partitions[key.topic_partition] = partition

@@ -221,8 +221,7 @@ class Faults:
         self._network.weather = Weather()
         for machine in self._nodes.values():
             machine.stalled_until_us = 0
-            machine.filesystem.spare()
-            machine.disk_failed = machine.power_will_fail = False
+            machine.spare()
 
     def _await(self, condition: Callable[[], bool], then: Callable[[], None]) -> None:
         """Wait for a condition in the calm; give up after a long time."""

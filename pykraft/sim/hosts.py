@@ -249,6 +249,7 @@ class SimulatedNode(Machine):
         """Counts the starts."""
         self.is_stopping = False
         self.disk_failed = False
+        """Or it will, at one of its next changes; in the next life, if this one ends in order before."""
         self.power_will_fail = False
         """When the machine stops within a step."""
         self.lost_power = False
@@ -284,7 +285,7 @@ class SimulatedNode(Machine):
         assert not self.is_up
         self.life += 1
         self.was_active = True
-        self.is_stopping = self.disk_failed = self.power_will_fail = False
+        self.is_stopping = False
         self._waiting = []
         background = SimulatedBackground(self, self._random, self._background_us)
         try:
@@ -362,6 +363,7 @@ class SimulatedNode(Machine):
         self._before_end(self)
         self._end()
         self.filesystem.crash_process()
+        self.spare()
 
     def lose_power(self, random: Random) -> None:
         """The machine stops, now. What was not synced is lost, as the dice fall."""
@@ -369,6 +371,12 @@ class SimulatedNode(Machine):
         self._end()
         self.lost_power = True
         self.filesystem.crash_power(random)
+        self.spare()
+
+    def spare(self) -> None:
+        """What was to befall the disk, or within a step, does not happen, or has happened."""
+        self.disk_failed = self.power_will_fail = False
+        self.filesystem.spare()
 
     def _end(self) -> None:
         self.has_ended = True

@@ -237,14 +237,23 @@ class LogManager:
         elif log is not None and log.topic_id != topic_id:
             self.delete(topic_partition)
             log = None
-        return log or self._load(topic_partition, topic_id)
+        if log is None:
+            log = self._load(topic_partition, topic_id)
+            self._write_down([log])
+        return log
 
     def create_all(self, keys: Sequence[TopicIdPartition]) -> None:
         """Make these logs, which are not there. The folder above is synced once for all of them."""
-        for key in keys:
-            self._load(key.topic_partition, key.topic_id, syncs=False)
-        if keys:
+        logs = [self._load(key.topic_partition, key.topic_id, syncs=False) for key in keys]
+        if logs:
             self._filesystem.sync_directory(self.directory)
+        self._write_down(logs)
+
+    def _write_down(self, new: Sequence[UnifiedLog]) -> None:
+        """A compacted log with gaps of which no mark is written down is one that Kafka left (see `log_loader`). So one
+        of ours has its marks from the beginning: a gap in it is what a loss of power has left."""
+        if any(map(is_compacted, new)):
+            self.write_checkpoints()
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete one log."""

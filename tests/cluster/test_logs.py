@@ -13,9 +13,19 @@ from random import Random
 
 import pytest
 
-from pykraft import Admin, Cluster, Consumer, KafkaError, Producer, TopicPartition
+from pykraft import (
+    Admin,
+    Cluster,
+    ConfigResource,
+    ConfigResourceType,
+    Consumer,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 from pykraft.common.config import format_properties
 from pykraft.common.errors import ErrorCode
+from pykraft.common.topic_config import RETENTION_MS
 from pykraft.common.trace import Silence
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
@@ -71,6 +81,25 @@ def test_records_are_deleted_on_every_replica_and_stay_so(tmp_path: Path) -> Non
                 "what is left is read",
             )
         assert found == [b"7", b"8", b"9"]
+
+
+def test_settings_that_were_taken_back_while_a_node_was_away_are_not_those_of_its_logs() -> None:
+    """It opens its logs with the settings that it knew, and then hears of others."""
+    with Cluster(3, properties=PATIENT) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topic("flights", 1, 3, {"retention.ms": "7"})
+
+        def retention_ms() -> int:
+            node = cluster._nodes[3]
+            assert isinstance(node, NodeThread) and node.node.broker is not None
+            found: int = node.node.broker.logs.logs[FLIGHTS].config[RETENTION_MS]
+            return found
+
+        cluster.wait_until(lambda view: 3 in view.replicas("flights", 0))
+        assert retention_ms() == 7
+        cluster.kill(3)
+        admin.incremental_alter_configs({ConfigResource(ConfigResourceType.TOPIC, "flights"): {"retention.ms": None}})
+        cluster.restart(3)
+        assert retention_ms() == 7 * 86_400_000
 
 
 def test_a_log_directory_is_described_and_is_one_nodes(tmp_path: Path) -> None:

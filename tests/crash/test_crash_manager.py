@@ -33,7 +33,8 @@ BROKER_EPOCH = 77
 class Broker:
     """A log manager, and a journal for each of its logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, cleanup_policy: str = "delete") -> None:
+        self.config = tiny(retention_ms=-1, cleanup_policy=cleanup_policy)
         self.filesystem = disk()
         self.background = ByHand()
         self.random = Random(5)
@@ -50,7 +51,7 @@ class Broker:
         self.manager = LogManager(
             filesystem=self.filesystem,
             directory=LOGS,
-            config_for=lambda _: tiny(retention_ms=-1),
+            config_for=lambda _: self.config,
             clock=ManualClock(),
             background=self.background,
             random=self.random,
@@ -82,7 +83,7 @@ class Broker:
     def append(self, partition: TopicPartition, times: int = 1) -> None:
         log, journal = self.log(partition), self.journals[partition]
         for _ in range(times):
-            some = batch(2, timestamp=log.log_end_offset * 10)
+            some = batch(2, timestamp=log.log_end_offset * 10, key=b"k")
             journal.begin_append([at(log.log_end_offset, copied(some), self.epoch)])
             log.append_as_leader(some, self.epoch)
             journal.end_append()
@@ -236,6 +237,14 @@ def test_a_directory_survives_a_loss_of_power_at_any_moment(name: str, seed: int
         broker.recover(Random(1000 * seed + number))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_new_compacted_log_survives_a_loss_of_power_before_its_marks_are_written_down(seed: int) -> None:
+    """Where nothing is known of a compacted log, a gap in it is taken for one that Kafka's cleaner left."""
+    story: list[Step] = [("create", (FLIGHTS,)), ("append", (FLIGHTS, 12))]
+    for number, broker in enumerate(stopped(story, "compact")):
+        broker.recover(Random(1000 * seed + number))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -275,11 +284,11 @@ def go_on(broker: Broker, random: Random) -> None:
         return
 
 
-def stopped(story: Sequence[Step]) -> list[Broker]:
+def stopped(story: Sequence[Step], cleanup_policy: str = "delete") -> list[Broker]:
     """The story's broker, stopped before its first operation, its second, and so on to the end."""
     brokers: list[Broker] = []
     while True:
-        broker = Broker()
+        broker = Broker(cleanup_policy)
         broker.filesystem.crash_after(len(brokers))
         finished = broker.play(story)
         brokers.append(broker)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from pykraft.common.core import Outbound, Promise
+from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.trace import RingBuffer
 from pykraft.common.types import Uuid
 from pykraft.protocol.api import ListenerKind
@@ -31,10 +31,11 @@ PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
 
 
 class LoneNode:
-    """Node 1, ready."""
+    """Node 1, ready. While it is `cut_off` no request arrives, not even what its broker asks its controller."""
 
-    def __init__(self, filesystem: MemoryFileSystem | None = None, **settings: str) -> None:
+    def __init__(self, filesystem: MemoryFileSystem | None = None, *, cut_off: bool = False, **settings: str) -> None:
         self.now = 1000
+        self.cut_off = cut_off
         self.journal = RingBuffer()
         self.filesystem = filesystem or MemoryFileSystem()
         self.sent: list[Outbound] = []
@@ -90,6 +91,9 @@ class LoneNode:
         self.node.poll(self.now)
 
     def _deliver(self, outbound: Outbound) -> None:
+        if self.cut_off:
+            outbound.on_response(Failure.DISCONNECTED, self.now)
+            return
         if outbound.destination.port not in PORTS.values():
             self.sent.append(outbound)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykraft.common.topic_config import RETENTION_MS
 from pykraft.common.types import TopicPartition
 from tests.harness.compaction import records
 from tests.harness.log_laws import all_batches
@@ -12,6 +13,7 @@ from tests.harness.storage import NOW_MS
 
 PARTITION = TopicPartition("t", 0)
 SMALL = {"internal_segment_bytes": "300"}
+FOUR_WEEKS_MS = 28 * 86_400_000
 
 
 def filled(node: LoneNode, **configs: str) -> Any:
@@ -50,6 +52,42 @@ def test_old_segments_are_looked_for_half_a_minute_after_the_start_and_then_ever
         node.run(until)
         ends.append(log.log_start_offset)
     assert ends == [0, 1, 1, 2]
+
+
+def test_nothing_is_deleted_before_the_metadata_say_what_is_to_be_kept() -> None:
+    """A broker opens its logs before it hears of any settings. By the defaults it would delete what is older than a
+    week: of topics that keep everything, and of compacted ones."""
+    node = LoneNode()
+    settings = {"kept": {"retention_ms": "-1"}, "compacted": {"cleanup_policy": "compact"}, "short": {}}
+    for name, own in settings.items():
+        topic_id = node.create(name, **SMALL, **own)
+        for _ in range(9):
+            node.produce(topic_id, records(("key", "x" * 200), timestamp=NOW_MS - FOUR_WEEKS_MS).buffer)
+    node.run(6000)  # the high watermarks are written down
+    node.node.abandon()
+    node.filesystem.crash_process()
+
+    def first_offsets() -> dict[str, int]:
+        return {name: again.broker.logs.logs[TopicPartition(name, 0)].log_start_offset for name in settings}
+
+    again = LoneNode(node.filesystem, cut_off=True)
+    again.run(600_000)
+    assert not again.broker.is_open and first_offsets() == {"kept": 0, "compacted": 0, "short": 0}
+    again.cut_off = False
+    again.run(40_000)
+    assert again.broker.is_open and first_offsets() == {"kept": 0, "compacted": 0, "short": 9}
+
+
+def test_a_log_is_opened_with_its_topics_own_settings() -> None:
+    node = LoneNode()
+    topic_id = node.create("t", index_interval_bytes="0", retention_ms="-1")
+    for _ in range(5):
+        node.produce(topic_id, records(("key", "x")).buffer)
+    indexed = len(node.broker.logs.logs[PARTITION].active_segment.offset_index)
+    node.filesystem.crash_process()
+    log = LoneNode(node.filesystem, cut_off=True).broker.logs.logs[PARTITION]
+    assert len(log.active_segment.offset_index) == indexed == 4
+    assert log.config[RETENTION_MS] == -1
 
 
 def test_logs_are_compacted() -> None:

@@ -1,0 +1,53 @@
+"""Which settings topics have, as far as this node's own copy of the metadata log tells.
+
+A broker opens its logs before it hears of any controller: it registers when they are open. But to open a log it takes
+settings: how dense its indexes are and how large, whether a gap in it may come from compaction. The node's own copy of
+the metadata log tells them, as they were when the node was last there. That copy may be old, and its end may not be
+decided, so they serve for this alone. What may be deleted or compacted is judged by settings that are decided, and not
+before those are known (`broker.Broker`).
+
+Apache Kafka registers first, and opens its logs when it has caught up with the metadata.
+"""
+
+from collections.abc import Iterator
+
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.protocol.messages.records import (
+    FRAME_VERSION,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_metadata_record,
+)
+from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.replicated_log import ReplicatedLog
+
+_KINDS = (
+    *(ConfigRecord, TopicRecord, RemoveTopicRecord),
+    *(BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord),
+)
+_FRAMES = tuple(bytes([FRAME_VERSION, kind.record_key]) for kind in _KINDS)
+"""How the values of these records begin."""
+
+
+def stored_settings(log: ReplicatedLog) -> MetadataImage:
+    """An image of topics' names and everybody's settings, and of nothing else."""
+    loader = MetadataLoader()
+    loader.handle_commit(CommittedBatch(log.start_offset, log.end_offset - 1, 0, 0, list(_records(log))))
+    return loader.image
+
+
+def _records(log: ReplicatedLog) -> Iterator[MetadataRecord]:
+    offset = log.start_offset
+    while found := log.batches_between(offset, log.end_offset):
+        for batch in found:
+            offset = batch.next_offset
+            for record in () if batch.is_control else batch.records():
+                value = record.value or b""
+                if value.startswith(_FRAMES):
+                    yield decode_metadata_record(value)[0]
