@@ -154,7 +154,7 @@ class Broker:
             self._stored = None
             self._topic_configs.forget()
             self.replicas.apply(MetadataDelta.of_everything(image), image, now)
-            self.replicas.delete_strays()
+            self.replicas.set_strays_aside()
             self.replicas.start(now)
 
     def poll(self, now: int) -> Poll:

@@ -167,9 +167,12 @@ class ReplicaManager:
             for fetcher in self._fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
 
-    def delete_strays(self) -> None:
-        """Delete the logs of partitions that are not this broker's any more: deleted or moved while it was away."""
-        self._logs.delete_all(sorted(set(self._logs.logs) - set(self.partitions)))
+    def set_strays_aside(self) -> None:
+        """Keep, but no longer serve, the logs of partitions that are not this broker's: deleted or moved while it was
+        away, or unknown to these metadata for a reason that nobody here can tell."""
+        strays = self._logs.set_aside(sorted(set(self._logs.logs) - set(self.partitions)))
+        if strays:
+            self._trace("strays", directories=strays)
 
     def _apply_topic(self, topic: TopicImage, numbers: Sequence[int], now: int) -> None:
         """These partitions of the topic are new, or have changed."""

@@ -12,6 +12,7 @@
       flights-0/ flights-1/ ...          the logs
       cleaner-offset-checkpoint          up to where each compacted log is clean
       flights-2.0ad3...-delete/          a deleted log whose bytes are still there
+      flights-3.97c1...-stray/           a log that is nobody's: what becomes of it is for its owner to say
 
 The checkpoints are written from time to time, and at once if they would claim too much: when a log was truncated below
 what they say, or deleted. A recovery point that is too high makes the next start trust bytes that were never synced, a
@@ -23,6 +24,9 @@ from one that did not (KIP-966).
 
 From time to time old segments are deleted, logs compacted, and what was deleted for a while removed. A log that is
 being compacted keeps its segments until that is done.
+
+A log that the metadata do not know, or give to other brokers, is not deleted: it may be the metadata that are wrong. It
+is set aside, and left alone from then on.
 
 Folders that are no partition's, and unknown files, are left alone and told (`unknown`). Kafka does not start where it
 finds such a folder.
@@ -62,6 +66,7 @@ from pykraft.storage.retention import delete_old_segments
 from pykraft.storage.trash import Trash
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 _LONGEST_NAME = 255
 _LOOKED_AT_ONCE, _DELETED_AT_ONCE = 500, 20
 _SYNCED_ONE_BY_ONE = 500
@@ -111,10 +116,10 @@ def parse_directory(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
-def doomed_name(topic_partition: TopicPartition, unique: str) -> str:
-    """What the folder of a deleted log is called: of a long topic's name only the beginning is left, for no folder's
-    name may be longer."""
-    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+def name_apart(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
+    """What the folder of a log is called that is not the partition's any more: of a long topic's name only the
+    beginning is left, for no folder's name may be longer."""
+    ending = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
@@ -229,13 +234,13 @@ class LogManager:
         log.update_high_watermark(self._high_watermarks.get(topic_partition, log.log_start_offset))
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
-        """The partition's log. A log of another incarnation of the topic is deleted first."""
+        """The partition's log. A log of another incarnation of the topic is set aside first."""
         log = self.logs.get(topic_partition)
         if log is not None and log.topic_id is None:
             write_partition_metadata(self._filesystem, log.directory, topic_id)
             log.topic_id = topic_id
         elif log is not None and log.topic_id != topic_id:
-            self.delete(topic_partition)
+            self.set_aside([topic_partition])
             log = None
         if log is None:
             log = self._load(topic_partition, topic_id)
@@ -260,20 +265,30 @@ class LogManager:
         self.delete_all([topic_partition])
 
     def delete_all(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Close these logs and rename their folders, so that a crash leaves no half log behind; their bytes go later.
-        The folder above is synced once for all of them, and so are the checkpoints that name them."""
-        if not topic_partitions:
-            return
+        """Delete these logs: at once for all who ask, and their bytes later."""
+        for log, directory in self._take_apart(topic_partitions, DELETE_SUFFIX):
+            self.trash.add([directory], log.config[FILE_DELETE_DELAY_MS])
+
+    def set_aside(self, topic_partitions: Collection[TopicPartition]) -> list[str]:
+        """Serve these logs no longer, and keep their bytes; the folders where they are now."""
+        return [directory for _, directory in self._take_apart(topic_partitions, STRAY_SUFFIX)]
+
+    def _take_apart(self, topic_partitions: Collection[TopicPartition], suffix: str) -> list[tuple[UnifiedLog, str]]:
+        """Close these logs and rename their folders, so that a crash leaves no half log behind. The folder above is
+        synced once for all of them, and so are the checkpoints that name them."""
+        apart = []
         for topic_partition in topic_partitions:
             log = self.logs.pop(topic_partition)
             log.abandon()
-            doomed = f"{self.directory}/{doomed_name(topic_partition, self._random.randbytes(16).hex())}"
-            self._filesystem.rename(log.directory, doomed)
-            self.trash.add([doomed], log.config[FILE_DELETE_DELAY_MS])
-        self._filesystem.sync_directory(self.directory)
-        if self._claims_too_much(topic_partitions):
-            self.write_checkpoints()
-        self.cleaner.forget(topic_partitions)
+            directory = f"{self.directory}/{name_apart(topic_partition, self._random.randbytes(16).hex(), suffix)}"
+            self._filesystem.rename(log.directory, directory)
+            apart.append((log, directory))
+        if apart:
+            self._filesystem.sync_directory(self.directory)
+            if self._claims_too_much(topic_partitions):
+                self.write_checkpoints()
+            self.cleaner.forget(topic_partitions)
+        return apart
 
     # --- from time to time --------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -155,6 +156,28 @@ def test_a_node_whose_disk_fails_while_it_stops_does_not_say_that_it_has_closed_
         assert isinstance(node.failure, LogDirectoryFailedError)
         assert not (directory / CLEAN_SHUTDOWN).exists()
         cluster.restart(1)
+
+
+def test_what_the_metadata_do_not_know_is_kept_aside(tmp_path: Path) -> None:
+    """As Apache Kafka keeps it: a broker whose metadata were lost must not delete its data for that."""
+    with Cluster(3, properties=PATIENT, directory=tmp_path) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topic("flights", 2, 3)
+            fill(cluster, 10)
+            folders = [cluster.partition_directory(3, "flights", number) for number in range(2)]
+            files = [(folder / f"{0:020d}.log").read_bytes() for folder in folders]
+            assert any(files)
+            cluster.kill(3)
+            admin.delete_topics(["flights"])
+            admin.create_topic("flights", 1, 3)
+        for _ in range(2):
+            cluster.restart(3)
+            kept = sorted(folders[0].parent.glob("*-stray"))
+            names = [re.sub(r"[0-9a-f]{32}", "unique", folder.name) for folder in kept]
+            assert names == ["flights-0.unique-stray", "flights-1.unique-stray"]
+            assert [(folder / f"{0:020d}.log").read_bytes() for folder in kept] == files
+            assert not list(folders[0].parent.glob("*-delete"))
+            cluster.kill(3)
 
 
 @pytest.mark.parametrize("length", [213, 214, 249])

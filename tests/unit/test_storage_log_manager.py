@@ -67,6 +67,7 @@ def restarted(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
         ("flights-x", None),
         ("flights-²", None),
         ("flights-0.0ad3-delete", None),
+        ("flights-0.0ad3-stray", None),
         ("flights-0.0ad3-future", None),
         ("meta.properties", None),
     ],
