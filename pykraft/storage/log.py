@@ -31,6 +31,7 @@ Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -61,7 +62,8 @@ class Isolation(Enum):
     COMMITTED = "a consumer of committed data: what is also decided"
 
 
-class AppendInfo(NamedTuple):
+@dataclass(slots=True)
+class AppendInfo:
     """Where a batch went; for a repeated one, where it had gone before."""
 
     first_offset: int
@@ -246,9 +248,7 @@ class UnifiedLog:
         rules, last_offset = self._rules, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
         max_ms = rules.max_segment_ms - (self._jitter_ms(segment) if rules.segment_jitter_ms else 0)
-        if segment.should_roll(
-            size, last_offset, youngest, now_ms=now_ms, max_bytes=rules.max_segment_bytes, max_ms=max_ms
-        ):
+        if segment.should_roll(size, last_offset, youngest, now_ms, rules.max_segment_bytes, max_ms):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)

@@ -119,14 +119,14 @@ class LogSegment:
         return offsets.size >= offsets.full_bytes or times.size >= times.full_bytes
 
     def should_roll(
-        self, size: int, last_offset: int, timestamp: int, *, now_ms: int, max_bytes: int, max_ms: int
+        self, size: int, last_offset: int, timestamp: int, now_ms: int, max_bytes: int, max_ms: int
     ) -> bool:
         """Whether batches of `size` bytes, up to this offset and timestamp, must begin a new segment: the indexes of
         this one cannot express the offset, or have no place left; or it would have more than `max_bytes`, or is older
         than `max_ms` (by the timestamps of the records in it, if they have any). An empty one is neither."""
         if not self.has_room_for(last_offset):
             return True
-        filled = self.size
+        filled = self.records.size
         if filled == 0:
             return False
         if filled + size > max_bytes or self.is_index_full:

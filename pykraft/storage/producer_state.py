@@ -240,9 +240,10 @@ class ProducerStateManager:
 
     def apply(self, update: ProducerUpdate, end_offset: int) -> None:
         """The batches of a plan are in the log, which now ends at `end_offset`."""
-        for entry in update.entries.values():
-            self._put(entry)
-        self._unreplicated += update.completed
+        if update is not NO_UPDATE:
+            for entry in update.entries.values():
+                self._put(entry)
+            self._unreplicated += update.completed
         self.map_end_offset = end_offset
 
     def replay(self, batch: RecordBatch) -> Sequence[CompletedTransaction]:

@@ -38,9 +38,11 @@ from typing import NamedTuple
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.records.batch import (
     CODEC_MASK,
+    CONTROL,
     CURRENT_MAGIC,
     HEADER_BYTES,
     LENGTH_OFFSET,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     RecordBatch,
@@ -100,12 +102,13 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         raise _invalid(f"{batch.count} records, but the last has offset delta {batch.last_offset_delta}")
-    if batch.is_control:
+    attributes = batch.attributes
+    if attributes & CONTROL:
         raise _invalid("clients may not write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
     _walk_records(batch)
-    is_marked = batch.uses_log_append_time  # which is no reason to trust it
+    is_marked = attributes & LOG_APPEND_TIME  # which is no reason to trust it
     has_other_codec = rules.codec is not None and rules.codec is not batch.compression
     is_ahead = batch.max_timestamp > now_ms + rules.after_max_ms
     if has_other_codec or is_marked or is_ahead or rules.looks_at_records:
@@ -255,14 +258,22 @@ def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tu
     """Go from record to record, beginning at `position`, until there were `count` or the chunk ends. Returns where the
     next one begins, which is behind the chunk if it ends within a record, and how many were seen by now."""
     first_two, steps = _FIRST_TWO.unpack_from, _STEPS
-    for number in range(seen, count):
+    number = seen
+    while number < count:
         try:
-            step = steps[first_two(chunk, position)[0]] or _step_at(chunk, position, number)
-        except struct.error:  # two bytes are not left
-            step = _step_at(chunk, position, number)
+            for number in range(number, count):  # noqa: B007, B020 (it goes on behind what stopped it)
+                position += steps[first_two(chunk, position)[0]]
+            number = count
+        except struct.error:  # two bytes are not left, or the table did not know the record before this one
+            pass
+        if position >= _FAR:  # so it was: back to that one
+            position, number = position - _FAR, number - 1
+        elif number == count:
+            break
+        step = _step_at(chunk, position, number)
         if not step:
             return position, number
-        position += step
+        position, number = position + step, number + 1
     return position, count
 
 
@@ -271,16 +282,21 @@ def _step(zigzag: int, length_bytes: int) -> int:
     return 0 if zigzag & 1 or zigzag < _SHORTEST else length_bytes + (zigzag >> 1)
 
 
+_FAR = 1 << 40
+"""Where no record is."""
+
+
 def _steps() -> list[int]:
     """How far it is from a record to the next, by its first two bytes, in which nearly all lengths are told: so a look
-    into a table is all that most records cost. 0 where the bytes do not tell it, or tell what no record can have."""
+    into a table is all that most records cost. Far away where the bytes do not tell it, or tell what no record can
+    have."""
     steps = []
     for first in range(128):
         steps += [_step(first, 1)] * 256
     for first in range(128, 256):
         steps += [_step(first & 127 | second << 7, 2) for second in range(128)]
         steps += [0] * 128
-    return steps
+    return [step or _FAR for step in steps]
 
 
 _STEPS = _steps()

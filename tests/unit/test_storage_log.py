@@ -11,7 +11,7 @@ import pytest
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import AppendInfo, Isolation, UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from tests.harness.log_laws import all_batches, check, every_timestamp_is_found
 from tests.harness.storage import (
@@ -62,7 +62,8 @@ def test_a_repeated_batch_is_not_appended_again_and_gets_its_old_place() -> None
     info = log.append_as_leader(produced(7, 0, 3, timestamp=100), 0)
     log.append_as_leader(produced(7, 3, 1), 0)
     size = log.size
-    assert log.append_as_leader(produced(7, 0, 3, timestamp=100), 1)[:3] == (info.first_offset, info.last_offset, 102)
+    known = AppendInfo(info.first_offset, info.last_offset, 102, log.log_start_offset)
+    assert log.append_as_leader(produced(7, 0, 3, timestamp=100), 1) == known
     assert (log.size, log.log_end_offset, log.latest_epoch) == (size, 9, 0)
     assert code_of(lambda: log.append_as_leader(produced(7, 9), 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
