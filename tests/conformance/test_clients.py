@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
+from pykraft.client.admin import TopicDescription
 from pykraft.client.errors import NoOffsetError
 from pykraft.consumer import ConsumerRecord
 from tests.conformance.servers import Server
@@ -31,22 +32,26 @@ def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
     name = f"clients-{request.node.originalname.removeprefix('test_')}"[:200]
     assignments = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
     admin.create_topics([NewTopic(name, replica_assignments=assignments, topic_configs={"min.insync.replicas": "2"})])
-    wait_for_topic(admin, name)
+    described(admin, name)
     return name
 
 
-def wait_for_topic(admin: Admin, name: str) -> None:
-    """The controller has made it; brokers learn of it a moment later."""
+def described(admin: Admin, *names: str) -> dict[str, TopicDescription]:
+    """The topics, as soon as the broker that is asked knows them: the controller has made them, brokers learn of it a
+    moment later, and each for itself."""
+    found: dict[str, TopicDescription] = {}
 
-    def is_led() -> bool:
+    def are_led() -> bool:
         try:
-            return all(p.leader >= 0 for p in admin.describe_topics([name])[name].partitions)
+            found.update(admin.describe_topics(names))
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return False
+        return all(partition.leader >= 0 for topic in found.values() for partition in topic.partitions)
 
-    wait_until(is_led)
+    wait_until(are_led)
+    return found
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -82,7 +87,7 @@ def take(reader: Consumer, count: int) -> list[ConsumerRecord]:
 def test_what_is_sent_comes_back(server: Server, admin: Admin, codec: str) -> None:
     topic = f"clients-codec-{codec}"
     admin.create_topic(topic, 1, 3)
-    wait_for_topic(admin, topic)
+    described(admin, topic)
     sent = [
         (b"key", b"value", [("one", b"1"), ("null", None), ("one", b"again")]),
         (None, b"no key", []),
@@ -110,7 +115,7 @@ def test_what_is_sent_comes_back(server: Server, admin: Admin, codec: str) -> No
 def test_acks_without_idempotence(server: Server, admin: Admin, settings: dict[str, str]) -> None:
     topic = f"clients-acks-{settings['acks']}"
     admin.create_topic(topic, 1, 3)
-    wait_for_topic(admin, topic)
+    described(admin, topic)
     with producer(server, enable_idempotence=False, **settings) as writer:
         places = [writer.send(topic, b"%d" % number).result(30) for number in range(20)]
     assert [place.offset for place in places] == ([-1] * 20 if settings["acks"] == "0" else list(range(20)))
@@ -120,7 +125,7 @@ def test_acks_without_idempotence(server: Server, admin: Admin, settings: dict[s
 
 def test_the_time_of_the_append_is_told(server: Server, admin: Admin) -> None:
     admin.create_topic("clients-append-time", 1, 1, {"message.timestamp.type": "LogAppendTime"})
-    wait_for_topic(admin, "clients-append-time")
+    described(admin, "clients-append-time")
     before = time.time() * 1000
     with producer(server) as writer:
         place = writer.send("clients-append-time", b"v", timestamp_ms=T0).result(30)
@@ -164,7 +169,7 @@ def test_a_partition_may_be_named(server: Server, topic: str) -> None:
 
 def test_too_large_records_are_refused(server: Server, admin: Admin) -> None:
     admin.create_topic("clients-large", 1, 1, {"max.message.bytes": 20_000})
-    wait_for_topic(admin, "clients-large")
+    described(admin, "clients-large")
     with producer(server, max_request_size=100_000, linger_ms=100, batch_size=60_000) as writer:
         with pytest.raises(KafkaError) as error:
             writer.send("clients-large", bytes(200_000))
@@ -298,21 +303,19 @@ def test_an_offset_that_is_gone(server: Server, hundred: TopicPartition) -> None
 
 def test_topics_are_made_described_and_deleted(admin: Admin) -> None:
     made = admin.create_topics([NewTopic("clients-a", 2, 3), NewTopic("clients-b", replica_assignments={0: [2, 1]})])
-    wait_for_topic(admin, "clients-a")
-    wait_for_topic(admin, "clients-b")
-    found = admin.describe_topics(["clients-a", "clients-b"])
+    found = described(admin, "clients-a", "clients-b")
     assert {name: topic.topic_id for name, topic in found.items()} == made
     assert [len(p.replicas) for p in found["clients-a"].partitions] == [3, 3]
     (only,) = found["clients-b"].partitions
     assert (only.partition, only.leader, only.leader_epoch, only.replicas) == (0, 2, 0, (2, 1))
-    assert {"clients-a", "clients-b"} <= set(admin.list_topics())
+    wait_until(lambda: {"clients-a", "clients-b"} <= set(admin.list_topics()))
     admin.delete_topics(["clients-a", "clients-b"])
     wait_until(lambda: not {"clients-a", "clients-b"} & set(admin.list_topics()))
 
 
 def test_refusals_say_why(admin: Admin) -> None:
     admin.create_topic("clients-refused", 1, 1)
-    wait_for_topic(admin, "clients-refused")
+    described(admin, "clients-refused")
     for topic, code in (
         (NewTopic("clients-refused", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
         (NewTopic("a/b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -359,7 +362,7 @@ def test_a_topic_is_made_on_the_way(server: Server, admin: Admin) -> None:
 def test_a_topic_that_is_made_again_is_another(server: Server, admin: Admin) -> None:
     topic = "clients-again"
     admin.create_topic(topic, 1, 3)
-    wait_for_topic(admin, topic)
+    described(admin, topic)
     with producer(server) as writer, consumer(server, topic) as reader:
         for number in range(5):
             writer.send(topic, b"old %d" % number).result(30)
@@ -370,7 +373,7 @@ def test_a_topic_that_is_made_again_is_another(server: Server, admin: Admin) -> 
             admin.create_topic(topic, 1, 3)
         except KafkaError as error:  # the reader still asks for it, and a broker that is asked makes it
             assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
-        wait_for_topic(admin, topic)
+        described(admin, topic)
         for number in range(5):
             writer.send(topic, b"new %d" % number).result(60)
     with consumer(server, topic) as reader:
@@ -382,7 +385,7 @@ def test_a_topic_that_is_made_again_is_another(server: Server, admin: Admin) -> 
 
 def test_nothing_is_lost_doubled_or_disordered_when_a_leader_dies(server: Server, admin: Admin, topic: str) -> None:
     acknowledged: dict[int, list[tuple[int, int]]] = {0: [], 1: [], 2: []}
-    victim = admin.describe_topics([topic])[topic].partitions[0].leader
+    victim = described(admin, topic)[topic].partitions[0].leader
     total = 6000
     halfway, ended = threading.Event(), threading.Event()
 

