@@ -182,7 +182,8 @@ class RecordBatch:
             yield offset, self.max_timestamp if self.uses_log_append_time else timestamp
 
     def assign(self, base_offset: int, leader_epoch: int) -> None:
-        """Give the batch its place in a log, in the buffer itself; the checksum stays right."""
+        """Give the batch its place in a log, in the buffer itself; the checksum stays right, and the length between
+        offset and epoch what it is."""
         _PLACE.pack_into(self.buffer, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.last_offset = base_offset + self.last_offset_delta
