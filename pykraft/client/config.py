@@ -4,23 +4,21 @@ Follows org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfi
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
-from pykraft.common.config import Config, ConfigDef, Key, boolean, integer, names, string
+from pykraft.common.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import Endpoint
 
-LARGEST_INT32 = (1 << 31) - 1
-_int32 = partial(integer, at_most=LARGEST_INT32)
-
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
 CLIENT_ID = string("client.id", "", "what the brokers' journals call this client")
-REQUEST_TIMEOUT_MS = _int32("request.timeout.ms", 30_000, "an answer is waited for so long", at_least=1)
-RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0)
-RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0)
-METADATA_MAX_AGE_MS = integer("metadata.max.age.ms", 300_000, "who leads what is asked again after so long", at_least=1)
-DEFAULT_API_TIMEOUT_MS = _int32("default.api.timeout.ms", 60_000, "a call waits so long in all", at_least=1)
+REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "an answer is waited for so long", at_least=1)
+RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0, kind="long")
+RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0, kind="long")
+METADATA_MAX_AGE_MS = integer(
+    "metadata.max.age.ms", 300_000, "who leads what is asked again after so long", at_least=1, kind="long"
+)
+DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits so long in all", at_least=1)
 SECURITY_PROTOCOL = string("security.protocol", "PLAINTEXT", "how bytes travel: as they are", ["PLAINTEXT"])
 
 _COMMON: list[Key[Any]] = [
@@ -39,22 +37,24 @@ _COMMON: list[Key[Any]] = [
 ACKS = string(
     "acks", "all", "whose writing is waited for: nobody's, the leader's, all in-sync replicas'", ["0", "1", "-1", "all"]
 )
-BATCH_SIZE = _int32("batch.size", 16_384, "a batch is sent when it has so many bytes", at_least=0)
-LINGER_MS = integer("linger.ms", 5, "a batch that is not full waits so long for more records", at_least=0)
-BUFFER_MEMORY = integer("buffer.memory", 33_554_432, "bytes of records that may wait to be sent", at_least=0)
-MAX_REQUEST_SIZE = _int32("max.request.size", 1_048_576, "no request has more bytes than this", at_least=0)
-MAX_BLOCK_MS = integer("max.block.ms", 60_000, "send() waits so long for metadata or memory", at_least=0)
-DELIVERY_TIMEOUT_MS = _int32(
+BATCH_SIZE = integer("batch.size", 16_384, "a batch is sent when it has so many bytes", at_least=0)
+LINGER_MS = integer("linger.ms", 5, "a batch that is not full waits so long for more records", at_least=0, kind="long")
+BUFFER_MEMORY = integer(
+    "buffer.memory", 33_554_432, "bytes of records that may wait to be sent", at_least=0, kind="long"
+)
+MAX_REQUEST_SIZE = integer("max.request.size", 1_048_576, "no request has more bytes than this", at_least=0)
+MAX_BLOCK_MS = integer("max.block.ms", 60_000, "send() waits so long for metadata or memory", at_least=0, kind="long")
+DELIVERY_TIMEOUT_MS = integer(
     "delivery.timeout.ms", 120_000, "a record that is not acknowledged after so long has failed", at_least=0
 )
-MAX_IN_FLIGHT = _int32(
+MAX_IN_FLIGHT = integer(
     "max.in.flight.requests.per.connection", 5, "produce requests under way to one broker", at_least=1
 )
 ENABLE_IDEMPOTENCE = boolean("enable.idempotence", True, "number the batches, so that a retry is no duplicate")
 COMPRESSION_TYPE = string(
     "compression.type", "none", "the codec of the batches", ["none", "gzip", "snappy", "lz4", "zstd"]
 )
-RETRIES = _int32("retries", LARGEST_INT32, "how often a batch is sent again, within delivery.timeout.ms", at_least=0)
+RETRIES = integer("retries", LARGEST["int"], "how often a batch is sent again, within delivery.timeout.ms", at_least=0)
 
 PRODUCER_CONFIG = ConfigDef(
     [
@@ -75,13 +75,13 @@ PRODUCER_CONFIG = ConfigDef(
 
 # --- consumer ---------------------------------------------------------------------------------------------------------
 
-FETCH_MIN_BYTES = _int32("fetch.min.bytes", 1, "a fetch waits for so much", at_least=0)
-FETCH_MAX_WAIT_MS = _int32("fetch.max.wait.ms", 500, "a fetch waits at most so long", at_least=0)
-FETCH_MAX_BYTES = _int32("fetch.max.bytes", 52_428_800, "how much a fetch brings", at_least=0)
-MAX_PARTITION_FETCH_BYTES = _int32(
+FETCH_MIN_BYTES = integer("fetch.min.bytes", 1, "a fetch waits for so much", at_least=0)
+FETCH_MAX_WAIT_MS = integer("fetch.max.wait.ms", 500, "a fetch waits at most so long", at_least=0)
+FETCH_MAX_BYTES = integer("fetch.max.bytes", 52_428_800, "how much a fetch brings", at_least=0)
+MAX_PARTITION_FETCH_BYTES = integer(
     "max.partition.fetch.bytes", 1_048_576, "how much of one partition a fetch brings", at_least=0
 )
-MAX_POLL_RECORDS = _int32("max.poll.records", 500, "how many records one poll() returns", at_least=1)
+MAX_POLL_RECORDS = integer("max.poll.records", 500, "how many records one poll() returns", at_least=1)
 AUTO_OFFSET_RESET = string(
     "auto.offset.reset", "latest", "where to begin without a position", ["earliest", "latest", "none"]
 )
@@ -130,7 +130,7 @@ def producer_config(settings: Mapping[str, object]) -> Config:
     if ENABLE_IDEMPOTENCE.name not in said and (config[ACKS] not in ("all", "-1") or not config[RETRIES]):
         config = config.with_values(enable_idempotence=False)
     if DELIVERY_TIMEOUT_MS.name not in said:
-        enough = min(LARGEST_INT32, config[LINGER_MS] + config[REQUEST_TIMEOUT_MS])
+        enough = min(LARGEST["int"], config[LINGER_MS] + config[REQUEST_TIMEOUT_MS])
         config = config.with_values(delivery_timeout_ms=max(config[DELIVERY_TIMEOUT_MS], enough))
     return config
 

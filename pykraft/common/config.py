@@ -23,6 +23,9 @@ from pykraft.common.errors import ConfigError
 
 T = TypeVar("T")
 
+LARGEST = {"short": (1 << 15) - 1, "int": (1 << 31) - 1, "long": (1 << 63) - 1}
+"""The largest number that has place in each of Kafka's widths; the smallest is one below its negative."""
+
 HOURS_TO_MS = 3_600_000
 MINUTES_TO_MS = 60_000
 
@@ -60,21 +63,23 @@ def integer(
     name: str,
     default: int,
     meaning: str,
-    at_least: int = -(1 << 63),
-    at_most: int = (1 << 63) - 1,
+    at_least: int | None = None,
+    at_most: int | None = None,
     synonyms: Sequence[Synonym] = (),
     required: bool = False,
     kind: str = "int",
 ) -> Key[int]:
     """A key whose value is a whole number; `kind` is what Kafka calls its width: short, int or long."""
+    largest = LARGEST[kind] if at_most is None else at_most
+    smallest = -LARGEST[kind] - 1 if at_least is None else at_least
 
     def parse(text: str) -> int:
         value = int(_digits(text))
-        if not at_least <= value <= at_most:
+        if not smallest <= value <= largest:
             raise ValueError(value)
         return value
 
-    return Key(name, default, parse, _range(at_least, at_most), meaning, kind, tuple(synonyms), required)
+    return Key(name, default, parse, _range(smallest, largest), meaning, kind, tuple(synonyms), required)
 
 
 def _digits(text: str) -> str:
@@ -85,8 +90,8 @@ def _digits(text: str) -> str:
 
 
 def _range(at_least: int, at_most: int) -> str:
-    bounds = [f"at least {at_least}"] if at_least > -(1 << 63) else []
-    bounds += [f"at most {at_most}"] if at_most < (1 << 63) - 1 else []
+    bounds = [f"at least {at_least}"] if at_least > -LARGEST["long"] - 1 else []
+    bounds += [f"at most {at_most}"] if at_most < LARGEST["long"] else []
     return "a whole number" + (" of " + " and ".join(bounds) if bounds else "")
 
 

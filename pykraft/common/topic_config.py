@@ -26,7 +26,6 @@ from pykraft.common.config import (
 from pykraft.common.errors import ConfigError
 
 FOREVER_MS = (1 << 63) - 1
-INT_MAX = (1 << 31) - 1
 WEEK_MS = 7 * 24 * HOURS_TO_MS
 
 SEGMENT_BYTES = integer(
@@ -34,7 +33,6 @@ SEGMENT_BYTES = integer(
     1 << 30,
     "a segment is rolled before it grows larger",
     at_least=1 << 20,
-    at_most=INT_MAX,
     synonyms=[Synonym("log.segment.bytes")],
 )
 INTERNAL_SEGMENT_BYTES = integer(
@@ -42,7 +40,6 @@ INTERNAL_SEGMENT_BYTES = integer(
     0,
     "segment.bytes below Kafka's limit of 1 MiB, for tests; 0 for none",
     at_least=0,
-    at_most=INT_MAX,
 )
 SEGMENT_MS = integer(
     "segment.ms",
@@ -65,7 +62,6 @@ SEGMENT_INDEX_BYTES = integer(
     10 << 20,
     "a segment is rolled before one of its indexes grows larger",
     at_least=4,
-    at_most=INT_MAX,
     synonyms=[Synonym("log.index.size.max.bytes")],
 )
 INDEX_INTERVAL_BYTES = integer(
@@ -73,7 +69,6 @@ INDEX_INTERVAL_BYTES = integer(
     4096,
     "about so many bytes of log lie between two entries of the indexes",
     at_least=0,
-    at_most=INT_MAX,
     synonyms=[Synonym("log.index.interval.bytes")],
 )
 MAX_MESSAGE_BYTES = integer(
@@ -81,7 +76,6 @@ MAX_MESSAGE_BYTES = integer(
     1_048_588,
     "a larger batch is refused",
     at_least=0,
-    at_most=INT_MAX,
     synonyms=[Synonym("message.max.bytes")],
 )
 RETENTION_MS = integer(
@@ -177,7 +171,6 @@ MIN_INSYNC_REPLICAS = integer(
     1,
     "with fewer replicas in sync a write with acks=all is refused",
     at_least=1,
-    at_most=INT_MAX,
 )
 UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "unclean.leader.election.enable", False, "whether a replica that is not in sync may lead when no other can"

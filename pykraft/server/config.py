@@ -6,7 +6,7 @@ voters, a broker's way to its peers. Each refusal is one sentence that names the
 Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -323,14 +323,13 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def _listeners(values: Config) -> list[Listener]:
     said_of_protocols, said_to_others = values[LISTENER_SECURITY_PROTOCOL_MAP], values[ADVERTISED_LISTENERS]
     protocols = dict(_pair(LISTENER_SECURITY_PROTOCOL_MAP, text) for text in said_of_protocols)
-    advertised = dict(_name_and_endpoint(ADVERTISED_LISTENERS, text) for text in said_to_others)
+    advertised = _endpoints(ADVERTISED_LISTENERS, said_to_others)
     controllers = values[CONTROLLER_LISTENER_NAMES]
     if not protocols:  # then a listener for controllers needs no entry, as in Kafka
         protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **{name: name for name in _PROTOCOLS}}
     found = []
     said_of_listeners = values[LISTENERS]
-    for text in said_of_listeners:
-        name, bind = _name_and_endpoint(LISTENERS, text)
+    for name, bind in _endpoints(LISTENERS, said_of_listeners).items():
         protocol = protocols.get(name, "PLAINTEXT" if name == "PLAINTEXT" else None)
         if protocol is None:
             raise ConfigError(f"listener.security.protocol.map has no entry for listener {name}: add {name}:PLAINTEXT")
@@ -378,11 +377,17 @@ def _pair(key: Key[Any], text: str) -> tuple[str, str]:
     return name.strip().upper(), value.strip().upper()
 
 
-def _name_and_endpoint(key: Key[Any], text: str) -> tuple[str, Endpoint]:
-    name, separator, address = text.partition("://")
-    if not separator or not name:
-        raise ConfigError(f"{key.name} has {text!r}, but must have NAME://host:port, ...")
-    return name.upper(), _endpoint(key, address)
+def _endpoints(key: Key[Any], texts: Sequence[str]) -> dict[str, Endpoint]:
+    """By the names of the listeners."""
+    found: dict[str, Endpoint] = {}
+    for text in texts:
+        name, separator, address = text.partition("://")
+        if not separator or not name:
+            raise ConfigError(f"{key.name} has {text!r}, but must have NAME://host:port, ...")
+        if name.upper() in found:
+            raise ConfigError(f"{key.name} has {name.upper()} twice, but each listener must have a name of its own")
+        found[name.upper()] = _endpoint(key, address)
+    return found
 
 
 def _endpoint(key: Key[Any], text: str) -> Endpoint:
@@ -394,7 +399,7 @@ def _endpoint(key: Key[Any], text: str) -> Endpoint:
 
 def _voter(text: str) -> Node:
     number, at, address = text.partition("@")
-    if not at or not number.strip().isdecimal():
+    if not at:
         raise ConfigError(f"controller.quorum.voters has {text!r}, but must have id@host:port, ...")
     endpoint = _endpoint(CONTROLLER_QUORUM_VOTERS, address)
-    return Node(int(number), endpoint.host, endpoint.port)
+    return Node(NODE_ID.read(number, "the id of one of controller.quorum.voters"), endpoint.host, endpoint.port)

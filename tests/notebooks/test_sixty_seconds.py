@@ -58,6 +58,15 @@ thread._thread.join()
 
 A_THREAD_THAT_ENDED = A_CLAIM + "thread.kill()"
 
+THE_STREAM_BEGINS = "killer = Thread(target=kill)"
+
+AN_EARLY_ELECTION = f"""
+cluster.kill(victim)
+cluster.wait_until(lambda view: view.leader("flights", 0) not in (None, victim))
+cluster.restart(victim)
+{THE_STREAM_BEGINS}
+"""
+
 
 def test_an_acknowledgement_at_the_leaders_log_end_turns_the_notebook_red() -> None:
     """The idempotent client finds it out by itself: the next leader misses what this one has acknowledged."""
@@ -77,6 +86,11 @@ def test_a_client_that_counts_nothing_loses_flights_to_a_rash_acknowledgement_an
 def test_a_log_that_loses_its_tail_at_a_restart_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: Each log is as long as it was"):
         run("7. ", before=A_TAIL_LOST_AT_RESTART)
+
+
+def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
+    """As on a machine that is so busy that a node seems dead: the one that leads by then is cut off and killed."""
+    run("6. ", changed=(THE_STREAM_BEGINS, AN_EARLY_ELECTION))
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,15 @@ RETENTION = integer(
     "how long",
     at_least=-1,
     synonyms=[Synonym("log.retention.minutes", MINUTES_TO_MS), Synonym("log.retention.hours", HOURS_TO_MS)],
+    kind="long",
 )
 ROLES = names("process.roles", [], "what the node is", one_of=["broker", "controller"])
 ID = integer("node.id", -1, "who the node is", at_least=0, required=True)
 TYPE = string("message.timestamp.type", "CreateTime", "whose clock", one_of=["CreateTime", "LogAppendTime"])
 RATIO = decimal("min.ratio", 0.5, "how dirty", at_least=0, at_most=1)
 UNCLEAN = boolean("unclean", False, "whether")
+AN_INT32 = "a whole number of at least -2147483648 and at most 2147483647"
+AN_INT16 = "a whole number of at least -32768 and at most 32767"
 DEFINITION = ConfigDef([RETENTION, ROLES, TYPE, RATIO, UNCLEAN])
 
 
@@ -47,6 +50,8 @@ DEFINITION = ConfigDef([RETENTION, ROLES, TYPE, RATIO, UNCLEAN])
     [
         (RETENTION, " 12 ", 12),
         (RETENTION, "-1", -1),
+        (RETENTION, str((1 << 63) - 1), (1 << 63) - 1),
+        (integer("n", 1, ""), str(-(1 << 31)), -(1 << 31)),
         (ROLES, "broker, controller", ("broker", "controller")),
         (ROLES, "", ()),
         (names("log.dirs", [], ""), ",a,, b", ("a", "b")),
@@ -67,9 +72,11 @@ def test_a_value_is_read(key: Key[Any], text: str, value: Any) -> None:
         (RETENTION, "week", "log.retention.ms is 'week', but must be a whole number of at least -1"),
         (RETENTION, "-2", "log.retention.ms is '-2', but must be a whole number of at least -1"),
         (RETENTION, "1.5", "log.retention.ms is '1.5', but must be a whole number of at least -1"),
-        (integer("n", 1, ""), "", "n is '', but must be a whole number"),
+        (integer("n", 1, "", kind="long"), "", "n is '', but must be a whole number"),
         (integer("n", 1, "", 1, 3), "4", "n is '4', but must be a whole number of at least 1 and at most 3"),
-        (integer("n", 1, ""), str(1 << 63), f"n is '{1 << 63}', but must be a whole number"),
+        (integer("n", 1, "", kind="long"), str(1 << 63), f"n is '{1 << 63}', but must be a whole number"),
+        (integer("n", 1, ""), str(1 << 31), f"n is '{1 << 31}', but must be {AN_INT32}"),
+        (integer("n", 1, "", kind="short"), "32768", f"n is '32768', but must be {AN_INT16}"),
         (ROLES, "brokr", "process.roles is 'brokr', but must be a comma-separated list of broker, controller"),
         (ROLES, ",broker", "process.roles is ',broker', but must be a comma-separated list of broker, controller"),
         (names("r", [], "", one_of="ab"), "a,a", "r is 'a,a', but must be a comma-separated list of a, b"),
