@@ -30,6 +30,8 @@ _UP_TO_MAGIC = MAGIC_OFFSET + 1
 
 def batches_from(file: ReadOnlyFile, position: int, end: int) -> Iterator[tuple[int, RecordBatch]]:
     """(position, batch) of the whole batches in this part of a file. CorruptRecordError where none can begin."""
+    if position < 0:  # as a damaged index may say
+        raise CorruptRecordError(f"there is no byte {position} in {file.path}")
     while position + _UP_TO_MAGIC < end:
         head = file.read(position, _UP_TO_MAGIC)
         size = LOG_OVERHEAD + _OFFSET_AND_LENGTH.unpack_from(head)[1]

@@ -171,6 +171,19 @@ def test_index_entries_that_point_elsewhere_are_told(
     ]
 
 
+def test_an_index_entry_before_the_log_ends_the_dump_in_one_sentence(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = damaged(tmp_path) / f"{SEGMENT}.index"
+    data = bytearray(index.read_bytes())
+    data[4] = 0xFF  # the first position, which is a signed number
+    index.write_bytes(data)
+    assert dump(tmp_path, "--files", f"golden-0/{SEGMENT}.index") == 1
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"pykraft: golden-0/{SEGMENT}.index cannot be read: there is no byte -")
+    assert complaint.count("\n") == 1
+
+
 def test_a_time_index_entry_that_is_wrong_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = damaged(tmp_path, "golden-txn-0") / f"{SEGMENT}.timeindex"
     data = bytearray(index.read_bytes())
