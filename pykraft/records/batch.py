@@ -54,6 +54,8 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+LARGEST_OFFSET = (1 << 63) - 1
+"""Where a log may end at most."""
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _PLACE = struct.Struct(">qii")

@@ -17,7 +17,7 @@ from typing import Any
 
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
-from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, TopicPartition
 from pykraft.protocol.messages.data import (
@@ -158,6 +158,10 @@ class ReplicaFetcher:
             self._take(followed, answer, rest_until)
         except OSError as error:
             self._on_disk_failure(error)
+        except KafkaError as error:
+            partition = str(followed.partition.key.topic_partition)
+            self._trace("replica_append_refused", partition=partition, reason=str(error))
+            followed.resting_until = rest_until
 
     def _take(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
         partition = followed.partition
@@ -165,8 +169,8 @@ class ReplicaFetcher:
             case ErrorCode.NONE:
                 if answer.diverging_epoch is not None:
                     self._truncate(partition, answer.diverging_epoch)
-                elif not self._append(partition, answer):
-                    followed.resting_until = rest_until
+                else:
+                    self._append(partition, answer)
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 followed.resting_until = rest_until
                 self._ask_for_start(followed)
@@ -176,20 +180,17 @@ class ReplicaFetcher:
                 self._trace("fetch_refused", partition=str(partition.key.topic_partition), error=error.name)
                 followed.resting_until = rest_until
 
-    def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> bool:
-        try:
-            count = partition.append_as_follower(memoryview(answer.records or b""), answer.high_watermark)
-            partition.follow_log_start(answer.log_start_offset)
-        except (CorruptRecordError, KafkaError) as error:
-            self._trace("replica_append_refused", partition=str(partition.key.topic_partition), reason=str(error))
-            return False
+    def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> None:
+        count = partition.append_as_follower(memoryview(answer.records or b""), answer.high_watermark)
+        partition.follow_log_start(answer.log_start_offset)
         if count:
             self._on_append(partition)
-        return True
 
     def _truncate(self, partition: Partition, leaders_end: FetchResponse.Topic.Partition.EpochEndOffset) -> None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""
         log = partition.log
+        if leaders_end.end_offset < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader says that the logs part, and not where")
         ours = log.end_offset_for(leaders_end.epoch)
         agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
         before = log.log_end_offset
@@ -215,9 +216,11 @@ class ReplicaFetcher:
         def on_response(response: Any, now: int) -> None:
             if not isinstance(response, ListOffsetsResponse) or partition.leader_epoch != epoch:
                 return
-            answer = response.topics[0].partitions[0]
-            if not answer.error_code and answer.offset > partition.log.log_end_offset:
-                self._begin_anew(partition, answer.offset)
+            if self._followed.get(partition.key.topic_partition) is not followed:
+                return  # it was deleted since, or moved: its folder may be another's
+            for answer in (answer for topic in response.topics for answer in topic.partitions):
+                if not answer.error_code and answer.offset > partition.log.log_end_offset:
+                    self._begin_anew(partition, answer.offset)
             followed.resting_until = now
 
         timeout_ms = self._values[keys.REPLICA_SOCKET_TIMEOUT_MS]

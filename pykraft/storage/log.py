@@ -41,7 +41,7 @@ from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
-from pykraft.records.batch import NO_LEADER_EPOCH, RecordBatch, batches
+from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.records.crc32c import crc32c
 from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.filesystem import FileSystem
@@ -210,13 +210,13 @@ class UnifiedLog:
     def append_as_follower(self, data: memoryview) -> int:
         """Append the whole batches at the beginning of `data`, as the leader wrote them; how many there were.
 
-        CorruptRecordError if one fails its checksum; KafkaError(OFFSET_OUT_OF_RANGE) if they do not continue this log.
+        CorruptRecordError if one is damaged; KafkaError(OFFSET_OUT_OF_RANGE) if they do not continue this log.
         """
         found = list(batches(data))
         expected = self.log_end_offset
         for batch in found:
-            if not batch.is_valid:
-                raise CorruptRecordError(f"{batch} of {self.topic_partition} fails its checksum")
+            if not batch.is_valid or not batch.base_offset <= batch.last_offset < LARGEST_OFFSET:
+                raise CorruptRecordError(f"{batch} of {self.topic_partition} fails its checksum, or ends at no offset")
             if batch.base_offset < expected:
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch} came to {self.topic_partition}, which ends at {expected}"
@@ -494,6 +494,7 @@ class UnifiedLog:
         self._after_cut()
 
     def _drop(self, segment: LogSegment) -> None:
+        assert not self.is_closed, f"{self} is closed: its folder may be another log's by now"
         self._segments.remove(segment)
         self._base_offsets.remove(segment.base_offset)
         segment.close()

@@ -12,8 +12,8 @@ record that waits longer than ``max.compaction.lag.ms`` comes at any share.
 
 A pass (`cleaner.Cleaning`) runs in the background, a piece at a time. Its results come back to the node's own thread,
 which swaps the files of one group of segments before the next group is begun. One pass runs at a time, and nothing else
-removes segments of its log meanwhile. A pass whose log was truncated or closed is dropped; one that cannot read its log
-ends with the log set aside, as *uncleanable*, until the next start.
+removes segments of its log meanwhile. A pass whose log was truncated or closed, or is to be compacted no more, is
+dropped; one that cannot read its log ends with the log set aside, as *uncleanable*, until the next start.
 
 With ``log.cleaner.io.max.bytes.per.second`` a pass rests between two pieces of work for as long as what it has read and
 written should have taken; the pieces are made small enough for that.
@@ -164,14 +164,24 @@ class LogCleaner:
         ]
         return any(0 <= timestamp < now_ms - lag_ms for timestamp in waiting)
 
+    def _candidates(self) -> list[Candidate]:
+        """All logs that may be cleaned. One that is too damaged to be judged is set aside."""
+        now_ms, found = self._clock.time_ms(), []
+        for key, log in self._logs.items():
+            if is_compacted(log) and not log.is_closed and key not in self.uncleanable:
+                try:
+                    found.append(self.candidate(log, now_ms))
+                except CorruptRecordError as error:
+                    self._give_up(key, error)
+        return found
+
+    def _give_up(self, key: TopicPartition, error: CorruptRecordError) -> None:
+        self.uncleanable[key] = str(error)
+        self.on_uncleanable(key, str(error))
+
     def _filthiest(self) -> Candidate | None:
-        now_ms = self._clock.time_ms()
-        found = [
-            self.candidate(log, now_ms)
-            for key, log in self._logs.items()
-            if is_compacted(log) and not log.is_closed and key not in self.uncleanable
-        ]
-        return max((each for each in found if each.is_due), key=lambda each: each.dirty_ratio, default=None)
+        due = (each for each in self._candidates() if each.is_due)
+        return max(due, key=lambda each: each.dirty_ratio, default=None)
 
     # --- cleaning -----------------------------------------------------------------------------------------------------
 
@@ -212,9 +222,8 @@ class LogCleaner:
         """A piece of work is done; back on the node's own thread."""
         log = cleaning.log
         if isinstance(done, CorruptRecordError):
-            self.uncleanable[log.topic_partition] = str(done)
-            self.on_uncleanable(log.topic_partition, str(done))
-        elif done is Step.OVERTAKEN or cleaning.is_overtaken:
+            self._give_up(log.topic_partition, done)
+        elif done is Step.OVERTAKEN or cleaning.is_overtaken or not is_compacted(log):  # its policy may have changed
             cleaning.take_back()
         elif done is not Step.DONE:
             if done is Step.CLEANED:
@@ -254,14 +263,16 @@ class LogCleaner:
         )
 
     def _uncleanable_bytes(self) -> int:
-        now_ms = self._clock.time_ms()
-        candidates = [self.candidate(self._logs[key], now_ms) for key in self.uncleanable if key in self._logs]
-        return sum(candidate.dirty_bytes for candidate in candidates)
+        logs = [self._logs[key] for key in self.uncleanable if key in self._logs]
+        return sum(self._dirty_bytes(log) for log in logs)
+
+    def _dirty_bytes(self, log: UnifiedLog) -> int:
+        """All of them, whether they may be cleaned by now or not."""
+        first_dirty = self.first_dirty.get(log.topic_partition, 0)
+        return sum(one.size for one, after in pairwise(log.segments) if after.base_offset > first_dirty)
 
     def _max_dirty_ratio(self) -> float:
-        now_ms = self._clock.time_ms()
-        logs = [log for log in self._logs.values() if is_compacted(log)]
-        return max((self.candidate(log, now_ms).dirty_ratio for log in logs), default=0.0)
+        return max((candidate.dirty_ratio for candidate in self._candidates()), default=0.0)
 
     def _of_last(self, figure: Callable[[Cleaning], float]) -> float:
         return 0 if self.last is None else figure(self.last)

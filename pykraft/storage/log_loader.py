@@ -7,7 +7,8 @@ In this order:
 2. *Segments* are opened, oldest first.
 3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point is read through, its
    indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery point was synced, and is
-   trusted; there, only indexes that cannot belong to their log are rebuilt.
+   trusted; there, only indexes that cannot belong to their log are rebuilt. Should that show that such a segment is
+   damaged, which no crash does, it alone is cut: what follows was synced, too, and stays, behind a gap.
 4. The *leader epochs* of what was read through are those of its batches, and no epoch begins past the end of the log:
    the file is written before the first batch of an epoch.
 5. The *producers' state* comes from the newest snapshot that lies within the log, and a replay of what follows it.
@@ -217,8 +218,12 @@ class LogLoader:
                 if segment.base_offset in self._without_index:
                     raise CorruptRecordError(f"{segment.offset_index.path} was not there")
             except CorruptRecordError:
-                if segment.recover(self._state_before(segments, number), []).size < segment.size:
-                    return number  # this was not a crash, but there is no reading on from here
+                size = segment.recover(self._state_before(segments, number), []).size
+                if size < segment.size:  # not by a crash: what follows is on the disk, whatever has damaged this one
+                    if segment is segments[-1]:
+                        return number
+                    self.recovered_bytes += segment.size - size
+                    segment.cut(size)
                 segment.sync()
         return len(segments)
 

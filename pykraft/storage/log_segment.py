@@ -214,9 +214,12 @@ class LogSegment:
         """The largest timestamp in the segment, with the last offset of the first batch that has it."""
         if self.max_timestamp is None:
             largest = self.time_index.last
-            for at in self.records.headers(self.offset_index.lookup(largest.offset).position):
-                if at.header.max_timestamp > largest.timestamp:
-                    largest = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
+            try:
+                for at in self.records.headers(self.offset_index.lookup(largest.offset).position):
+                    if at.header.max_timestamp > largest.timestamp:
+                        largest = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
+            except CorruptRecordError:
+                pass  # of a closed segment the index told all
             self.max_timestamp = largest
         return self.max_timestamp
 
@@ -310,19 +313,32 @@ class LogSegment:
                 producer_state.replay(self.records.batch_at(at.position) if at.header.is_control else at.header)
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batches from the one that holds `offset` on; how many bytes went."""
-        found = self.find(offset)
+        """Drop the batches from the one that holds `offset` on; how many bytes went. From one that cannot be read on,
+        if it comes first."""
+        end = self._end_below(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        cut = self.size - found.position if found else 0
-        if found:
-            self.cut(found.position)
+        cut = self.size - end
+        if cut:
+            self.cut(end)
         if not self.size:
             self._first_timestamp = None
         self._bytes_since_index_entry = 0
         self.max_timestamp = None
         return cut
+
+    def _end_below(self, offset: int) -> int:
+        """Where the batches end that are below `offset` and can be read."""
+        end = self.offset_index.lookup(offset).position
+        try:
+            for at in self.records.headers(end):
+                if at.header.last_offset >= offset:
+                    break
+                end = at.position + at.header.size
+        except CorruptRecordError:
+            pass
+        return end
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

@@ -15,13 +15,15 @@ from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Node, TopicIdPartition
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, LARGEST_OFFSET, MAGIC_OFFSET
+from pykraft.records.crc32c import crc32c
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NODE_CONFIG
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from tests.harness.scripted import Script
-from tests.harness.storage import PARTITION, TOPIC_ID, at, batch, fill, open_log
+from tests.harness.storage import DIRECTORY, PARTITION, TOPIC_ID, at, batch, fill, open_log
 from tests.unit.test_server_partition import append, fetched, image, partition, registration
 
 LEADER = Node(2, "h", 9092)
@@ -130,11 +132,21 @@ def test_a_log_that_parts_from_the_leaders_is_cut_to_where_they_agree(leaders_en
     assert len(script.poll()) == 1, "and it asks again at once"
 
 
+def forged(data: bytes, base_offset: int = 3, last_offset_delta: int = 0) -> bytes:
+    """Another place for a batch, with the right checksum."""
+    body = data[ATTRIBUTES_OFFSET : ATTRIBUTES_OFFSET + 2] + last_offset_delta.to_bytes(4, signed=True)
+    body += data[ATTRIBUTES_OFFSET + len(body) :]
+    return base_offset.to_bytes(8) + data[8:CRC_OFFSET] + crc32c(body).to_bytes(4) + body
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # the checksum
         lambda data: bytes(at(1, batch(), 5).buffer),  # an offset that is taken (a gap is none: logs are compacted)
+        lambda data: forged(data, last_offset_delta=-1),
+        lambda data: forged(data, last_offset_delta=-100),
+        lambda data: forged(data, base_offset=LARGEST_OFFSET),
     ],
 )
 def test_what_cannot_be_appended_rests_and_is_asked_for_again(spoil: Callable[[bytes], bytes]) -> None:
@@ -194,7 +206,14 @@ def begins_at(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResp
 
 
 @pytest.mark.parametrize(
-    "answer", [begins_at(3), begins_at(0), begins_at(40, ErrorCode.NOT_LEADER_OR_FOLLOWER), Failure.DISCONNECTED]
+    "answer",
+    [
+        begins_at(3),
+        begins_at(0),
+        begins_at(40, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ListOffsetsResponse(topics=[]),
+        Failure.DISCONNECTED,
+    ],
 )
 def test_no_other_answer_lets_a_log_begin_anew(answer: Any) -> None:
     follower, _, script = following(filled=3)
@@ -213,6 +232,40 @@ def test_nor_does_what_was_asked_in_an_older_epoch() -> None:
     follower.update(registration(leader=2, epoch=6, change=2), image(), 0)
     script.answer(ListOffsetsRequest, begins_at(40))
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (0, 3)
+
+
+def test_nor_does_an_answer_that_comes_when_the_partition_is_not_followed_any_more() -> None:
+    follower, fetcher, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    fetcher.remove(follower)
+    follower.log.abandon()
+    script.answer(ListOffsetsRequest, begins_at(40))
+    assert f"{0:020d}.log" in follower.log._filesystem.list(DIRECTORY)
+
+
+def test_a_leader_that_does_not_say_where_the_logs_part_is_asked_again_later() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    nowhere = FetchResponse.Topic.Partition.EpochEndOffset(epoch=4, end_offset=-5)
+    script.answer(FetchRequest, fetch_answer(diverging_epoch=nowhere))
+    assert follower.log.log_end_offset == 3
+    assert script.poll(BACKOFF_MS - 1) == []
+    assert len(script.poll(1)) == 1
+
+
+def test_a_log_is_cut_where_it_is_damaged_if_that_comes_first() -> None:
+    follower, _, script = following(filled=6)
+    filesystem, path = follower.log._filesystem, f"{DIRECTORY}/{0:020d}.log"
+    data = bytearray(filesystem.read(path))
+    data[len(data) // 6 + MAGIC_OFFSET] ^= 1  # of the second of six batches
+    filesystem.write(path, data)
+    script.poll()
+    diverging = FetchResponse.Topic.Partition.EpochEndOffset(epoch=4, end_offset=3)
+    script.answer(FetchRequest, fetch_answer(diverging_epoch=diverging))
+    assert follower.log.log_end_offset == 1
+    assert len(script.poll()) == 1
 
 
 @pytest.mark.parametrize(

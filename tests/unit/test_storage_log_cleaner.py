@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.metrics import Metrics
 from pykraft.common.types import Uuid
 from pykraft.records.batch import DELETE_HORIZON, RecordBatch
 from pykraft.records.compression import Compression
@@ -503,6 +504,15 @@ def test_a_pass_whose_log_was_truncated_is_dropped() -> None:
     assert some.cleaner.current is None and some.offsets == [0] and not cleaned_names(some.filesystem)
 
 
+def test_a_pass_whose_log_is_to_be_compacted_no_more_is_dropped() -> None:
+    some, background = in_background()
+    halfway(some.cleaner, background)
+    some.log.config = some.log.config.with_values(cleanup_policy=["delete"])
+    background.run()
+    assert some.cleaner.current is None and some.offsets == [0, 1, 2] and not cleaned_names(some.filesystem)
+    assert some.cleaner.first_dirty == {}
+
+
 def test_a_log_that_is_closed_is_not_begun_again_and_again() -> None:
     background = ByHand()
     some = Compacted(background)
@@ -539,6 +549,26 @@ def test_a_log_that_cannot_be_read_is_set_aside() -> None:
     assert not cleaned_names(some.filesystem) and some.cleaner.current is None
     some.cleaner.clean()
     assert some.cleaner.current is None
+
+
+def test_a_log_of_which_not_even_the_first_time_can_be_read_is_set_aside() -> None:
+    some = Compacted()
+    some.put(("a", "1"))
+    some.close_segment()
+    some.log.close()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    data = bytearray(some.filesystem.read(path))
+    data[16] ^= 1  # the magic byte
+    some.filesystem.write(path, data)
+    log = open_log(some.filesystem, some.log.config, clean=True, clock=some.clock)
+    log.update_high_watermark(log.log_end_offset)
+    cleaner = cleaner_of(log, some.filesystem, some.clock)
+    metrics = Metrics()
+    cleaner.register_gauges(metrics)
+    cleaner.clean()
+    assert "has no batch header at byte 0" in cleaner.uncleanable[PARTITION]
+    gauges = {name: value for _, name, value in metrics.read()}
+    assert gauges["uncleanable-bytes"] == len(data) and gauges["max-dirty-percent"] == 0
 
 
 def test_the_checkpoint_says_up_to_where_a_log_is_clean() -> None:
