@@ -87,9 +87,12 @@ class Consumer(ClosesOnExit):
         self._change(lambda: self._core.assign(sorted(map(topic_partition, partitions))))
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics."""
+        """Read all partitions of these topics; of none, nothing."""
         wanted = sorted(set(topic_names(topics)))
-        self._change(lambda: self._core.subscribe(wanted))
+        if wanted:
+            self._change(lambda: self._core.subscribe(wanted))
+        else:
+            self.unsubscribe()
 
     def unsubscribe(self) -> None:
         """Read nothing."""

@@ -72,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
             _dump(path, batches, indexes)
         except KafkaError as error:
             raise CommandError(f"{path} cannot be read: {error.detail or error}") from None
+        except BrokenPipeError:
+            raise  # it is nobody's file: who read what is printed has seen enough
         except OSError as error:
             raise CommandError(f"{error.filename or path} cannot be read: {error.strerror}") from None
     for line in [*indexes.complaints(), *batches.complaints()]:

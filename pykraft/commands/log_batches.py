@@ -76,7 +76,7 @@ class BatchDump:
             if last_offset not in (-1, record.offset - 1):
                 self._gaps.setdefault(path, []).append((last_offset, record.offset))
             last_offset = record.offset
-            parts = []
+            parts, key, payload = [], None, None
             if self._with_metadata:
                 parts.append(_record_text(batch, record))
                 if batch.is_control:
@@ -85,7 +85,8 @@ class BatchDump:
                 key, payload = self._decoder(record)
                 parts += [] if key is None else [f"key: {key}"]
                 parts += [] if payload is None else [f"payload: {payload}"]
-            say(f"| {' '.join(parts)}" if parts else "")
+            bar = "|" if self._with_metadata or key is not None else ""
+            say(" ".join([bar, *parts]) if parts else "")
         return last_offset
 
     def complaints(self) -> Iterator[str]:

@@ -4,7 +4,7 @@ An offset index is right if at each position begins a batch with that last offse
 at each offset has that largest timestamp, and if the timestamps rise. What is not right is gathered and told last.
 
 A node does less when it starts: it only looks whether an index can be what it should be (`storage.index`), and if not
-makes it anew. `--index-sanity-check` is that look.
+makes it anew. `--index-sanity-check` is that look, as Kafka takes it.
 
 Follows kafka.tools.DumpLogSegments.{dumpIndex,dumpTimeIndex,TimeIndexDumpErrors}.
 """
@@ -47,7 +47,7 @@ class IndexDump:
                 say(f"{path} is empty.")
                 return
             if self._only_sanity:
-                index.check()
+                index.check_as_kafka()
                 say(f"{path} passed sanity check.")
                 return
             for number in range(len(index)):

@@ -317,6 +317,8 @@ def _check_waits(values: Config) -> None:
             )
 
 
+_EVERYWHERE = ("", "0.0.0.0", "::")
+"""Hosts by which a node listens on all addresses of its machine: nobody can connect to them."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -336,7 +338,13 @@ def _listeners(values: Config) -> list[Listener]:
         if protocol != "PLAINTEXT":
             raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
         kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
-        found.append(Listener(name, kind, bind, advertised.get(name, bind)))
+        told = advertised.get(name, bind)
+        if kind is ListenerKind.BROKER and told.host in _EVERYWHERE:
+            raise ConfigError(
+                f"clients would be told to connect to {str(told)!r}: advertised.listeners must say which address of "
+                f"this machine they can reach, {name}://host:{told.port}"
+            )
+        found.append(Listener(name, kind, bind, told))
     unknown = sorted(set(advertised) - {listener.name for listener in found})
     if unknown:
         raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from subprocess import PIPE
 from typing import NamedTuple
 
 import pytest
 
 from pykraft.cli import main
 from tests.golden.dumps import DATA, GOLDEN
+from tests.harness.tree import ROOT
 
 DUMPS = ("dump-golden.txt", "dump-coordinators.txt", "dump-cluster-metadata.txt", "kraft3/dump.txt")
 DECODERS = {
@@ -210,6 +214,16 @@ def test_an_index_that_no_node_would_trust_fails_the_sanity_check(
     assert "33 bytes: entries have 8" in capsys.readouterr().err
 
 
+def test_the_index_of_a_kafka_that_runs_passes_the_sanity_check(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has grown in advance, so zeros follow its entries; Apache Kafka's own tool lets them pass."""
+    index = damaged(tmp_path) / f"{SEGMENT}.index"
+    index.write_bytes(index.read_bytes() + bytes(80))
+    assert dump(tmp_path, "--files", f"golden-0/{SEGMENT}.index", "--index-sanity-check") == 0
+    assert capsys.readouterr().out.endswith(f"golden-0/{SEGMENT}.index passed sanity check.\n")
+
+
 def test_a_gap_in_the_offsets_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = damaged(tmp_path, "golden-txn-0") / f"{SEGMENT}.log"
     data = log.read_bytes()
@@ -252,6 +266,25 @@ def test_without_their_metadata_records_are_keys_and_values(capsys: pytest.Captu
     arguments = ("--print-data-log", "--skip-record-metadata", "--max-bytes", "121")
     assert dump(DATA, "--files", f"golden-txn-0/{SEGMENT}.log", *arguments) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [f"| key: 0-{n} payload: commit 0 {n}" for n in range(3)]
+
+
+def test_without_its_metadata_a_record_without_a_key_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed so by Apache Kafka 4.2.1."""
+    arguments = ("--cluster-metadata-decoder", "--skip-record-metadata")
+    log = next(file for file in LOGS if "cluster_metadata" in file.path)
+    assert dump(log.home, "--files", log.path, *arguments) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "payload: " in line]
+    assert lines and all(line.startswith(" payload: {") for line in lines)
+
+
+def test_who_has_seen_enough_of_a_dump_is_told_nothing() -> None:
+    command = [sys.executable, "-m", "pykraft", "dump-log", "--print-data-log", "--files"]
+    path = str(DATA / f"golden-0/{SEGMENT}.log")
+    with subprocess.Popen([*command, ",".join([path] * 50)], stdout=PIPE, stderr=PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith(b"Dumping ")
+        process.stdout.close()
+        assert process.stderr.read() == b""
 
 
 def test_the_wrong_decoder_says_what_it_cannot_read_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,3 +172,11 @@ def test_a_wrong_address_is_named_once_and_before_a_call_gives_up(caplog: pytest
 def test_every_client_names_it(client: type[Producer | Consumer], caplog: pytest.LogCaptureFixture) -> None:
     with client(bootstrap_servers=NOBODY):
         wait_until(lambda: bool(caplog.messages), "the address is named")
+
+
+def test_to_subscribe_to_nothing_is_to_read_nothing() -> None:
+    with Consumer(bootstrap_servers=NOBODY) as consumer:
+        consumer.subscribe(["t"])
+        consumer.subscribe([])
+        consumer.assign([T0])
+        assert consumer.assignment() == {T0}
