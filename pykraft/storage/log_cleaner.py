@@ -79,7 +79,6 @@ class Candidate(NamedTuple):
     first_dirty_offset: int
     end_offset: int
     dirty_ratio: float
-    dirty_bytes: int
     is_due: bool
     """Whether it is dirty enough, or waits too long."""
 
@@ -143,7 +142,7 @@ class LogCleaner:
         ratio = sum(dirty) / (clean + sum(dirty)) if dirty else 0.0
         is_late = bool(dirty) and self._waits_too_long(log, first_dirty, end, now_ms)
         is_due = is_late or ratio > log.config[MIN_CLEANABLE_DIRTY_RATIO]
-        return Candidate(log, first_dirty, end, ratio, sum(dirty), is_due and end > first_dirty)
+        return Candidate(log, first_dirty, end, ratio, is_due and end > first_dirty)
 
     def _first_uncleanable(self, log: UnifiedLog, first_dirty: int, now_ms: int) -> int:
         """The base offset of the first segment that must stay as it is."""

@@ -337,6 +337,7 @@ def test_damage_in_a_log_that_was_closed_in_order_is_cut_off_if_its_indexes_show
     assert log.segments[1].size < len(data) and log.log_end_offset == before.log_end_offset
     left = [batch.base_offset for batch in all_batches(log)]
     assert left == sorted(left) and left[-1] < before.log_end_offset
+    check(log)
 
 
 @pytest.mark.parametrize("tail", [b"garbage!" * 5, bytes(40), b"x"])

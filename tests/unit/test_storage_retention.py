@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from pykraft.common.errors import KafkaError
 from pykraft.common.topic_config import LOG_CONFIG, RETENTION_MS
 from pykraft.common.types import Uuid
-from pykraft.records.batch import RecordBatch, batches
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.log_manager import LogManager
@@ -72,23 +70,16 @@ def test_of_a_damaged_segment_the_index_tells_how_old_it_is() -> None:
     log = filled(retention_ms=1000)
     second_offset = log.segments[1].base_offset
     youngest = log.segments[0].largest_timestamp().timestamp
+    last = [position for position, _ in log.segments[0].records.batches()][-1]
     log.close()
     path = f"{DIRECTORY}/{0:020d}.log"
     data = bytearray(log._filesystem.read(path))
-    last = [position for position, _ in batches_of(data)][-1]
     data[last + 16] ^= 1  # the magic byte of the last batch
     log._filesystem.write(path, data)
     again = open_log(log._filesystem, log.config, clean=True)
     again.update_high_watermark(again.log_end_offset)
     assert delete_old_segments(again, youngest + 1000) == 0
     assert delete_old_segments(again, youngest + 1001) == 1 and bases(again)[0] == second_offset
-
-
-def batches_of(data: bytearray) -> Iterator[tuple[int, RecordBatch]]:
-    position = 0
-    for each in batches(memoryview(bytes(data))):
-        yield position, each
-        position += each.size
 
 
 def test_a_young_record_in_an_old_segment_keeps_it_and_all_that_follow() -> None:
