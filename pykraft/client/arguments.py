@@ -63,6 +63,8 @@ def record_headers(headers: Iterable[Any] | None) -> Sequence[Header]:
     for header in headers or ():
         match header:
             case (str(name), bytes() | None as content):
+                if not name.isascii() and name.encode(errors="replace").decode() != name:
+                    raise ValueError(f"a header's name is text, and {name!r} has half a character")
                 found.append((name, content))
             case _:
                 raise TypeError(f"a header is a pair of a name and bytes or None, not {header!r}")

@@ -3,6 +3,7 @@
 Follows org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfig,admin.AdminClientConfig}.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.common.types import Endpoint
 
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
-CLIENT_ID = string("client.id", "", "what the brokers' journals call this client")
+CLIENT_ID = string("client.id", "", "what the brokers' journals call this client", most_bytes=LARGEST["short"])
 REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "an answer is waited for so long", at_least=1)
 RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0, kind="long")
 RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0, kind="long")
@@ -135,11 +136,14 @@ def producer_config(settings: Mapping[str, object]) -> Config:
     return config
 
 
+_LISTENER = re.compile(r"^[0-9A-Za-z\-%._]*://")
+
+
 def bootstrap_endpoints(config: Config) -> list[Endpoint]:
-    """The addresses to begin with; ConfigError if one is none."""
+    """The addresses to begin with, which may be written as ``listeners`` has them; ConfigError if one is none."""
     servers = config[BOOTSTRAP_SERVERS]
     try:
-        return [Endpoint.parse(server) for server in servers]
+        return [Endpoint.parse(_LISTENER.sub("", server, count=1)) for server in servers]
     except ValueError as error:
         raise ConfigError(f"bootstrap.servers: {error}") from None
 

@@ -33,18 +33,17 @@ from pykraft.client import config as keys
 from pykraft.client.accumulator import ProducerBatch, RecordAccumulator
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.common.config import Config
+from pykraft.common.config import LARGEST, Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node, TopicPartition, Uuid
 from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
 from pykraft.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
-from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from pykraft.records.batch import LARGEST_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 CHANNEL = "produce"
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
-_MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class _Identity(NamedTuple):
@@ -188,7 +187,7 @@ class Sender:
             return (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         numbering = self._numberings.setdefault(batch.topic_partition, _Numbering(self._identity))
         sequence = numbering.next_sequence
-        numbering.next_sequence = (sequence + batch.count) & _MAX_SEQUENCE
+        numbering.next_sequence = (sequence + batch.count) & LARGEST_SEQUENCE
         return (*numbering.identity, sequence)
 
     def _request(self, node: Node, batches: Sequence[ProducerBatch]) -> Outbound:
@@ -346,7 +345,7 @@ class Sender:
         if now < self._ask_identity_at:
             return Poll(self._ask_identity_at)
         self._asking_identity = True
-        request = InitProducerIdRequest(transaction_timeout_ms=_MAX_SEQUENCE)
+        request = InitProducerIdRequest(transaction_timeout_ms=LARGEST["int"])
         node = self._metadata.any_node()
         timeout_ms = min(self._config[keys.REQUEST_TIMEOUT_MS], 5000)
 

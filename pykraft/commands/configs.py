@@ -160,7 +160,7 @@ def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[A
         raise CommandError("--add-config and --add-config-file exclude each other")
     added = parse_properties(read_text(options.add_config_file)) if options.add_config_file else {}
     added |= _pairs(options.add_config) if options.add_config else {}
-    deleted = [key.strip() for key in options.delete_config.split(",")] if options.delete_config else []
+    deleted = [key.strip() for key in options.delete_config.rstrip(",").split(",")] if options.delete_config else []
     if not added and not deleted:
         raise CommandError("--alter needs --add-config, --add-config-file or --delete-config")
     for key in added:
@@ -174,7 +174,7 @@ def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[A
 
 def _pairs(text: str) -> dict[str, str]:
     found = {}
-    for pair in re.split("," + _NOT_IN_BRACKETS, text):
+    for pair in re.split("," + _NOT_IN_BRACKETS, text.rstrip(",")):
         parts = re.split(r"\s*=\s*" + _NOT_IN_BRACKETS, pair)
         if len(parts) != 2:
             raise CommandError(f"--add-config has {pair!r}, but must have key=value or key=[value,value]")

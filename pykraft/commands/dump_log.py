@@ -118,7 +118,7 @@ def _dump_producers(path: str) -> None:
 
 def _dump_transactions(path: str) -> None:
     with open_file(path) as file:
-        entries = decode_transaction_index(path, file.read(0, file.size))
+        entries = decode_transaction_index(file.read(0, file.size))
     for version, aborted in entries:
         say(
             f"version: {version} producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "

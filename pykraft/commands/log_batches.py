@@ -19,7 +19,15 @@ from pykraft.commands.common import say
 from pykraft.commands.log_decoders import Decoder, control_record_text
 from pykraft.commands.read_only import ReadOnlyFile, open_file
 from pykraft.common.errors import CorruptRecordError
-from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, RecordBatch
+from pykraft.records.batch import (
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LARGEST_SEQUENCE,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    NO_SEQUENCE,
+    RecordBatch,
+)
 from pykraft.records.record import Record
 
 LOG_SUFFIX = ".log"
@@ -39,8 +47,9 @@ def batches_from(file: ReadOnlyFile, position: int, end: int) -> Iterator[tuple[
             raise CorruptRecordError(f"the batch at byte {position} claims {size} bytes, its header has {HEADER_BYTES}")
         if position + size > end:
             return
-        if head[MAGIC_OFFSET] != CURRENT_MAGIC:
-            raise CorruptRecordError(f"the batch at byte {position} has magic {head[MAGIC_OFFSET]}, not 2")
+        magic = int.from_bytes(head[MAGIC_OFFSET:], signed=True)
+        if magic < CURRENT_MAGIC:  # one that nobody knows yet is shown, as Kafka's tool does
+            raise CorruptRecordError(f"the batch at byte {position} has magic {magic}, not {CURRENT_MAGIC}")
         yield position, RecordBatch(memoryview(file.read(position, size)))
         position += size
 
@@ -133,9 +142,9 @@ def _batch_line(batch: RecordBatch, position: int) -> str:
 
 
 def _record_text(batch: RecordBatch, record: Record) -> str:
-    sequence = batch.base_sequence
-    if sequence >= 0:
-        sequence = (sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
+    sequence = NO_SEQUENCE
+    if batch.base_sequence >= 0:
+        sequence = (batch.base_sequence + record.offset - batch.base_offset) & LARGEST_SEQUENCE
     return (
         f"offset: {record.offset} {_timestamp_type(batch)}: {record.timestamp} keySize: {_size(record.key)} "
         f"valueSize: {_size(record.value)} sequence: {sequence} "

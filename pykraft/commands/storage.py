@@ -44,6 +44,10 @@ def _format(options: argparse.Namespace) -> int:
     voters = None
     if options.initial_controllers:
         voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
+    elif config.is_controller and not config.voters:
+        raise CommandError(
+            f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters"
+        )
     now = time.time_ns() // 1_000_000
     filesystem, leave = OsFileSystem(), options.ignore_formatted
     try:

@@ -32,7 +32,8 @@ MINUTES_TO_MS = 60_000
 
 @dataclass(frozen=True)
 class Synonym:
-    """A weaker name of a key; a number under that name counts `scale` units of the key."""
+    """A weaker name of a key; a number under that name counts `scale` units of the key, and is an int if these are
+    larger than the key's own."""
 
     name: str
     scale: int = 1
@@ -53,10 +54,13 @@ class Key(Generic[T]):
 
     def read(self, text: str, name: str = "") -> T:
         """The value that `text` stands for; ConfigError names what is wrong."""
+        text = text.strip()
+        if re.search("[\0\ud800-\udfff]", text):
+            raise ConfigError(f"{name or self.name} is {text!r}, but must be text without NUL and half characters")
         try:
-            return self.parse(text.strip())
+            return self.parse(text)
         except ValueError:
-            raise ConfigError(f"{name or self.name} is {text.strip()!r}, but must be {self.allowed}") from None
+            raise ConfigError(f"{name or self.name} is {text!r}, but must be {self.allowed}") from None
 
 
 def integer(
@@ -127,15 +131,19 @@ def string(
     one_of: Sequence[str] = (),
     required: bool = False,
     synonyms: Sequence[Synonym] = (),
+    most_bytes: int | None = None,
 ) -> Key[str]:
-    """A key whose value is text, perhaps one of a few words."""
+    """A key whose value is text, perhaps one of a few words, perhaps of a limited length in UTF-8."""
 
     def parse(text: str) -> str:
         if (one_of and text not in one_of) or (required and not text):
             raise ValueError(text)
+        if most_bytes is not None and len(text.encode()) > most_bytes:
+            raise ValueError(text)
         return text
 
     allowed = "one of " + ", ".join(one_of) if one_of else "text"
+    allowed += "" if most_bytes is None else f" of at most {most_bytes} bytes"
     return Key(name, default, parse, allowed, meaning, "string", tuple(synonyms), required)
 
 
@@ -201,8 +209,11 @@ def _in_layer(key: Key[Any], layer: Mapping[str, str]) -> Iterable[tuple[Any]]:
     for synonym in key.synonyms:
         if synonym.name in layer:
             value = key.read(layer[synonym.name], synonym.name)
-            scaled = synonym.scale != 1 and value >= 0  # -1 means "no limit" in every unit
-            yield (value * synonym.scale if scaled else value,)
+            if synonym.scale > 1:
+                if value > LARGEST["int"]:
+                    raise ConfigError(f"{synonym.name} is {value}, but must be at most {LARGEST['int']}")
+                value = value * synonym.scale if value >= 0 else value  # -1 means "no limit" in every unit
+            yield (value,)
 
 
 class Config:
@@ -277,7 +288,8 @@ def _unescape(text: str) -> str:
             out.append(_character("".join(next(characters, "") for _ in range(4))))
         else:
             out.append(_ESCAPES.get(escaped, escaped))
-    return "".join(out)
+    # Java writes a character beyond 16 bits as two.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _character(digits: str) -> str:

@@ -324,6 +324,9 @@ def check_topic_settings(settings: Mapping[str, str | None], *defaults: Mapping[
             f"min.compaction.lag.ms is {config[MIN_COMPACTION_LAG_MS]}, but must be at most max.compaction.lag.ms, "
             f"which is {config[MAX_COMPACTION_LAG_MS]}"
         )
+    if config[RETENTION_MS] == 0 and RETENTION_MS.name not in settings:
+        said = next(synonym.name for layer in defaults for synonym in RETENTION_MS.synonyms if synonym.name in layer)
+        raise ConfigError(f"{said} is 0, but must be -1 or at least 1: only a topic of its own keeps nothing")
     if config[COMPRESSION_GZIP_LEVEL] == 0:
         raise ConfigError("compression.gzip.level is 0, but must be -1 or 1 to 9")
     if config[REMOTE_STORAGE_ENABLE]:

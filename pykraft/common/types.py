@@ -105,6 +105,9 @@ class ReplicaKey(NamedTuple):
     directory_id: Uuid = ZERO_UUID
 
 
+_HOST_AND_PORT = re.compile(r"\[?(?P<host>[0-9A-Za-z\-%._:]*)\]?:(?P<port>[0-9]{1,9})")
+
+
 class Endpoint(NamedTuple):
     """Where a listener can be reached."""
 
@@ -117,10 +120,10 @@ class Endpoint(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``host:port`` or ``[v6::address]:port``; ValueError says what is wrong."""
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        found = _HOST_AND_PORT.fullmatch(text.strip())
+        if found is None or int(found["port"]) > 65535:
             raise ValueError(f"{text!r} is no host:port")
-        return cls(host.strip("[]"), int(port))
+        return cls(found["host"], int(found["port"]))
 
 
 class Node(NamedTuple):

@@ -54,6 +54,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+LARGEST_SEQUENCE = 0x7FFFFFFF
 LARGEST_OFFSET = (1 << 63) - 1
 """Where a log may end at most."""
 
@@ -135,7 +136,8 @@ class RecordBatch:
         """Sequence numbers are 31 bits wide and wrap to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+        last = self.base_sequence + self.last_offset_delta
+        return last if last <= LARGEST_SEQUENCE else last - LARGEST_SEQUENCE - 1
 
     @property
     def has_producer_id(self) -> bool:
@@ -171,7 +173,10 @@ class RecordBatch:
         return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
 
     def records(self) -> Iterator[Record]:
-        """Its records, decompressed and decoded; CorruptRecordError where they cannot be read."""
+        """Its records, decompressed and decoded; CorruptRecordError where they cannot be read. What stands in a batch
+        that counts none is not looked at."""
+        if not self.count:
+            return
         data = decompress(self.compression, self.buffer[HEADER_BYTES:])
         for record in decode_records(data, self.count, self.base_offset, self.base_timestamp):
             yield record._replace(timestamp=self.max_timestamp) if self.uses_log_append_time else record

@@ -287,6 +287,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
     if "controller" in roles:
         _check_controller(values, by_name, controller_listener, voters)
+    else:
+        _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
     inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""
     if len(directories) != 1:
         raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
@@ -298,12 +300,16 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         controller_listener=controller_listener,
         voters=voters,
         bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
-        log_dir=directories[0].rstrip("/"),
-        metadata_dir=(values[METADATA_LOG_DIR] or directories[0]).rstrip("/"),
+        log_dir=_folder(directories[0]),
+        metadata_dir=_folder(values[METADATA_LOG_DIR] or directories[0]),
         properties=dict(properties),
         values=values,
         unknown=tuple(NODE_CONFIG.unknown(properties)),
     )
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/") or "/"
 
 
 def _check_waits(values: Config) -> None:
@@ -348,7 +354,20 @@ def _listeners(values: Config) -> list[Listener]:
     unknown = sorted(set(advertised) - {listener.name for listener in found})
     if unknown:
         raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")
+    _check_ports(found)
     return found
+
+
+def _check_ports(listeners: Sequence[Listener]) -> None:
+    """Two listeners may share a port only if one has an address of IPv4 and the other one of IPv6, as in Kafka."""
+    for index, listener in enumerate(listeners):
+        for other in listeners[:index]:
+            is_mixed = (":" in listener.bind.host) != (":" in other.bind.host)
+            if listener.bind.port == other.bind.port != 0 and not is_mixed:
+                raise ConfigError(
+                    f"listeners has {other.name} and {listener.name} at port {listener.bind.port}, but each must have "
+                    "a port of its own"
+                )
 
 
 def _check_controller(
@@ -362,6 +381,15 @@ def _check_controller(
     if voters and values[NODE_ID] not in {voter.id for voter in voters}:
         known = ", ".join(str(voter.id) for voter in voters)
         raise ConfigError(f"node.id is {values[NODE_ID]}, but must be one of controller.quorum.voters: {known}")
+
+
+def _check_broker_alone(
+    node_id: int, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+) -> None:
+    if node_id in {voter.id for voter in voters}:
+        raise ConfigError(f"node.id is {node_id}, as of a voter, but a node that is no controller cannot vote")
+    if controller_listener in by_name:
+        raise ConfigError(f"listeners has {controller_listener}, but a node that is no controller has no such listener")
 
 
 def _inter_broker_listener(values: Config, listeners: list[Listener]) -> str:

@@ -30,7 +30,7 @@ from pykraft.raft.snapshot import (
     write_snapshot,
 )
 from pykraft.raft.voters import Voter, VoterSet
-from pykraft.server.config import NodeConfig
+from pykraft.server.config import NODE_ID, NodeConfig
 from pykraft.storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from pykraft.storage.filesystem import FileSystem
 
@@ -63,13 +63,16 @@ def first_voters(config: NodeConfig, cluster_id: str) -> VoterSet:
 
 def parse_initial_controllers(text: str, listener: str) -> VoterSet:
     """Read ``id@host:port:directory-id,...``; ConfigError says what is wrong."""
-    voters = {}
+    voters: dict[int, Voter] = {}
     for part in text.split(","):
         node, _, directory_id = part.strip().rpartition(":")
         number, _, address = node.partition("@")
+        voter_id = NODE_ID.read(number, f"the id of {part.strip()!r} in --initial-controllers")
+        if voter_id in voters:
+            raise ConfigError(f"--initial-controllers has {voter_id} twice, but each voter must have an id of its own")
         try:
-            key = ReplicaKey(int(number), Uuid.parse(directory_id))
-            voters[key.id] = Voter(key, {listener: Endpoint.parse(address)})
+            key = ReplicaKey(voter_id, Uuid.parse(directory_id))
+            voters[voter_id] = Voter(key, {listener: Endpoint.parse(address)})
         except ValueError as error:
             raise ConfigError(
                 f"--initial-controllers has {part!r}, but must have id@host:port:id,...: {error}"

@@ -28,14 +28,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
+from pykraft.records.batch import LARGEST_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
 from pykraft.storage.filesystem import File, FileSystem
 from pykraft.storage.segment_files import offset_of
 
 BATCHES_TO_RETAIN = 5
-MAX_SEQUENCE = 0x7FFFFFFF
 SNAPSHOT_SUFFIX = ".snapshot"
 
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
@@ -62,7 +61,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & LARGEST_SEQUENCE
 
     @property
     def first_offset(self) -> int:
@@ -175,7 +174,7 @@ class ProducerEntry:
         if batch.producer_epoch != self.epoch:
             expected = 0
         else:
-            expected = 0 if self.last_sequence == MAX_SEQUENCE else self.last_sequence + 1
+            expected = 0 if self.last_sequence == LARGEST_SEQUENCE else self.last_sequence + 1
         if batch.base_sequence != expected:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -54,7 +54,8 @@ class TransactionIndex:
     def _load(self) -> list[AbortedTransaction]:
         if self._file is None:
             return []
-        return [aborted for _, aborted in decode_transaction_index(self.path, self._file.read(0, self._file.size))]
+        self.check()
+        return [aborted for _, aborted in decode_transaction_index(self._file.read(0, self._file.size))]
 
     def check(self) -> None:
         """Raise CorruptRecordError unless the file holds whole entries."""
@@ -109,8 +110,7 @@ class TransactionIndex:
             self._file.close()
 
 
-def decode_transaction_index(path: str, data: bytes) -> list[tuple[int, AbortedTransaction]]:
-    """(version, entry) of all that the file holds; CorruptRecordError if these are not whole entries."""
-    if len(data) % _ENTRY.size:
-        raise CorruptRecordError(f"{path} has {len(data)} bytes: entries have {_ENTRY.size}")
-    return [(version, AbortedTransaction(*rest)) for version, *rest in _ENTRY.iter_unpack(data)]
+def decode_transaction_index(data: bytes) -> list[tuple[int, AbortedTransaction]]:
+    """(version, entry) of each whole entry that a file with these bytes holds."""
+    whole = data[: len(data) // _ENTRY.size * _ENTRY.size]
+    return [(version, AbortedTransaction(*rest)) for version, *rest in _ENTRY.iter_unpack(whole)]

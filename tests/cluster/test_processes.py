@@ -193,6 +193,14 @@ def test_the_first_voters_may_be_named_when_it_is_formatted(tmp_path: Path) -> N
     assert_one_sentence(wrong.stderr, "must have id@host:port:id,...")
     directory_id = str(Uuid.random(Random(1)))
     voters = f"1@{controller}:{directory_id}"
+    for said, sentence in {
+        f"3000000000@{controller}:{directory_id}": "but must be a whole number of at least 0 and at most 2147483647",
+        f"{voters},{voters}": "--initial-controllers has 1 twice, but each voter must have an id of its own",
+        "": "so --initial-controllers must name the first voters",
+    }.items():
+        refused = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file, "--initial-controllers", said)
+        assert refused.returncode == 1
+        assert_one_sentence(refused.stderr, sentence)
     done = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file, "--initial-controllers", voters)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"directory.id={directory_id}" in (tmp_path / "metadata" / "meta.properties").read_text()

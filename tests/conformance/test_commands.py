@@ -164,7 +164,7 @@ def test_offsets_are_told_by_partition_and_time(run: Run) -> None:
 def test_settings_are_shown_and_changed(run: Run) -> None:
     topic = make(run, "cli-configs", "--partitions", "1", "--config", "segment.bytes=2000000")
     named = ("--entity-type", "topics", "--entity-name", topic)
-    added = ("--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]")
+    added = ("--add-config", "retention.ms=1000,cleanup.policy=[compact,delete],")
     changed = run("configs", "--alter", *named, *added, "--delete-config", "segment.bytes")
     assert changed == Done(0, f"Completed updating config for topic {topic}.\n", "")
     policies = "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterable, Sequence
 
@@ -29,8 +30,10 @@ from pykraft.protocol.messages.coordinators import (
 )
 from pykraft.protocol.messages.records import METADATA_RECORDS, encode_metadata_record
 from pykraft.protocol.schema import Message
+from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, CURRENT_MAGIC, HEADER_BYTES, MAGIC_OFFSET
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
+from pykraft.records.crc32c import crc32c
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.retention import delete_old_segments
@@ -263,6 +266,31 @@ def test_the_metadata_of_a_node_of_ours_and_every_kind_of_its_records(
 
 # --- damaged files ----------------------------------------------------------------------------------------------------
 
+UNHEARD_OF: tuple[dict[str, int], ...] = (
+    *({"base_sequence": sequence} for sequence in (-2, -(1 << 31), (1 << 31) - 1)),
+    {"count": 0},
+    {"magic": 3},
+    {"magic": 127},
+)
+"""What the headers of batches never say, and both tools print."""
+
+
+def batch(base_offset: int) -> bytes:
+    builder = RecordBatchBuilder(base_offset, leader_epoch=0, producer_id=7, producer_epoch=0, base_sequence=5)
+    for number in range(2):
+        builder.append(NOW_MS + number, b"key", b"%d" % number)
+    return bytes(builder.build())
+
+
+def with_header(data: bytes, fields: dict[str, int]) -> bytes:
+    """The batch with other fields in its header, and the checksum of that."""
+    names = ("base_sequence", "count")
+    values = [fields.get(name, old) for name, old in zip(names, struct.unpack_from(">ii", data, 53), strict=True)]
+    changed = bytearray(data[:53] + struct.pack(">ii", *values) + data[HEADER_BYTES:])
+    changed[MAGIC_OFFSET] = fields.get("magic", CURRENT_MAGIC)
+    struct.pack_into(">I", changed, CRC_OFFSET, crc32c(changed[ATTRIBUTES_OFFSET:]))
+    return bytes(changed)
+
 
 def test_damaged_files(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = []
@@ -282,4 +310,12 @@ def test_damaged_files(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str
     for name, data in (("index", index), ("timeindex", times[:36] + times[24:36])):
         (tmp_path / f"{name}-0" / f"{SEGMENT}.{name}").write_bytes(data)
         files.append(f"{name}-0/{SEGMENT}.{name}")
+    for number, change in enumerate(UNHEARD_OF):
+        folder = tmp_path / f"unheard-{number}"
+        folder.mkdir()
+        (folder / f"{SEGMENT}.log").write_bytes(with_header(batch(5), change) + with_header(batch(7), {}))
+        files.append(f"{folder.name}/{SEGMENT}.log")
+    aborted = DATA / "golden-txn-0" / f"{SEGMENT}.txnindex"
+    (tmp_path / "flipped-0" / aborted.name).write_bytes(aborted.read_bytes()[:-1])
+    files.append(f"flipped-0/{aborted.name}")
     assert_same(tmp_path, capsys, files, "--print-data-log")

@@ -9,7 +9,9 @@ import pytest
 
 from pykraft import Admin, Consumer, KafkaError, Producer, TopicPartition
 from pykraft.client.arguments import record_headers, topic_name, topic_names, topic_partition, whole_number
+from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.common.errors import ConfigError, ErrorCode
+from pykraft.common.types import Endpoint
 from pykraft.runtime import client_thread
 from tests.harness.waiting import wait_until
 
@@ -33,6 +35,7 @@ T0 = TopicPartition("t", 0)
         (whole_number, 1 << 63, ValueError, "at most 9223372036854775807, not 9223372036854775808"),
         (record_headers, [("name", "text")], TypeError, r"bytes or None, not \('name', 'text'\)"),
         (record_headers, {"ab": b"1"}, TypeError, "not 'ab'"),
+        (record_headers, [("\udc80", b"1")], ValueError, r"'\\udc80' has half a character"),
     ],
 )
 def test_a_wrong_argument_is_named(read: Any, argument: Any, error: type[Exception], said: str) -> None:
@@ -45,6 +48,7 @@ def test_a_right_one_is_taken_as_it_is() -> None:
     assert topic_names(("a", "b/c")) == ["a", "b/c"], "whether a name is allowed is for the brokers to say"
     assert topic_partition(("t", 0)) == T0
     assert record_headers([("name", b"1"), ("name", None)]) == [("name", b"1"), ("name", None)]
+    assert record_headers([("né", b"")]) == [("né", b"")]
     assert record_headers(None) == []
 
 
@@ -146,6 +150,19 @@ def test_there_is_one_security_protocol() -> None:
     Producer(bootstrap_servers=NOBODY, security_protocol="PLAINTEXT").close()
     with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but must be one of PLAINTEXT"):
         Producer(bootstrap_servers=NOBODY, security_protocol="SSL")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("c" * 32768, "but must be text of at most 32767 bytes"), ("\ud800", "must be text without NUL")]
+)
+def test_a_client_has_a_name_that_can_be_sent(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Producer(bootstrap_servers=NOBODY, client_id=name)
+
+
+def test_an_address_may_be_written_as_a_brokers_listener() -> None:
+    config = client_config(ADMIN_CONFIG, {"bootstrap_servers": "PLAINTEXT://a:1,b:2, X://[::1]:3"})
+    assert bootstrap_endpoints(config) == [Endpoint("a", 1), Endpoint("b", 2), Endpoint("::1", 3)]
 
 
 # --- an address at which nobody is ------------------------------------------------------------------------------------

@@ -192,6 +192,7 @@ def test_a_name_is_defined_once() -> None:
         ("a\\=b\\:c\\ d=e", {"a=b:c d": "e"}),
         ("a=\\t\\n\\r\\f\\z", {"a": "\t\n\r\fz"}),
         ("a=\\u00e9\\u0041", {"a": "éA"}),
+        ("a=\\ud83d\\ude00", {"a": "\U0001f600"}),
         ("#=comment\n\\#=key", {"#": "key"}),
         ("a=x # no comment", {"a": "x # no comment"}),
         ("a=x\u2028y\x85z\x0b", {"a": "x\u2028y\x85z\x0b"}),

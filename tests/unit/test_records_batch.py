@@ -131,6 +131,19 @@ def test_a_length_that_no_batch_can_have_is_refused(length: int) -> None:
         list(batches(memoryview(data)))
 
 
+def test_a_batch_that_counts_no_records_has_none_whatever_follows_its_header() -> None:
+    data = bytearray(frozen().buffer)
+    data[57:61] = bytes(4)
+    assert list(RecordBatch(memoryview(data)).records()) == []
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, -1), (-3, -2), ((1 << 31) - 1, 0), ((1 << 31) - 2, (1 << 31) - 1)])
+def test_the_last_sequence_wraps_above_the_largest_only(first: int, last: int) -> None:
+    data = bytearray(frozen().buffer)
+    data[53:57] = first.to_bytes(4, "big", signed=True)
+    assert RecordBatch(memoryview(data)).last_sequence == last
+
+
 @pytest.mark.parametrize("magic", [0, 1, 3, 255])
 def test_another_magic_is_refused(magic: int) -> None:
     data = bytearray(batch().buffer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
+from pykraft.common.topic_config import MIN_INSYNC_REPLICAS, RETENTION_MS, check_topic_settings
 from pykraft.common.types import Endpoint, Node
 from pykraft.protocol.api import ListenerKind
 from pykraft.server.config import NODE_CONFIG, read_node_config
@@ -102,6 +102,26 @@ def test_a_node_is_what_its_file_says() -> None:
         ({"log.dirs": "/a,/b"}, "log.dirs is '/a,/b', but must be one directory"),
         ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable is 'yes', but must be true or false"),
         ({"replica.fetch.wait.max.ms": "40000"}, "must be at least replica.fetch.wait.max.ms, which is 40000"),
+        (
+            {
+                "listeners": "PLAINTEXT://h:1,X://g:1",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT",
+            },
+            "listeners has PLAINTEXT and X at port 1, but each must have a port of its own",
+        ),
+        ({"process.roles": "broker"}, "node.id is 1, as of a voter, but a node that is no controller cannot vote"),
+        (
+            {"process.roles": "broker", "node.id": "7"},
+            "listeners has CONTROLLER, but a node that is no controller has no such listener",
+        ),
+        ({"log.dirs": "/a\0b"}, "log.dirs is '/a\\x00b', but must be text without NUL"),
+        ({"metadata.log.dir": "/a\ud800"}, "metadata.log.dir is '/a\\ud800', but must be text without NUL"),
+        ({"controller.quorum.voters": "1@h\ud800:9"}, "but must be text without NUL"),
+        ({"controller.quorum.voters": "1@a b:9"}, "'a b:9' is no host:port"),
+        ({"log.retention.hours": "3000000000"}, "log.retention.hours is 3000000000, but must be at most 2147483647"),
+        ({"log.roll.hours": "3000000000"}, "log.roll.hours is 3000000000, but must be at most 2147483647"),
+        ({"log.retention.ms": "0"}, "log.retention.ms is 0, but must be -1 or at least 1"),
+        ({"log.retention.minutes": "0"}, "log.retention.minutes is 0, but must be -1 or at least 1"),
         ({"log.segment.bytes": "few"}, "log.segment.bytes is 'few', but must be a whole number"),
         ({"default.replication.factor": "0"}, "default.replication.factor is '0', but must be a whole number of at l"),
     ],
@@ -114,6 +134,18 @@ def test_a_mistake_is_one_sentence_with_key_value_and_what_is_allowed(
         read_node_config(properties)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_root_directory_is_one_and_ipv4_and_ipv6_may_share_a_port() -> None:
+    said = "PLAINTEXT://127.0.0.1:9,X://[::1]:9,CONTROLLER://h:8"
+    protocols = "PLAINTEXT:PLAINTEXT,X:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    config = read_node_config({**GOOD, "log.dirs": "/", "listeners": said, "listener.security.protocol.map": protocols})
+    assert (config.log_dir, config.metadata_dir) == ("/", "/")
+    assert len(config.listeners) == 3
+
+
+def test_a_topic_may_keep_nothing_where_its_broker_may_not() -> None:
+    assert check_topic_settings({"retention.ms": "0"}, {})[RETENTION_MS] == 0
 
 
 def test_without_a_map_of_protocols_the_controllers_listener_is_plain_text_and_no_other() -> None:
