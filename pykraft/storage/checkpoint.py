@@ -71,6 +71,8 @@ def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]
 
     def entry(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
+        if not -1 << 63 <= int(offset) < 1 << 63:
+            raise ValueError(f"{offset} is no offset")
         return TopicPartition(topic, int(partition)), int(offset)
 
     return dict(parse_checkpoint(path, filesystem.read(path), entry))
@@ -140,8 +142,9 @@ def read_clean_shutdown(filesystem: FileSystem, directory: str) -> int | None:
     if not filesystem.exists(path):
         return None
     try:
-        return int(json.loads(filesystem.read(path) or b"{}").get("brokerEpoch", -1))
-    except (ValueError, TypeError, AttributeError):
+        epoch = int(json.loads(filesystem.read(path) or b"{}").get("brokerEpoch", -1))
+        return epoch if 0 <= epoch < 1 << 63 else -1
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return -1
 
 

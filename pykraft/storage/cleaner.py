@@ -280,9 +280,12 @@ class Cleaning:
             yield Step.PAUSE
 
     def _batches(self, segment: LogSegment, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
+        following = segment.base_offset
         for start, batch in segment.records.batches(position):
-            if not batch.is_valid:
-                raise CorruptRecordError(f"{batch} of {self.log.topic_partition} fails its checksum")
+            is_next = following <= batch.base_offset <= batch.last_offset and segment.has_room_for(batch.last_offset)
+            if not is_next or not batch.is_valid:
+                raise CorruptRecordError(f"{batch} of {self.log.topic_partition} is damaged, or out of order")
+            following = batch.next_offset
             self.read_bytes += batch.size
             yield start, batch
 

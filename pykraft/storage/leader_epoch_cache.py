@@ -39,9 +39,11 @@ class LeaderEpochCache:
         self._filesystem = filesystem
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.entries: list[EpochEntry] = []
+        self._written: list[EpochEntry] = []
         if filesystem.exists(self._path):
-            self.entries = parse_checkpoint(self._path, filesystem.read(self._path), _entry)
-        self._written = list(self.entries)
+            self._written = parse_checkpoint(self._path, filesystem.read(self._path), _entry)
+        for entry in self._written:  # one by one, lest a damaged file has them in disorder
+            self.assign(*entry)
 
     @property
     def latest_epoch(self) -> int | None:
@@ -137,5 +139,7 @@ def _content(entries: Sequence[EpochEntry]) -> bytes:
 
 
 def _entry(words: list[str]) -> EpochEntry:
-    epoch, start_offset = words
-    return EpochEntry(int(epoch), int(start_offset))
+    epoch, start_offset = map(int, words)
+    if not (0 <= epoch < 1 << 31 and 0 <= start_offset < 1 << 63):
+        raise ValueError(f"no epoch {epoch} can begin at {start_offset}")
+    return EpochEntry(epoch, start_offset)

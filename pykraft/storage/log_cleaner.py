@@ -139,7 +139,7 @@ class LogCleaner:
         ends = [base for base, _ in sizes[1:]]
         dirty = [size for (base, size), after in zip(sizes, ends, strict=False) if after > first_dirty and base < end]
         clean = sum(size for (_, size), after in zip(sizes, ends, strict=False) if after <= first_dirty)
-        ratio = sum(dirty) / (clean + sum(dirty)) if dirty else 0.0
+        ratio = sum(dirty) / (clean + sum(dirty)) if any(dirty) else 0.0
         is_late = bool(dirty) and self._waits_too_long(log, first_dirty, end, now_ms)
         is_due = is_late or ratio > log.config[MIN_CLEANABLE_DIRTY_RATIO]
         return Candidate(log, first_dirty, end, ratio, is_due and end > first_dirty)
@@ -220,10 +220,10 @@ class LogCleaner:
     def _on_step(self, cleaning: Cleaning, done: Step | CorruptRecordError) -> None:
         """A piece of work is done; back on the node's own thread."""
         log = cleaning.log
-        if isinstance(done, CorruptRecordError):
-            self._give_up(log.topic_partition, done)
-        elif done is Step.OVERTAKEN or cleaning.is_overtaken or not is_compacted(log):  # its policy may have changed
+        if done is Step.OVERTAKEN or cleaning.is_overtaken or not is_compacted(log):  # its policy may have changed
             cleaning.take_back()
+        elif isinstance(done, CorruptRecordError):
+            self._give_up(log.topic_partition, done)
         elif done is not Step.DONE:
             if done is Step.CLEANED:
                 cleaning.take_into_log()

@@ -256,8 +256,9 @@ class LogManager:
 
     def _write_down(self, new: Sequence[UnifiedLog]) -> None:
         """A compacted log with gaps of which no mark is written down is one that Kafka left (see `log_loader`). So one
-        of ours has its marks from the beginning: a gap in it is what a loss of power has left."""
-        if any(map(is_compacted, new)):
+        of ours has its marks from the beginning: a gap in it is what a loss of power has left. That goes for each log,
+        for any may be compacted from now on."""
+        if new:
             self.write_checkpoints()
 
     def delete(self, topic_partition: TopicPartition) -> None:

@@ -137,7 +137,10 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch; -1 if it has none, or there is none."""
         if self._first_timestamp is None and self.size:
-            self._first_timestamp = next(self.records.headers()).header.max_timestamp
+            try:
+                self._first_timestamp = next(self.records.headers()).header.max_timestamp
+            except CorruptRecordError:
+                self._first_timestamp = -1  # nobody knows it any more, and appends must go on
         return -1 if self._first_timestamp is None else self._first_timestamp
 
     def youngest_ms(self) -> int:
@@ -306,11 +309,13 @@ class LogSegment:
 
     def replay(self, producer_state: ProducerStateManager) -> None:
         """Carry the producers through the batches that they have not seen. Headers tell all of a data batch; how a
-        transaction ended stands in its marker."""
-        first = self.find(producer_state.map_end_offset)
-        if first is not None:
-            for at in self.records.headers(first.position):
+        transaction ended stands in its marker. What stands behind damage is not known."""
+        try:
+            first = self.find(producer_state.map_end_offset)
+            for at in self.records.headers(first.position) if first is not None else ():
                 producer_state.replay(self.records.batch_at(at.position) if at.header.is_control else at.header)
+        except CorruptRecordError:
+            pass
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batches from the one that holds `offset` on; how many bytes went. From one that cannot be read on,
@@ -330,7 +335,7 @@ class LogSegment:
 
     def _end_below(self, offset: int) -> int:
         """Where the batches end that are below `offset` and can be read."""
-        end = self.offset_index.lookup(offset).position
+        end = self.offset_index.lookup(offset - 1).position
         try:
             for at in self.records.headers(end):
                 if at.header.last_offset >= offset:

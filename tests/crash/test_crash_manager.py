@@ -245,6 +245,15 @@ def test_a_new_compacted_log_survives_a_loss_of_power_before_its_marks_are_writt
         broker.recover(Random(1000 * seed + number))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_so_does_one_that_is_to_be_compacted_since_a_moment_ago(seed: int) -> None:
+    """It was created without."""
+    story: list[Step] = [("create", (FLIGHTS,)), ("append", (FLIGHTS, 12))]
+    for number, broker in enumerate(stopped(story)):
+        broker.config = tiny(retention_ms=-1, cleanup_policy="compact")
+        broker.recover(Random(1000 * seed + number))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(
     seed: int, monkeypatch: pytest.MonkeyPatch

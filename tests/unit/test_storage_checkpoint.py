@@ -49,6 +49,8 @@ def test_a_checkpoint_is_text_with_version_and_count() -> None:
         b"0\n1\na 0 1\nb 0 1\n",
         b"0\n1\na 0\n",
         b"0\n1\na 0 x\n",
+        b"0\n1\na 0 9223372036854775808\n",
+        b"0\n1\na 0 -9223372036854775809\n",
         b"\x80",
     ],
 )
@@ -129,7 +131,13 @@ def test_a_clean_shutdown_names_the_broker_epoch(filesystem: MemoryFileSystem) -
     assert read_clean_shutdown(filesystem, "/d") == 15
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"torn{", b'{"brokerEpoch":null}', b'{"brokerEpoch":"x"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{}", b"[]", b"torn{", b'{"brokerEpoch":null}', b'{"brokerEpoch":"x"}', b'{"brokerEpoch":Infinity}'),
+        *(b'{"brokerEpoch":1000000000000000000000}', b"[" * 100_000),
+    ],
+)
 def test_a_clean_shutdown_of_an_older_or_unknown_kind_is_one_without_an_epoch(
     filesystem: MemoryFileSystem, content: bytes
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.checkpoint import DamagedFileError, format_checkpoint
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 
 PATH = "/d/leader-epoch-checkpoint"
@@ -190,3 +190,32 @@ def test_the_cache_answers_as_a_list_of_all_epochs_would(steps: list[tuple[str, 
             assert epochs.epoch_for(model.start + number) == epoch
         if model.epochs:
             assert epochs.epoch_for(model.start - 1) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "entries"),
+    [
+        (["0 20", "1 10", "2 0"], [(2, 0)]),
+        (["1 0", "1 5"], [(1, 0)]),
+        (["2 0", "1 5", "3 9"], [(1, 5), (3, 9)]),
+    ],
+)
+def test_a_file_in_disorder_is_read_as_if_its_epochs_had_come_so(
+    lines: list[str], entries: list[tuple[int, int]]
+) -> None:
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/d")
+    filesystem.write(PATH, format_checkpoint(lines))
+    epochs = LeaderEpochCache(filesystem, "/d")
+    assert epochs.entries == entries
+    epochs.write(99)
+    assert filesystem.read(PATH) == format_checkpoint([f"{epoch} {start}" for epoch, start in entries])
+
+
+@pytest.mark.parametrize("line", ["-1 0", "0 -1", "2147483648 0", "0 9223372036854775808"])
+def test_what_no_epoch_can_be_is_damage(line: str) -> None:
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/d")
+    filesystem.write(PATH, format_checkpoint([line]))
+    with pytest.raises(DamagedFileError, match="leader-epoch-checkpoint is damaged"):
+        LeaderEpochCache(filesystem, "/d")

@@ -1,0 +1,239 @@
+"""Damage that no crash leaves: bytes that changed on the disk, in a log that was closed in order.
+
+A node need not notice it at once, and may lose what is damaged. It must not stop, or take damage for an order to drop
+what is sound.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from pykraft.common.config import Config
+from pykraft.common.types import Uuid
+from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
+from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log_manager import LogManager
+from tests.harness.compaction import compacting, records
+from tests.harness.storage import (
+    DIRECTORY,
+    LOGS,
+    NEVER_MS,
+    NOW_MS,
+    PARTITION,
+    TOPIC_ID,
+    ByHand,
+    Inline,
+    ManualClock,
+    bytes_of,
+    disk,
+    fill,
+    produced,
+    settings,
+    tiny,
+)
+
+MAGIC, HIGHEST_BASE_BYTE = 16, 0
+LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+
+
+def manager(filesystem: MemoryFileSystem, config: Config, **fields: Any) -> LogManager:
+    found = LogManager(
+        **{
+            "filesystem": filesystem,
+            "directory": LOGS,
+            "config_for": lambda _: config,
+            "clock": ManualClock(),
+            "background": Inline(),
+            "random": Random(1),
+            "producer_id_expiration_ms": NEVER_MS,
+            **fields,
+        }
+    )
+    found.start()
+    return found
+
+
+def opened(filesystem: MemoryFileSystem, config: Config, **fields: Any) -> UnifiedLog:
+    log = manager(filesystem, config, **fields).logs[PARTITION]
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def written(config: Config, count: int = 30, producer_id: int | None = None) -> tuple[MemoryFileSystem, list[int]]:
+    """A log that was closed in order, with so many records, each a batch; the base offsets of its segments."""
+    filesystem = disk()
+    logs = manager(filesystem, config)
+    log = logs.get_or_create(PARTITION, TOPIC_ID)
+    for number in range(count):
+        some = (
+            records((f"k{number % 5}", f"v{number}" * 4), timestamp=NOW_MS + number)
+            if producer_id is None
+            else produced(producer_id, number, timestamp=NOW_MS + number)
+        )
+        log.append_as_leader(some, number // 10)
+    log.update_high_watermark(log.log_end_offset)
+    logs.close(1)
+    return filesystem, [segment.base_offset for segment in log.segments]
+
+
+def path(base_offset: int, suffix: str = LOG) -> str:
+    return f"{DIRECTORY}/{base_offset:020d}{suffix}"
+
+
+def change(filesystem: MemoryFileSystem, name: str, position: int, value: int) -> None:
+    data = bytearray(filesystem.read(name))
+    data[position] = value
+    filesystem.write(name, bytes(data))
+    filesystem.sync_all()
+
+
+def values_of(log: UnifiedLog, key: bytes) -> list[bytes | None]:
+    found = (batch for segment in log.segments for _, batch in segment.records.batches())
+    return [record.value for batch in found for record in batch.records() if record.key == key]
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 2, 99])
+def test_a_log_opens_without_snapshots_also_where_a_header_is_damaged(kept: int) -> None:
+    """The producers' state is then made from the headers: as far as they can be read."""
+    config = tiny(600)
+    filesystem, bases = written(config)
+    change(filesystem, path(bases[1]), MAGIC, 0x7F)
+    snapshots = [name for name in filesystem.list(DIRECTORY) if name.endswith(".snapshot")]
+    for name in snapshots[kept:]:
+        filesystem.remove(f"{DIRECTORY}/{name}")
+    assert opened(filesystem, config).log_end_offset == 30
+
+
+@pytest.mark.parametrize("batch_count", [0, 1])
+def test_a_log_that_lost_whole_batches_goes_on_and_is_closed_in_order(batch_count: int) -> None:
+    """Nothing but the time index tells of it where the segment is too small for the other one to have entries."""
+    filesystem, _ = written(settings(), count=5)
+    data = filesystem.read(path(0))
+    filesystem.write(path(0), data[: batch_count * len(data) // 5])
+    filesystem.sync_all()
+    logs = manager(filesystem, settings())
+    log = logs.logs[PARTITION]
+    assert log.log_end_offset == batch_count
+    fill(log, 1, leader_epoch=9)
+    logs.close(2)
+    assert opened(filesystem, settings()).log_end_offset == log.log_end_offset
+
+
+def test_a_start_offset_beyond_all_numbers_is_damage_and_no_order_to_delete() -> None:
+    filesystem, _ = written(settings(), count=5)
+    filesystem.write(f"{LOGS}/log-start-offset-checkpoint", b"0\n1\nflights 0 9223372036854775808\n")
+    with pytest.raises(Exception, match="log-start-offset-checkpoint is damaged"):
+        manager(filesystem, settings())
+    assert filesystem.read(path(0))
+
+
+# --- appending and truncating -----------------------------------------------------------------------------------------
+
+
+def test_where_the_first_header_of_a_segment_cannot_be_read_appends_go_on() -> None:
+    config = settings(index_interval_bytes=100)
+    filesystem, _ = written(config)
+    change(filesystem, path(0), MAGIC, 0x7F)
+    log = opened(filesystem, config)
+    fill(log, 1, leader_epoch=9)
+    assert len(bytes_of(log.read(29, 1000, Isolation.LOG_END, at_least_one=True).records)) > 0
+
+
+@pytest.mark.parametrize("position", [8, MAGIC])
+def test_a_truncation_into_a_damaged_segment_is_whole(position: int) -> None:
+    """The owner of the log is told, so that no mark is too high; and producers are known by what can be read."""
+    config = tiny(600)
+    filesystem, bases = written(config, producer_id=7)
+    change(filesystem, path(bases[2]), position, 0x7F)
+    log = opened(filesystem, config)
+    log.truncate_to(bases[3] - 1)
+    assert log.log_end_offset < bases[3]
+    assert read_offsets(filesystem, f"{LOGS}/{RECOVERY_POINT_CHECKPOINT}")[PARTITION] <= log.log_end_offset
+    assert log.producer_state.producers[7].last_sequence == bases[2] - 1
+
+
+@pytest.mark.parametrize("damaged", range(1, 8))
+@pytest.mark.parametrize("offset", range(1, 9))
+def test_a_truncation_to_an_index_entry_goes_around_damage_before_it(offset: int, damaged: int) -> None:
+    config = tiny(2000)
+    filesystem, _ = written(config, count=10)
+    batch_bytes = len(filesystem.read(path(0))) // 10
+    change(filesystem, path(0), damaged * batch_bytes + MAGIC, 0x7F)
+    log = opened(filesystem, config)
+    log.truncate_to(offset)
+    assert log.log_end_offset <= offset
+    fill(log, 2, leader_epoch=9)
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_whose_closed_segments_are_empty_is_nothing_to_clean() -> None:
+    config = compacting(segment_bytes=400)
+    filesystem, bases = written(config, count=6)
+    change(filesystem, path(bases[0]), MAGIC, 9)
+    filesystem.remove(path(bases[0], INDEX))
+    logs = manager(filesystem, config)
+    log = logs.logs[PARTITION]
+    assert [segment.size for segment in log.segments[:-1]] == [0] * (len(log.segments) - 1)
+    log.update_high_watermark(log.log_end_offset)
+    logs.clean()
+    assert logs.cleaner._max_dirty_ratio() == 0
+
+
+@pytest.mark.parametrize("position", range(4))
+@pytest.mark.parametrize("damaged", range(1, 9))
+def test_an_offset_that_is_out_of_order_sets_the_log_aside(damaged: int, position: int) -> None:
+    """No checksum covers a batch's base offset, so the cleaner looks whether it follows. Believed, it could make the
+    newest value of a key look old."""
+    config = compacting(segment_bytes=400)
+    filesystem = disk()
+    logs = manager(filesystem, config)
+    log = logs.get_or_create(PARTITION, TOPIC_ID)
+    places = []
+    for number in range(14):
+        key = {0: "seat", 7: "seat"}.get(number, f"other{number}")
+        log.append_as_leader(records((key, f"{number}"), timestamp=NOW_MS + number), 0)
+        segment = log.active_segment
+        batch_bytes = len(bytes_of(log.read(number, 1, Isolation.LOG_END, at_least_one=True).records))
+        places.append((segment.base_offset, segment.size - batch_bytes))
+    log.update_high_watermark(log.log_end_offset)
+    logs.close(1)
+    base_offset, start = places[damaged]
+    change(filesystem, path(base_offset), start + position, 0x80 if position == HIGHEST_BASE_BYTE else 1)
+    logs = manager(filesystem, config)
+    log = logs.logs[PARTITION]
+    log.update_high_watermark(log.log_end_offset)
+    logs.clean()
+    assert list(logs.cleaner.uncleanable) == [PARTITION]
+    assert b"7" in values_of(log, b"seat")
+    assert not [name for name in filesystem.list(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
+
+
+def test_damage_of_a_topic_that_is_gone_does_not_set_the_new_one_aside() -> None:
+    config = compacting(segment_bytes=400)
+    filesystem, bases = written(config)
+    change(filesystem, path(bases[1]), 70, 0xAA)
+    background = ByHand()
+    logs = manager(filesystem, config, background=background)
+    logs.logs[PARTITION].update_high_watermark(30)
+    logs.clean()
+    while not background.results:
+        background.run_job()
+    logs.delete(PARTITION)
+    new = logs.get_or_create(PARTITION, Uuid(b"\x09" * 16))
+    background.run()
+    for number in range(30):
+        new.append_as_leader(records((f"k{number % 5}", f"v{number}" * 4), timestamp=NOW_MS + number), 0)
+    new.update_high_watermark(30)
+    logs.clean()
+    background.run()
+    assert not logs.cleaner.uncleanable
+    assert logs.cleaner.first_dirty[PARTITION] > 0
