@@ -177,6 +177,8 @@ class RecordBatch:
         that counts none is not looked at."""
         if not self.count:
             return
+        if self.count < 0:
+            raise CorruptRecordError(f"{self} counts {self.count} records")
         data = decompress(self.compression, self.buffer[HEADER_BYTES:])
         for record in decode_records(data, self.count, self.base_offset, self.base_timestamp):
             yield record._replace(timestamp=self.max_timestamp) if self.uses_log_append_time else record

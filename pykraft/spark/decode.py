@@ -163,11 +163,12 @@ def _chunks(batches: Iterable[RecordBatch]) -> Iterator[_Chunk]:
     parts: list[memoryview] = []
     size = 0
     for batch in batches:
+        if not batch.count:
+            continue  # cleaning leaves such batches, to remember a producer's last number
         part = batch.buffer[HEADER_BYTES:]
         if batch.attributes & CODEC_MASK:
             part = decompress(batch.compression, part)
-        if not _has_records(batch, len(part)):
-            continue
+        _check_header(batch, len(part))
         waiting.append(batch)
         parts.append(part)
         size += len(part)
@@ -178,15 +179,12 @@ def _chunks(batches: Iterable[RecordBatch]) -> Iterator[_Chunk]:
         yield _chunk(waiting, parts)
 
 
-def _has_records(batch: RecordBatch, size: int) -> bool:
-    """Whether the batch has any; CorruptRecordError if it cannot have as many as it says, or not where it says."""
-    if batch.count <= 0 and not size:
-        return False  # cleaning leaves such batches, to remember a producer's last number
+def _check_header(batch: RecordBatch, size: int) -> None:
+    """CorruptRecordError if the batch cannot have as many records as it says, or not where it says."""
     if not 0 < batch.count <= size // _MIN_RECORD_BYTES:
         raise CorruptRecordError(f"{batch} claims {batch.count} records in {size} bytes")
     if not 0 <= batch.base_offset <= _MAX_OFFSET:
         raise CorruptRecordError(f"{batch} is at an impossible offset")
-    return True
 
 
 def _chunk(batches: Sequence[RecordBatch], parts: Sequence[memoryview]) -> _Chunk:
