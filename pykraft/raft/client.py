@@ -42,7 +42,7 @@ from pykraft.raft import wire
 from pykraft.raft.listener import Listener
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Prospective, Resigned, Unattached
 from pykraft.raft.replica import RaftReplica
-from pykraft.raft.service import RaftService
+from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
 from pykraft.raft.state_machine import CommitReader
 
 _MAX_FETCH_WAIT_MS = 500
@@ -307,7 +307,7 @@ class RaftClient:
         view = wire.view_of(response, partition)
         if view.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             return False  # outdated: this node knows more, and asks again after a pause
-        if replica.contradicts(view):
+        if replica.contradicts(view) or view.epoch > HIGHEST_EPOCH_OF_ANSWERS:
             return False
         if view.epoch > replica.epoch or error in _STALE_OR_FENCED or replica.is_news(view):
             # Whoever knows no more than this node is not asked again at once.
@@ -357,7 +357,8 @@ class RaftClient:
         if partition.snapshot_id is not None:
             return False  # the leader's log begins after ours ends: snapshots are not built yet
         if diverging is not None:
-            self._replica.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch))
+            if not self._replica.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch)):
+                return False
         elif not self._append_fetched(partition):
             return False
         self._quorum.record_fetch(now)

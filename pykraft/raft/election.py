@@ -14,6 +14,7 @@ Follows org.apache.kafka.raft.{ElectionState,FileQuorumStateStore}.
 import json
 from typing import NamedTuple
 
+from pykraft.common.config import LARGEST
 from pykraft.common.types import ZERO_UUID, ReplicaKey, Uuid
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import FileSystem, replace_file
@@ -43,14 +44,16 @@ class QuorumStateFile:
             return ElectionState(0)
         try:
             state = json.loads(self._filesystem.read(self._path))
-            leader_id, voted_id = int(state["leaderId"]), int(state["votedId"])
+            epoch, leader_id, voted_id = (int(state[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
+            if not (0 <= epoch <= LARGEST["int"] and min(leader_id, voted_id) >= NO_ONE):
+                raise ValueError(f"epoch {epoch}, leader {leader_id}, voted {voted_id}")
             directory_id = Uuid.parse(state.get("votedDirectoryId", str(ZERO_UUID)))
             return ElectionState(
-                int(state["leaderEpoch"]),
+                epoch,
                 None if leader_id == NO_ONE else leader_id,
                 None if voted_id == NO_ONE else ReplicaKey(voted_id, directory_id),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise DamagedFileError(f"{self._path} is damaged: {error}") from error
 
     def write(self, state: ElectionState) -> None:

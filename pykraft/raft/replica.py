@@ -14,7 +14,7 @@ from random import Random
 
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Promise
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import CorruptRecordError, ErrorCode
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, OffsetAndEpoch, ReplicaKey
@@ -35,6 +35,7 @@ from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
 from pykraft.raft.state_machine import CommitReader, ControlRecords
 from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
+from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder
 
 
@@ -249,19 +250,27 @@ class RaftReplica:
             self.release_parked()
 
     def append_fetched(self, data: memoryview) -> None:
-        """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here."""
+        """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here.
+        CorruptRecordError if it cannot be that leader's: no checksum covers a batch's epoch."""
+        for batch in batches(data):
+            if not self.log.last_epoch <= batch.partition_leader_epoch <= self.epoch:
+                raise CorruptRecordError(f"{batch} is not of the epochs {self.log.last_epoch} to {self.epoch}")
         if self.log.append_as_follower(data):
             if self.quorum.is_voter:
                 self.log.sync()
             self.control_records.update()
             self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
 
-    def truncate(self, leaders_end: OffsetAndEpoch) -> None:
-        """Cut the log to where it agrees with the leader's."""
+    def truncate(self, leaders_end: OffsetAndEpoch) -> bool:
+        """Cut the log to where it agrees with the leader's; False if that would take what is decided."""
         before = self.log.end_offset
         end_offset = self.log.truncate_to_match(leaders_end)
+        if end_offset is None:
+            self.trace("metadata_fetch_refused", reason=f"{leaders_end} lies below the high watermark")
+            return False
         self.control_records.truncate_to(end_offset)
         self.trace("metadata_truncate", before=before, end=end_offset)
+        return True
 
     def on_high_watermark(self) -> None:
         """As the leader: more is decided."""

@@ -95,14 +95,14 @@ class ReplicatedLog:
     def sync(self) -> None:
         self._log.sync_records()
 
-    def truncate_to_match(self, leaders_end: OffsetAndEpoch) -> int:
+    def truncate_to_match(self, leaders_end: OffsetAndEpoch) -> int | None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where they agree;
-        returns the new end."""
+        returns the new end. None, and nothing is cut, if that lies below the high watermark: no leader's log ends
+        there."""
         ours = self._end_of(leaders_end.epoch)
         agreed = min(ours.offset, leaders_end.offset) if ours.epoch == leaders_end.epoch else ours.offset
-        assert agreed >= self.high_watermark, (
-            f"the leader asks to truncate to {agreed}, below the high watermark {self.high_watermark}"
-        )
+        if agreed < self.high_watermark:
+            return None
         self._log.truncate_to(agreed)
         return self.end_offset
 

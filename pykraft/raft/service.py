@@ -26,8 +26,16 @@ from pykraft.raft.replica import RaftReplica, unavailable
 from pykraft.raft.replicated_log import Verdict
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)
-"""Each election needs an epoch more, and there are 2^31. Whoever names one above this is not believed: a node that took
-it over would soon have no epoch left to be elected in."""
+"""Each election needs an epoch more, and there are 2^31. Who names one above this is not believed: a node that took it
+over would soon have no epoch left to be elected in. But if the quorum has come there, its next elections go on."""
+HIGHEST_EPOCH_OF_ANSWERS = HIGHEST_EPOCH + (1 << 15)
+"""From answers a node that was away learns how far the others are."""
+_ELECTIONS_AHEAD = 1 << 10
+
+
+def is_too_high(epoch: int, known: int) -> bool:
+    """Whether a node that knows the epoch `known` must not believe in this one."""
+    return epoch > HIGHEST_EPOCH and epoch - known > _ELECTIONS_AHEAD
 
 
 class RaftService:
@@ -50,7 +58,7 @@ class RaftService:
         # A candidate has raised the epoch, so no record of that epoch can be in its log; who only asks, may have some.
         newest = partition.replica_epoch if partition.pre_vote else partition.replica_epoch - 1
         is_valid = end.offset >= 0 and 0 <= end.epoch <= newest and partition.replica_id >= 0
-        if not is_valid or partition.replica_epoch > HIGHEST_EPOCH:
+        if not is_valid or is_too_high(partition.replica_epoch, replica.epoch):
             return wire.vote_response(replica.view, ErrorCode.INVALID_REQUEST, granted=False)
         if partition.replica_epoch < replica.epoch:
             return wire.vote_response(replica.view, ErrorCode.FENCED_LEADER_EPOCH, granted=False)
@@ -105,7 +113,7 @@ class RaftService:
         ]
         view = wire.View(epoch, leader_id, nodes[0] if nodes else None)
         is_self = leader_id == replica.local.id
-        if leader_id < 0 or is_self or epoch > HIGHEST_EPOCH or replica.contradicts(view):
+        if leader_id < 0 or is_self or is_too_high(epoch, replica.epoch) or replica.contradicts(view):
             return ErrorCode.INVALID_REQUEST
         replica.follow(view, now)
         return ErrorCode.NONE

@@ -20,6 +20,7 @@ org.apache.kafka.metadata.bootstrap.BootstrapDirectory.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pykraft.common.errors import KafkaError, ProtocolError
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.protocol.messages.control import (
     ControlRecord,
@@ -99,7 +100,14 @@ def read_snapshot(filesystem: FileSystem, path: str) -> Snapshot | None:
     """What the file says; None if there is none; DamagedFileError if it is not complete."""
     if not filesystem.exists(path):
         return None
-    found = list(batches(memoryview(filesystem.read(path))))
+    try:
+        return _read(path, filesystem.read(path))
+    except (KafkaError, ProtocolError, StopIteration) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def _read(path: str, data: bytes) -> Snapshot:
+    found = list(batches(memoryview(data)))
     if len(found) < 2 or not all(batch.is_valid for batch in found) or not _ends(found[-1]):
         raise DamagedFileError(f"{path} is damaged: it has no footer, or a batch fails its checksum")
     voters = NO_VOTERS

@@ -15,7 +15,7 @@ org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 
 from collections.abc import Iterator
 
-from pykraft.common.errors import CorruptRecordError
+from pykraft.common.errors import CorruptRecordError, ProtocolError
 from pykraft.common.types import METADATA_TOPIC
 from pykraft.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.image import FeatureRange
@@ -24,9 +24,10 @@ from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord,
 from pykraft.raft.snapshot import BOOTSTRAP_CHECKPOINT, SNAPSHOT_SUFFIX
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.compression import Compression
+from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import FileSystem
-from pykraft.storage.segment_files import LOG_SUFFIX
+from pykraft.storage.segment_files import LOG_SUFFIX, base_offset_of
 
 _FRAME = bytes([FRAME_VERSION, FeatureLevelRecord.record_key, 0])
 """How the value of a FeatureLevelRecord begins."""
@@ -36,7 +37,8 @@ def check_levels(filesystem: FileSystem, directory: str) -> None:
     """`directory` is the one that the metadata log is stored in. UnsupportedFeatureError, with each feature by name and
     level, if its cluster runs what this node does not."""
     folder = f"{directory}/{METADATA_TOPIC}-0"
-    names = filesystem.list(folder) if filesystem.exists(folder) else []
+    listed = filesystem.list(folder) if filesystem.exists(folder) else []
+    names = [name for name in listed if not name.endswith(LOG_SUFFIX) or base_offset_of(name) is not None]
     logs = [name for name in names if name.endswith(LOG_SUFFIX)]
     if logs and int(logs[0].removesuffix(LOG_SUFFIX)):
         raise UnsupportedFeatureError(
@@ -65,8 +67,7 @@ def _levels(filesystem: FileSystem, directory: str, names: list[str]) -> dict[st
     has_records = False
     for name in names:
         if name.endswith(SNAPSHOT_SUFFIX):
-            for batch in batches(memoryview(filesystem.read(f"{folder}/{name}"))):
-                _note(batch, levels)
+            _note_file(filesystem, f"{folder}/{name}", levels)
     for name in names:
         if name.endswith(LOG_SUFFIX):
             for batch in _batches_of_log(filesystem, f"{folder}/{name}"):
@@ -74,8 +75,7 @@ def _levels(filesystem: FileSystem, directory: str, names: list[str]) -> dict[st
                 _note(batch, levels)
     bootstrap = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
     if not levels.keys() - {KRAFT_VERSION} and filesystem.exists(bootstrap):
-        for batch in batches(memoryview(filesystem.read(bootstrap))):
-            _note(batch, levels)
+        _note_file(filesystem, bootstrap, levels)
     if has_records:
         levels.setdefault(KRAFT_VERSION, 0)
     return levels
@@ -93,6 +93,19 @@ def _batches_of_log(filesystem: FileSystem, path: str) -> Iterator[RecordBatch]:
         return
     finally:
         records.close()
+
+
+def _note_file(filesystem: FileSystem, path: str, levels: dict[str, int]) -> None:
+    """Remember the levels of a snapshot, which is whole or damaged."""
+    data = memoryview(filesystem.read(path))
+    try:
+        found = list(batches(data))
+        if sum(batch.size for batch in found) != len(data) or not all(batch.is_valid for batch in found):
+            raise CorruptRecordError("it ends within a batch, or one fails its checksum")
+        for batch in found:
+            _note(batch, levels)
+    except (CorruptRecordError, ProtocolError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
 
 
 def _note(batch: RecordBatch, levels: dict[str, int]) -> None:

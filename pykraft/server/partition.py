@@ -183,7 +183,7 @@ class Partition:
 
     def append_as_follower(self, data: memoryview, leader_high_watermark: int) -> int:
         """Append what the leader sent, and take over how much of it is committed; how many batches."""
-        count = self.log.append_as_follower(data)
+        count = self.log.append_as_follower(data, self.leader_epoch)
         if count:
             self._trace_append()
         self.log.update_high_watermark(leader_high_watermark)

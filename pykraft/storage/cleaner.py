@@ -284,7 +284,7 @@ class Cleaning:
         for start, batch in segment.records.batches(position):
             is_next = following <= batch.base_offset <= batch.last_offset and segment.has_room_for(batch.last_offset)
             if not is_next or not batch.is_valid:
-                raise CorruptRecordError(f"{batch} of {self.log.topic_partition} is damaged, or out of order")
+                raise CorruptRecordError(f"{batch} of {self.log.topic_partition} fails its checksum or order")
             following = batch.next_offset
             self.read_bytes += batch.size
             yield start, batch

@@ -36,7 +36,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pykraft.common.background import Background
-from pykraft.common.config import Config
+from pykraft.common.config import LARGEST, Config
 from pykraft.common.core import Clock, FileRegion
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
@@ -207,20 +207,25 @@ class UnifiedLog:
         self._append(batch.buffer, [batch], update, now_ms)
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
-    def append_as_follower(self, data: memoryview) -> int:
-        """Append the whole batches at the beginning of `data`, as the leader wrote them; how many there were.
+    def append_as_follower(self, data: memoryview, leader_epoch: int = LARGEST["int"]) -> int:
+        """Append the whole batches at the beginning of `data`, as the leader of this epoch sent them; how many of them
+        there were, up to one that no segment could hold beside the first.
 
         CorruptRecordError if one is damaged; KafkaError(OFFSET_OUT_OF_RANGE) if they do not continue this log.
         """
-        found = list(batches(data))
+        found: list[RecordBatch] = []
         expected = self.log_end_offset
-        for batch in found:
-            if not batch.is_valid or not batch.base_offset <= batch.last_offset < LARGEST_OFFSET:
-                raise CorruptRecordError(f"{batch} of {self.topic_partition} fails its checksum, or ends at no offset")
-            if batch.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch} came to {self.topic_partition}, which ends at {expected}"
+        for batch in batches(data):
+            has_place = batch.base_offset <= batch.last_offset < LARGEST_OFFSET
+            if not batch.is_valid or not has_place or batch.partition_leader_epoch > leader_epoch:
+                raise CorruptRecordError(
+                    f"{batch} of {self.topic_partition} fails its checksum, or has no place in a log"
                 )
+            if batch.base_offset < expected:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch} came to {self} at {expected}")
+            if found and batch.last_offset - found[0].base_offset > MAX_RELATIVE_OFFSET:
+                break
+            found.append(batch)
             expected = batch.next_offset
         if found:
             update = self.producer_state.plan(found, AppendOrigin.REPLICATION)
@@ -367,10 +372,7 @@ class UnifiedLog:
         log.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic_partition}: it has {self.log_start_offset} to {self.log_end_offset}",
-            )
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self}")
         upper_bound = self.upper_bound(isolation)
         aborted: list[AbortedTransaction] | None = [] if isolation is Isolation.COMMITTED else None
         if offset >= upper_bound:
@@ -527,9 +529,7 @@ class UnifiedLog:
         watermark. The leader epochs before it are left for `forget_epochs`: until the new start is written down, a
         crash may let the log begin earlier again."""
         if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above {self.high_watermark}, the high watermark"
-            )
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the watermark, {self.high_watermark}")
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset

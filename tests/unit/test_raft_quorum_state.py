@@ -248,7 +248,14 @@ def test_the_file_is_written_as_kafka_writes_it() -> None:
     assert file.read() == ElectionState(7, 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"leaderId":1}', b'{"leaderId":"x","leaderEpoch":1}', b"null"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b'{"leaderId":1}', b'{"leaderId":"x","leaderEpoch":1}', b"null", b"[" * 100_000),
+        *(b'{"leaderId":1,"leaderEpoch":%b,"votedId":-1}' % each for each in (b"-1", b"2147483648", b"Infinity")),
+        *(b'{"leaderId":1,"leaderEpoch":1,"votedId":-2}', b'{"leaderId":-7,"leaderEpoch":1,"votedId":-1}'),
+    ],
+)
 def test_a_damaged_file_is_one_sentence(content: bytes) -> None:
     filesystem = fresh_disk()
     filesystem.write(f"{FOLDER}/quorum-state", content)

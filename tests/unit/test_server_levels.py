@@ -15,6 +15,7 @@ from pykraft.raft.voters import NO_VOTERS
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.server.levels import check_levels
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.checkpoint import DamagedFileError
 from tests.harness.lone_node import LoneNode
 
 HOME = "/data"
@@ -60,6 +61,23 @@ def snapshot(*values: bytes) -> bytes:
 
 
 OURS = level("metadata.version", 29)
+
+
+@pytest.mark.parametrize("name", ["snapshot_7", "bootstrap"])
+@pytest.mark.parametrize("position", [8, 16, 22, 57, 70])
+def test_a_damaged_snapshot_is_named(name: str, position: int) -> None:
+    data = bytearray(snapshot(OURS))
+    data[position] ^= 0x7F
+    files = {name: bytes(data), **({} if name == "bootstrap" else {"log": kraft(1)})}
+    with pytest.raises(DamagedFileError, match=r"\.checkpoint is damaged: "):
+        check_levels(disk(**files), HOME)
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000 (copy).log", "0-old.log", "#x.log"])
+def test_a_log_under_another_name_is_left_alone(name: str) -> None:
+    filesystem = disk(log=kraft(1) + batch(1, OURS))
+    filesystem.write(f"{LOG}/{name}", b"anything")
+    check_levels(filesystem, HOME)
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,23 @@ def test_offsets_too_far_apart_for_one_segment_make_two() -> None:
     assert check_without_scanning_offsets == [0, far]
 
 
+def test_of_batches_too_far_apart_for_one_segment_a_follower_takes_the_first_ones() -> None:
+    log = open_log()
+    far = (1 << 31) + 5
+    data = memoryview(leaders(batch(1)) + leaders(batch(2), start=1) + leaders(batch(1), start=far))
+    assert log.append_as_follower(data) == 2
+    assert log.append_as_follower(data[2 * batch(1).size + batch(2).size - batch(1).size :]) == 1
+    assert [some.base_offset for some in read_batches(log)] == [0, 1, far]
+
+
+def test_a_batch_of_a_later_epoch_than_its_leaders_is_damaged() -> None:
+    """No checksum covers it. Believed, it would keep the follower from every leader until that epoch."""
+    log = open_log()
+    with pytest.raises(CorruptRecordError, match="has no place in a log"):
+        log.append_as_follower(memoryview(leaders(batch(1), epoch=6)), 5)
+    assert log.append_as_follower(memoryview(leaders(batch(1), epoch=5)), 5) == 1
+
+
 # --- syncing ----------------------------------------------------------------------------------------------------------
 
 

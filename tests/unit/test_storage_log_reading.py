@@ -49,7 +49,7 @@ def test_a_reader_sees_everything_up_to_its_isolation(isolation: Isolation, end:
 
 @pytest.mark.parametrize("offset", [-1, 40, 1 << 40])
 def test_outside_of_the_log_an_offset_is_out_of_range(offset: int) -> None:
-    with pytest.raises(KafkaError, match="it has 0 to 39") as refused:
+    with pytest.raises(KafkaError, match=r"0\.\.39\)") as refused:
         filled().read(offset, 1000, LOG_END, at_least_one=True)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -57,7 +57,7 @@ def test_outside_of_the_log_an_offset_is_out_of_range(offset: int) -> None:
 def test_below_the_start_of_the_log_an_offset_is_out_of_range() -> None:
     log = filled()
     log.log_start_offset = 10
-    with pytest.raises(KafkaError, match="it has 10 to 39"):
+    with pytest.raises(KafkaError, match=r"10\.\.39\)"):
         log.read(9, 1000, LOG_END, at_least_one=True)
     assert read_batches(log, 10)[0].base_offset <= 10
 

@@ -128,7 +128,7 @@ def test_the_log_begins_where_the_first_segment_that_is_left_begins() -> None:
     kept = bases(log)[3:]
     log.delete_segments(3)
     assert bases(log) == kept and log.log_start_offset == kept[0]
-    with pytest.raises(KafkaError, match=f"it has {kept[0]} to 20"):
+    with pytest.raises(KafkaError, match=rf"{kept[0]}\.\.20\)"):
         log.read(kept[0] - 1, 1000, Isolation.HIGH_WATERMARK, at_least_one=True)
     assert [each.base_offset for each in read_batches(log)] == list(range(kept[0], 20))
     check(log)
