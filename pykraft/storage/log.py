@@ -479,8 +479,7 @@ class UnifiedLog:
             while self.active_segment.base_offset > offset:
                 self._drop(self.active_segment)
             self._filesystem.sync_directory(self.directory)
-        self.active_segment.truncate_to(offset)
-        self.log_end_offset = self.active_segment.next_offset()
+        self.log_end_offset = self.active_segment.truncate_to(offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._after_cut()
 

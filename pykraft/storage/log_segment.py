@@ -318,32 +318,36 @@ class LogSegment:
             pass
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batches from the one that holds `offset` on; how many bytes went. From one that cannot be read on,
-        if it comes first."""
-        end = self._end_below(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
-        cut = self.size - end
-        if cut:
+        """Drop the batches from the one that holds `offset` on, or from one that cannot be read, if it comes first; the
+        offset after what is left."""
+        end, following = self._end_below(offset, self.offset_index.lookup(offset - 1).position)
+        if following is None:  # there is damage where the index points, or it is the index that is damaged
+            self.offset_index.truncate_to(self.base_offset)
+            end, following = self._end_below(offset, 0)
+        following = self.base_offset if following is None else following
+        self.offset_index.truncate_to(following)
+        self.time_index.truncate_to(following)
+        self.transaction_index.truncate_to(following)
+        if end < self.size:
             self.cut(end)
         if not self.size:
             self._first_timestamp = None
         self._bytes_since_index_entry = 0
         self.max_timestamp = None
-        return cut
+        return following
 
-    def _end_below(self, offset: int) -> int:
-        """Where the batches end that are below `offset` and can be read."""
-        end = self.offset_index.lookup(offset - 1).position
+    def _end_below(self, offset: int, position: int) -> tuple[int, int | None]:
+        """Where the batches end that are below `offset` and can be read, from this position on, in bytes and in
+        offsets; None if there are none."""
+        end, following = position, None
         try:
-            for at in self.records.headers(end):
-                if at.header.last_offset >= offset:
+            for at in self.records.headers(position):
+                if not (following or self.base_offset) <= at.header.base_offset <= at.header.last_offset < offset:
                     break
-                end = at.position + at.header.size
+                end, following = at.end, at.header.next_offset
         except CorruptRecordError:
             pass
-        return end
+        return end, following
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from pykraft.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
 from pykraft.storage.log import Isolation, UnifiedLog
 from pykraft.storage.log_manager import LogManager
 from tests.harness.compaction import compacting, records
+from tests.harness.log_laws import check
 from tests.harness.storage import (
     DIRECTORY,
     LOGS,
@@ -161,15 +162,37 @@ def test_a_truncation_into_a_damaged_segment_is_whole(position: int) -> None:
 
 @pytest.mark.parametrize("damaged", range(1, 8))
 @pytest.mark.parametrize("offset", range(1, 9))
-def test_a_truncation_to_an_index_entry_goes_around_damage_before_it(offset: int, damaged: int) -> None:
+def test_a_truncation_goes_around_damage_wherever_the_index_points(offset: int, damaged: int) -> None:
     config = tiny(2000)
     filesystem, _ = written(config, count=10)
     batch_bytes = len(filesystem.read(path(0))) // 10
     change(filesystem, path(0), damaged * batch_bytes + MAGIC, 0x7F)
     log = opened(filesystem, config)
     log.truncate_to(offset)
-    assert log.log_end_offset <= offset
-    fill(log, 2, leader_epoch=9)
+    end = log.log_end_offset
+    assert end in (offset, min(offset, damaged)), "damage before what an index entry tells is not met"
+    fill(log, 8, leader_epoch=9)
+    if damaged >= end:
+        check(log)
+
+
+@pytest.mark.parametrize("offset", range(1, 9))
+@pytest.mark.parametrize("position", range(4, 28))
+def test_a_truncation_goes_around_a_damaged_index(offset: int, position: int) -> None:
+    """Of three entries; the last one is looked at when the log is opened."""
+    config = tiny(2000)
+    filesystem, _ = written(config, count=10)
+    assert len(filesystem.read(path(0, INDEX))) > 28
+    change(filesystem, path(0, INDEX), position, 0x01)
+    log = opened(filesystem, config)
+    log.truncate_to(offset)
+    assert log.log_end_offset <= offset and log.size <= len(filesystem.read(path(0)))
+    fill(log, 8, leader_epoch=9)
+    log.flush()
+    log.abandon()
+    filesystem.crash_process()
+    again = opened(filesystem, config)
+    assert again.log_end_offset == log.log_end_offset
 
 
 # --- compaction -------------------------------------------------------------------------------------------------------

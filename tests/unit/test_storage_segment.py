@@ -345,7 +345,7 @@ def test_replay_skips_what_the_state_has_seen() -> None:
 )
 def test_a_truncation_never_splits_a_batch(offset: int, kept: int) -> None:
     found = filled(interval=0)
-    assert found.truncate_to(offset) == (10 - kept) * SIZE
+    assert found.truncate_to(offset) == BASE + 2 * kept
     assert found.size == kept * SIZE and found.next_offset() == BASE + 2 * kept
     assert len(found.offset_index) == max(0, kept - 1)
     assert found.largest_timestamp().timestamp == (NOW_MS + 10 * kept - 9 if kept else -1)
