@@ -101,8 +101,8 @@ class LogLoader:
         producer_state = self._recover(segments, epochs)
         try:
             end = segments[-1].next_offset()
-            if len(segments[-1].time_index) and segments[-1].time_index.last.offset >= end:
-                raise CorruptRecordError(f"{segments[-1].time_index.path} knows of more than its log")
+            if segments[-1].last_indexed >= end:
+                raise CorruptRecordError(f"an index of {segments[-1]} knows of more than its log")
         except CorruptRecordError:
             # It was closed in order, and was damaged since: it is to be read through as after a crash.
             self.clean, self.recovery_point = False, min(self.recovery_point, segments[-1].base_offset)

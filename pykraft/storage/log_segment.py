@@ -213,6 +213,14 @@ class LogSegment:
         last = deque(self.records.headers(position), maxlen=1)
         return last[0].header.next_offset if last else self.base_offset
 
+    @property
+    def last_indexed(self) -> int:
+        """The last offset in the indexes; -1 if they are empty."""
+        offsets, times = self.offset_index, self.time_index
+        last = [offsets.last_offset] if len(offsets) else []
+        last += [times.last.offset] if len(times) else []
+        return max([-1, *last, *(aborted.last_offset for aborted in self.transaction_index.entries)])
+
     def largest_timestamp(self) -> TimestampOffset:
         """The largest timestamp in the segment, with the last offset of the first batch that has it."""
         if self.max_timestamp is None:
@@ -299,7 +307,7 @@ class LogSegment:
         following = self.base_offset
         try:
             for position, batch in self.records.batches():
-                is_next = batch.base_offset >= following and self.has_room_for(batch.last_offset)
+                is_next = following <= batch.base_offset <= batch.last_offset and self.has_room_for(batch.last_offset)
                 if not is_next or not batch.is_valid:
                     return
                 yield position, batch

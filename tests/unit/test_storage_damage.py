@@ -31,6 +31,7 @@ from tests.harness.storage import (
     ManualClock,
     bytes_of,
     disk,
+    end_transaction,
     fill,
     produced,
     settings,
@@ -125,6 +126,32 @@ def test_a_log_that_lost_whole_batches_goes_on_and_is_closed_in_order(batch_coun
     fill(log, 1, leader_epoch=9)
     logs.close(2)
     assert opened(filesystem, settings()).log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_an_index_that_knows_of_more_than_its_log_is_made_anew(position: int) -> None:
+    config = tiny(2000)
+    filesystem, _ = written(config, count=10)
+    entries = len(filesystem.read(path(0, INDEX))) // 8
+    change(filesystem, path(0, INDEX), 8 * (entries - 1) + position, 0x11)
+    log = opened(filesystem, config)
+    assert log.log_end_offset == 10
+    fill(log, 8, leader_epoch=9)
+    check(log)
+
+
+def test_so_is_an_index_of_transactions() -> None:
+    filesystem = disk()
+    logs = manager(filesystem, settings())
+    log = logs.get_or_create(PARTITION, TOPIC_ID)
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    end_transaction(log, 7, committed=False)
+    logs.close(1)
+    change(filesystem, path(0, ".txnindex"), 18, 1)  # the offset of the marker
+    log = opened(filesystem, settings())
+    log.append_as_leader(produced(7, 1, transactional=True), 0)
+    end_transaction(log, 7, committed=False)
+    assert [aborted.last_offset for aborted in log.aborted_transactions(0, 9)] == [1, 3]
 
 
 def test_a_start_offset_beyond_all_numbers_is_damage_and_no_order_to_delete() -> None:
