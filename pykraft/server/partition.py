@@ -35,7 +35,7 @@ from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.protocol.messages.logs import HIGH_WATERMARK
-from pykraft.records.batch import RecordBatch
+from pykraft.records.batch import RecordBatch, batches
 from pykraft.server.follower_state import UNKNOWN, FollowerState
 from pykraft.storage.log import AppendInfo, UnifiedLog
 
@@ -183,11 +183,19 @@ class Partition:
 
     def append_as_follower(self, data: memoryview, leader_high_watermark: int) -> int:
         """Append what the leader sent, and take over how much of it is committed; how many batches."""
+        self._begin_with(next(batches(data), None))
         count = self.log.append_as_follower(data, self.leader_epoch)
         if count:
             self._trace_append()
         self.log.update_high_watermark(leader_high_watermark)
         return count
+
+    def _begin_with(self, first: RecordBatch | None) -> None:
+        """Where the leader's log begins within a batch, that one comes whole: a log that has nothing begins with it."""
+        log = self.log
+        is_empty = log.log_start_offset == log.log_end_offset
+        if first is not None and is_empty and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:
+            log.truncate_fully(first.base_offset)
 
     def follow_log_start(self, leader_log_start: int) -> None:
         """Delete what the leader has deleted."""

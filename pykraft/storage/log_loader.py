@@ -101,8 +101,8 @@ class LogLoader:
         producer_state = self._recover(segments, epochs)
         try:
             end = segments[-1].next_offset()
-            if segments[-1].last_indexed >= end:
-                raise CorruptRecordError(f"an index of {segments[-1]} knows of more than its log")
+            if end < segments[-1].base_offset or segments[-1].last_indexed >= end:
+                raise CorruptRecordError(f"{segments[-1]} ends at {end}, or an index of it knows of more")
         except CorruptRecordError:
             # It was closed in order, and was damaged since: it is to be read through as after a crash.
             self.clean, self.recovery_point = False, min(self.recovery_point, segments[-1].base_offset)
@@ -181,7 +181,8 @@ class LogLoader:
             if was_kafka and has_gaps and segment is segments[-1]:
                 epochs.relearn(segments[first].base_offset, found)
                 self._vouch(segments[first:])
-            size, end = segment.recover(state, found)
+            limit = None if segment is segments[-1] else segments[number + 1].base_offset
+            size, end = segment.recover(state, found, limit)
             if size < segment.size:
                 self._lose(segments, number + 1)
                 self.recovered_bytes += segment.size - size
@@ -220,7 +221,8 @@ class LogLoader:
                 if segment.base_offset in self._without_index:
                     raise CorruptRecordError(f"{segment.offset_index.path} was not there")
             except CorruptRecordError:
-                size = segment.recover(self._state_before(segments, number), []).size
+                limit = following[0].base_offset if following else None
+                size = segment.recover(self._state_before(segments, number), [], limit).size
                 if size < segment.size:  # not by a crash: what follows is on the disk, whatever has damaged this one
                     if segment is segments[-1]:
                         return number

@@ -268,12 +268,14 @@ class LogSegment:
         if self.size and not len(self.time_index) and self.largest_timestamp().timestamp >= 0:
             raise CorruptRecordError(f"{self.time_index.path} is empty, its log is not")
 
-    def recover(self, producer_state: ProducerStateManager, epochs: list[EpochEntry]) -> Recovered:
+    def recover(
+        self, producer_state: ProducerStateManager, epochs: list[EpochEntry], limit: int | None = None
+    ) -> Recovered:
         """Rebuild the indexes from the log, up to the first damaged batch. The log is not cut: `cut` is the caller's to
         call, once what lies behind this segment is gone.
 
         `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
-        each change of the leader epoch.
+        each change of the leader epoch. `limit` is where the next segment begins.
         """
         self.records.distrust()
         self.offset_index.reset()
@@ -282,7 +284,7 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         aborted: list[AbortedTransaction] = []
         end = Recovered(0, self.base_offset)
-        for position, batch in self._undamaged_batches():
+        for position, batch in self._undamaged_batches(limit):
             self._index(batch, position)
             if not epochs or epochs[-1].epoch != batch.partition_leader_epoch:
                 epochs.append(EpochEntry(batch.partition_leader_epoch, batch.base_offset))
@@ -301,13 +303,14 @@ class LogSegment:
         self.records.truncate(size)
         self.records.sync()
 
-    def _undamaged_batches(self) -> Iterator[tuple[int, RecordBatch]]:
+    def _undamaged_batches(self, limit: int | None) -> Iterator[tuple[int, RecordBatch]]:
         """The batches up to the first that a crash tore, or that does not follow the one before: old bytes may look
         like a batch."""
         following = self.base_offset
         try:
             for position, batch in self.records.batches():
                 is_next = following <= batch.base_offset <= batch.last_offset and self.has_room_for(batch.last_offset)
+                is_next = is_next and (limit is None or batch.last_offset < limit)  # no checksum covers an offset
                 if not is_next or not batch.is_valid:
                     return
                 yield position, batch
@@ -328,11 +331,7 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Drop the batches from the one that holds `offset` on, or from one that cannot be read, if it comes first; the
         offset after what is left."""
-        end, following = self._end_below(offset, self.offset_index.lookup(offset - 1).position)
-        if following is None:  # there is damage where the index points, or it is the index that is damaged
-            self.offset_index.truncate_to(self.base_offset)
-            end, following = self._end_below(offset, 0)
-        following = self.base_offset if following is None else following
+        end, following = self._end_below(offset)
         self.offset_index.truncate_to(following)
         self.time_index.truncate_to(following)
         self.transaction_index.truncate_to(following)
@@ -344,13 +343,13 @@ class LogSegment:
         self.max_timestamp = None
         return following
 
-    def _end_below(self, offset: int, position: int) -> tuple[int, int | None]:
-        """Where the batches end that are below `offset` and can be read, from this position on, in bytes and in
-        offsets; None if there are none."""
-        end, following = position, None
+    def _end_below(self, offset: int) -> tuple[int, int]:
+        """Where the batches end that are below `offset` and can be read, in bytes and in offsets. The index is not
+        asked: a recovery would not come to what lies behind damage, and the index may be damaged itself."""
+        end, following = 0, self.base_offset
         try:
-            for at in self.records.headers(position):
-                if not (following or self.base_offset) <= at.header.base_offset <= at.header.last_offset < offset:
+            for at in self.records.headers():
+                if not following <= at.header.base_offset <= at.header.last_offset < offset:
                     break
                 end, following = at.end, at.header.next_offset
         except CorruptRecordError:

@@ -22,8 +22,9 @@ from pykraft.server.config import NODE_CONFIG
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.storage.log import Isolation
 from tests.harness.scripted import Script
-from tests.harness.storage import DIRECTORY, PARTITION, TOPIC_ID, at, batch, fill, open_log
+from tests.harness.storage import DIRECTORY, PARTITION, TOPIC_ID, at, batch, bytes_of, contents, fill, open_log
 from tests.unit.test_server_partition import append, fetched, image, partition, registration
 
 LEADER = Node(2, "h", 9092)
@@ -288,6 +289,28 @@ def test_a_log_of_two_epochs_is_cut_to_where_both_agree(epoch: int, end: int, ag
     leaders = FetchResponse.Topic.Partition.EpochEndOffset(epoch=epoch, end_offset=end)
     script.answer(FetchRequest, fetch_answer(diverging_epoch=leaders))
     assert follower.log.log_end_offset == agreed
+
+
+def test_a_follower_that_begins_anew_within_a_batch_begins_with_all_of_it() -> None:
+    """The leader's log begins there since records were deleted from it, and a batch comes whole."""
+    leader = open_log()
+    for count in (2, 10, 1, 1):
+        leader.append_as_leader(batch(count), 4)
+    leader.update_high_watermark(leader.log_end_offset)
+    leader.increase_log_start(6)
+    follower, _, script = following(0)
+    for _ in range(9):
+        script.poll(2 * BACKOFF_MS)
+        if script.has_asked(ListOffsetsRequest):
+            script.answer(ListOffsetsRequest, begins_at(6))
+        elif script.asked(FetchRequest).topics[0].partitions[0].fetch_offset < 6:
+            script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        else:
+            data = bytes_of(leader.read(6, 1 << 20, Isolation.LOG_END, at_least_one=True).records)
+            script.answer(FetchRequest, fetch_answer(records=data, high_watermark=14, log_start_offset=6))
+            break
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (6, 14)
+    assert contents(follower.log) == data
 
 
 def test_an_answer_about_a_partition_that_is_not_followed_any_more_is_dropped() -> None:
