@@ -284,7 +284,9 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         aborted: list[AbortedTransaction] = []
         end = Recovered(0, self.base_offset)
-        for position, batch in self._undamaged_batches(limit):
+        for position, batch in self._undamaged_batches():
+            if limit is not None and batch.last_offset >= limit:
+                break  # no checksum covers an offset
             self._index(batch, position)
             if not epochs or epochs[-1].epoch != batch.partition_leader_epoch:
                 epochs.append(EpochEntry(batch.partition_leader_epoch, batch.base_offset))
@@ -303,14 +305,13 @@ class LogSegment:
         self.records.truncate(size)
         self.records.sync()
 
-    def _undamaged_batches(self, limit: int | None) -> Iterator[tuple[int, RecordBatch]]:
+    def _undamaged_batches(self) -> Iterator[tuple[int, RecordBatch]]:
         """The batches up to the first that a crash tore, or that does not follow the one before: old bytes may look
         like a batch."""
         following = self.base_offset
         try:
             for position, batch in self.records.batches():
                 is_next = following <= batch.base_offset <= batch.last_offset and self.has_room_for(batch.last_offset)
-                is_next = is_next and (limit is None or batch.last_offset < limit)  # no checksum covers an offset
                 if not is_next or not batch.is_valid:
                     return
                 yield position, batch
