@@ -137,6 +137,24 @@ def open_directory(home: Path, config: Config, **fields: Any) -> LogManager:
     return manager
 
 
+def started(filesystem: FileSystem, config: Config, **fields: Any) -> LogManager:
+    """A log manager whose logs have these settings; started."""
+    manager = LogManager(
+        **{
+            "filesystem": filesystem,
+            "directory": LOGS,
+            "config_for": lambda _: config,
+            "clock": ManualClock(),
+            "background": Inline(),
+            "random": Random(1),
+            "producer_id_expiration_ms": NEVER_MS,
+            **fields,
+        }
+    )
+    manager.start()
+    return manager
+
+
 def batch(
     count: int = 1,
     *,

@@ -6,7 +6,6 @@ what is sound.
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,51 +15,31 @@ from pykraft.common.types import Uuid
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
 from pykraft.storage.log import Isolation, UnifiedLog
-from pykraft.storage.log_manager import LogManager
 from tests.harness.compaction import compacting, records
 from tests.harness.log_laws import check
 from tests.harness.storage import (
     DIRECTORY,
     LOGS,
-    NEVER_MS,
     NOW_MS,
     PARTITION,
     TOPIC_ID,
     ByHand,
-    Inline,
-    ManualClock,
     bytes_of,
     disk,
     end_transaction,
     fill,
     produced,
     settings,
+    started,
     tiny,
 )
 
 MAGIC, HIGHEST_BASE_BYTE = 16, 0
-LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
-
-
-def manager(filesystem: MemoryFileSystem, config: Config, **fields: Any) -> LogManager:
-    found = LogManager(
-        **{
-            "filesystem": filesystem,
-            "directory": LOGS,
-            "config_for": lambda _: config,
-            "clock": ManualClock(),
-            "background": Inline(),
-            "random": Random(1),
-            "producer_id_expiration_ms": NEVER_MS,
-            **fields,
-        }
-    )
-    found.start()
-    return found
+LOG, INDEX = ".log", ".index"
 
 
 def opened(filesystem: MemoryFileSystem, config: Config, **fields: Any) -> UnifiedLog:
-    log = manager(filesystem, config, **fields).logs[PARTITION]
+    log = started(filesystem, config, **fields).logs[PARTITION]
     log.update_high_watermark(log.log_end_offset)
     return log
 
@@ -68,7 +47,7 @@ def opened(filesystem: MemoryFileSystem, config: Config, **fields: Any) -> Unifi
 def written(config: Config, count: int = 30, producer_id: int | None = None) -> tuple[MemoryFileSystem, list[int]]:
     """A log that was closed in order, with so many records, each a batch; the base offsets of its segments."""
     filesystem = disk()
-    logs = manager(filesystem, config)
+    logs = started(filesystem, config)
     log = logs.get_or_create(PARTITION, TOPIC_ID)
     for number in range(count):
         some = (
@@ -120,7 +99,7 @@ def test_a_log_that_lost_whole_batches_goes_on_and_is_closed_in_order(batch_coun
     data = filesystem.read(path(0))
     filesystem.write(path(0), data[: batch_count * len(data) // 5])
     filesystem.sync_all()
-    logs = manager(filesystem, settings())
+    logs = started(filesystem, settings())
     log = logs.logs[PARTITION]
     assert log.log_end_offset == batch_count
     fill(log, 1, leader_epoch=9)
@@ -155,7 +134,7 @@ def test_an_index_that_knows_of_more_than_its_log_is_made_anew(position: int) ->
 
 def test_so_is_an_index_of_transactions() -> None:
     filesystem = disk()
-    logs = manager(filesystem, settings())
+    logs = started(filesystem, settings())
     log = logs.get_or_create(PARTITION, TOPIC_ID)
     log.append_as_leader(produced(7, 0, transactional=True), 0)
     end_transaction(log, 7, committed=False)
@@ -171,7 +150,7 @@ def test_a_start_offset_beyond_all_numbers_is_damage_and_no_order_to_delete() ->
     filesystem, _ = written(settings(), count=5)
     filesystem.write(f"{LOGS}/log-start-offset-checkpoint", b"0\n1\nflights 0 9223372036854775808\n")
     with pytest.raises(Exception, match="log-start-offset-checkpoint is damaged"):
-        manager(filesystem, settings())
+        started(filesystem, settings())
     assert filesystem.read(path(0))
 
 
@@ -242,7 +221,7 @@ def test_a_log_whose_closed_segments_are_empty_is_nothing_to_clean() -> None:
     filesystem, bases = written(config, count=6)
     change(filesystem, path(bases[0]), MAGIC, 9)
     filesystem.remove(path(bases[0], INDEX))
-    logs = manager(filesystem, config)
+    logs = started(filesystem, config)
     log = logs.logs[PARTITION]
     assert [segment.size for segment in log.segments[:-1]] == [0] * (len(log.segments) - 1)
     log.update_high_watermark(log.log_end_offset)
@@ -257,7 +236,7 @@ def test_an_offset_that_is_out_of_order_sets_the_log_aside(damaged: int, positio
     newest value of a key look old."""
     config = compacting(segment_bytes=400)
     filesystem = disk()
-    logs = manager(filesystem, config)
+    logs = started(filesystem, config)
     log = logs.get_or_create(PARTITION, TOPIC_ID)
     places = []
     for number in range(14):
@@ -270,7 +249,7 @@ def test_an_offset_that_is_out_of_order_sets_the_log_aside(damaged: int, positio
     logs.close(1)
     base_offset, start = places[damaged]
     change(filesystem, path(base_offset), start + position, 0x80 if position == HIGHEST_BASE_BYTE else 1)
-    logs = manager(filesystem, config)
+    logs = started(filesystem, config)
     log = logs.logs[PARTITION]
     log.update_high_watermark(log.log_end_offset)
     logs.clean()
@@ -284,7 +263,7 @@ def test_damage_of_a_topic_that_is_gone_does_not_set_the_new_one_aside() -> None
     filesystem, bases = written(config)
     change(filesystem, path(bases[1]), 70, 0xAA)
     background = ByHand()
-    logs = manager(filesystem, config, background=background)
+    logs = started(filesystem, config, background=background)
     logs.logs[PARTITION].update_high_watermark(30)
     logs.clean()
     while not background.results:

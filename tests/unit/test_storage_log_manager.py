@@ -15,7 +15,18 @@ from pykraft.storage import log_manager
 from pykraft.storage.checkpoint import DamagedFileError, read_offsets, read_partition_metadata
 from pykraft.storage.log_manager import DirectoryInUseError, LogManager, lock_directory, parse_directory
 from tests.harness.log_laws import check
-from tests.harness.storage import LOGS, NEVER_MS, ByHand, Inline, ManualClock, at, batch, disk, fill, settings, tiny
+from tests.harness.storage import (
+    LOGS,
+    ByHand,
+    ManualClock,
+    at,
+    batch,
+    disk,
+    fill,
+    settings,
+    started,
+    tiny,
+)
 
 FLIGHTS, PLANES = TopicPartition("flights", 0), TopicPartition("planes", 3)
 FIRST, SECOND = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
@@ -23,20 +34,7 @@ FIRST, SECOND = Uuid(b"\x01" * 16), Uuid(b"\x02" * 16)
 
 def manager(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
     """A started log manager."""
-    found = LogManager(
-        **{
-            "filesystem": filesystem,
-            "directory": LOGS,
-            "config_for": lambda topic: tiny(),
-            "clock": ManualClock(),
-            "background": Inline(),
-            "random": Random(1),
-            "producer_id_expiration_ms": NEVER_MS,
-            **fields,
-        }
-    )
-    found.start()
-    return found
+    return started(filesystem, tiny(), **fields)
 
 
 def filled(filesystem: MemoryFileSystem, **fields: Any) -> LogManager:
