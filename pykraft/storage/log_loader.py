@@ -173,7 +173,7 @@ class LogLoader:
         end = segments[first].base_offset
         was_kafka, has_gaps = _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
-            is_gap = segment.base_offset != end and segments[number - 1].has_room_for(_end_of_first(segment))
+            is_gap = segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset)
             has_gaps = has_gaps or is_gap
             if is_gap and not was_kafka and not self._is_of_compaction(segments, number):
                 self._lose(segments, number)
@@ -248,15 +248,6 @@ class LogLoader:
             lost.close()
             remove_segment_files(self.filesystem, self.directory, lost.base_offset)
         self.filesystem.sync_directory(self.directory)
-
-
-def _end_of_first(segment: LogSegment) -> int:
-    """The last offset of the segment's first batch: by that the log has rolled."""
-    try:
-        first = next(segment.records.headers(), None)
-    except CorruptRecordError:
-        first = None
-    return segment.base_offset if first is None else first.header.last_offset
 
 
 def _was_kafka(active: LogSegment) -> bool:

@@ -257,18 +257,6 @@ def test_offsets_too_far_apart_for_one_segment_make_two() -> None:
     assert check_without_scanning_offsets == [0, far]
 
 
-@pytest.mark.parametrize("before", range(4))
-def test_a_gap_that_no_segment_could_span_is_no_loss(before: int) -> None:
-    """The batch begins within what one segment can have, and ends beyond it."""
-    filesystem = disk()
-    log = open_log(filesystem)
-    start = (1 << 31) - before
-    log.append_as_follower(memoryview(leaders(batch(4), start=start)))
-    log.abandon()
-    filesystem.crash_process()
-    assert [some.base_offset for some in read_batches(open_log(filesystem), start)] == [start]
-
-
 def test_of_batches_too_far_apart_for_one_segment_a_follower_takes_the_first_ones() -> None:
     log = open_log()
     far = (1 << 31) + 5
