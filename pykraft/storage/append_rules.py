@@ -29,7 +29,9 @@ from pykraft.common.topic_config import (
     SEGMENT_JITTER_MS,
     SEGMENT_MS,
 )
+from pykraft.common.types import TopicPartition
 from pykraft.records.compression import Compression
+from pykraft.records.crc32c import crc32c
 
 _LEVELS = {
     Compression.GZIP: COMPRESSION_GZIP_LEVEL,
@@ -85,3 +87,10 @@ class AppendRules:
             segment_jitter_ms=min(config[SEGMENT_JITTER_MS], longest_ms),
             flush_messages=config[FLUSH_MESSAGES],
         )
+
+    def max_ms_of(self, topic_partition: TopicPartition, base_offset: int) -> int:
+        """How much time this segment may span. What is taken off is drawn by the segment's name: logs roll at different
+        times, and a log each time it is asked at the same."""
+        if not self.segment_jitter_ms:
+            return self.max_segment_ms
+        return self.max_segment_ms - crc32c(f"{topic_partition} {base_offset}".encode()) % self.segment_jitter_ms

@@ -23,8 +23,9 @@ that of a leader that wrote nothing.
 What is synced, and when: a finished segment in the background, everything by `flush`. What lies below the *recovery
 point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So
 a segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that
-one loses its tail, the gap shows. A truncation is on the disk before anything is appended again, and the owner of the
-log is told (`on_cut`), for it may have written down marks that are too high now.
+one loses its tail, the gap shows. Where that cannot be, all before it is synced, and written down (`on_vouched`). A
+truncation is on the disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may
+have written down marks that are too high now.
 
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
@@ -42,7 +43,6 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, batches
-from pykraft.records.crc32c import crc32c
 from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
@@ -108,6 +108,7 @@ class UnifiedLog:
         log_end_offset: int,
         recovery_point: int,
         on_cut: Callable[["UnifiedLog"], None],
+        on_vouched: Callable[[TopicPartition, int], None],
         trash: Trash,
     ) -> None:
         self._filesystem = filesystem
@@ -127,6 +128,7 @@ class UnifiedLog:
         self.recovery_point = recovery_point
         """Everything below is synced: after a crash it need not be checked."""
         self._on_cut = on_cut
+        self._on_vouched = on_vouched
         self._trash = trash
         self.is_closed = False
         self.cuts = 0
@@ -238,12 +240,15 @@ class UnifiedLog:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         segment = self._segment_for(len(data), found, now_ms)
         segment.append(data, found)
+        leaves_gap = segment.base_offset > self.log_end_offset
         self.log_end_offset = found[-1].next_offset
         self.producer_state.apply(update, self.log_end_offset)
         for completed in update.completed:
             segment.index_aborted(completed)
-        if self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
+        if leaves_gap or self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
             self.flush()
+        if leaves_gap:
+            self._on_vouched(self.topic_partition, self.recovery_point)
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
@@ -252,17 +257,12 @@ class UnifiedLog:
         segment = self._segments[-1]
         rules, last_offset = self._rules, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
-        max_ms = rules.max_segment_ms - (self._jitter_ms(segment) if rules.segment_jitter_ms else 0)
+        max_ms = rules.max_ms_of(self.topic_partition, segment.base_offset)
         if segment.should_roll(size, last_offset, youngest, now_ms, rules.max_segment_bytes, max_ms):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
             return self.roll(found[0].base_offset if is_far else self.log_end_offset)
         return segment
-
-    def _jitter_ms(self, segment: LogSegment) -> int:
-        """What is taken off the time that the segment may span. It is drawn by the segment's name: logs roll at
-        different times, and a log each time it is asked at the same."""
-        return crc32c(f"{self.topic_partition} {segment.base_offset}".encode()) % self._rules.segment_jitter_ms
 
     def roll(self, base_offset: int) -> LogSegment:
         """Begin a new segment. The one before it is synced in the background, and need not be checked from then on. A

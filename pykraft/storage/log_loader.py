@@ -22,7 +22,8 @@ segments behind a cut are removed before the cut is made; and a segment that was
 one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. A gap that
 compaction has left is none of these (`_is_of_compaction`): pykraft's cleaner leaves no such gaps, Kafka's does. And
 where it was Kafka that died, nothing is lost to a gap, as in Kafka. The active segment's indexes tell that it was
-(`is_allocated`); before those are rebuilt, what lies below is vouched for (`_vouch`).
+(`is_allocated`); before those are rebuilt, what lies below is vouched for (`_vouch`), as a log does when a follower has
+to leave a gap.
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -76,7 +77,8 @@ class LogLoader:
     on_cut: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
     on_vouched: Callable[[TopicPartition, int], None] = keep
-    """Called when everything below this offset is on the disk and was read through: it has to be written down now."""
+    """Called when everything below this offset is on the disk, and gaps in it are no loss: it has to be written down
+    now."""
     trash: Trash | None = None
     """Where deleted segments go; a log that stands alone has its own."""
     syncs: bool = True
@@ -130,6 +132,7 @@ class LogLoader:
             log_end_offset=end,
             recovery_point=min(self.recovery_point, end),
             on_cut=self.on_cut,
+            on_vouched=self.on_vouched,
             trash=self.trash or Trash(self.filesystem, self.clock, self.background),
         )
         log.producer_state.remove_strays({segment.base_offset for segment in segments})
@@ -173,7 +176,7 @@ class LogLoader:
         end = segments[first].base_offset
         was_kafka, has_gaps = _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
-            is_gap = segment.base_offset != end and segments[number - 1].has_room_for(segment.base_offset)
+            is_gap = segment.base_offset != end
             has_gaps = has_gaps or is_gap
             if is_gap and not was_kafka and not self._is_of_compaction(segments, number):
                 self._lose(segments, number)

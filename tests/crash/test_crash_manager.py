@@ -88,6 +88,14 @@ class Broker:
             log.append_as_leader(some, self.epoch)
             journal.end_append()
 
+    def skip(self, partition: TopicPartition, gap: int) -> None:
+        """As a follower whose leader's log was compacted."""
+        log, journal = self.log(partition), self.journals[partition]
+        some = at(log.log_end_offset + gap, batch(2), self.epoch)
+        journal.begin_append([some])
+        log.append_as_follower(memoryview(some.buffer))
+        journal.end_append()
+
     def truncate(self, partition: TopicPartition, back: int) -> None:
         log, journal = self.log(partition), self.journals[partition]
         offset = log.log_end_offset - back
@@ -207,6 +215,18 @@ STORIES: dict[str, list[Step]] = {
         ("stop", ()),
         ("start", ()),
         ("shorten", ()),
+        ("append", (FLIGHTS, 2)),
+    ],
+    "batches come behind gaps that no index can express": [
+        ("create", (FLIGHTS,)),
+        ("skip", (FLIGHTS, (1 << 31) - 1)),
+        ("append", (FLIGHTS, 4)),
+        ("work", ()),
+        ("skip", (FLIGHTS, (1 << 31) - 2)),
+        ("create", (PLANES,)),
+        ("append", (PLANES, 1)),
+        ("skip", (FLIGHTS, 1 << 31)),
+        ("truncate", (FLIGHTS, 3)),
         ("append", (FLIGHTS, 2)),
     ],
     "stopped in order and started again": [

@@ -23,7 +23,7 @@ from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.log_loader import LogLoader, keep
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -40,7 +40,7 @@ from tests.unit import test_storage_log_loader as loading
 
 
 def processes_end() -> None:
-    for name in ("transactions span segments", "a log is truncated across segments and goes on"):
+    for name in log_crashes.SCRIPTS:
         log_crashes.test_a_log_keeps_every_append_when_its_process_ends(name)
 
 
@@ -58,6 +58,12 @@ def a_directory_loses_its_power() -> None:
     for name in manager_crashes.STORIES:
         for seed in range(3):
             manager_crashes.test_a_directory_survives_a_loss_of_power_at_any_moment(name, seed)
+
+
+def a_directory_keeps_what_follows_gaps() -> None:
+    manager_crashes.test_a_directory_survives_the_end_of_its_process_at_any_moment(
+        "batches come behind gaps that no index can express"
+    )
 
 
 def a_directory_stops_with_one_sync_for_all() -> None:
@@ -259,18 +265,13 @@ def marker_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment that begins behind the end of the one before it is taken as it is."""
-    original = LogLoader._recover
+    monkeypatch.setattr(LogLoader, "_is_of_compaction", lambda loader, segments, number: True)
 
-    def recover(loader: LogLoader, segments: list[LogSegment], epochs: Any) -> ProducerStateManager:
-        with monkeypatch.context() as patch:
-            bases = {segment.base_offset for segment in segments}
-            patch.setattr(LogSegment, "has_room_for", lambda segment, offset: has_room(segment, offset, bases))
-            return original(loader, segments, epochs)
 
-    def has_room(segment: LogSegment, offset: int, bases: set[int]) -> bool:
-        return offset not in bases or offset == segment.base_offset
-
-    monkeypatch.setattr(LogLoader, "_recover", recover)
+def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told that all before a gap is there."""
+    original = UnifiedLog.__init__
+    monkeypatch.setattr(UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_vouched": keep}))
 
 
 def unsynced_cut(segment: LogSegment, size: int) -> None:
@@ -382,6 +383,11 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     ),
     "recovery trusts the bytes": (instead(LogSegment, "_undamaged_batches", trusting), the_power_fails),
     "recovery accepts a gap": (accepts_gaps, the_power_fails_in_random_stories),
+    "a gap is not written down": (leaves_gaps_unsaid, processes_end),
+    "nobody writes down that a gap is no loss": (
+        forget(LogManager, "_on_vouched"),
+        a_directory_keeps_what_follows_gaps,
+    ),
     "recovery believes the epochs in the file": (
         instead(LeaderEpochCache, "relearn", all_epochs_kept),
         epochs_are_learned_from_the_batches,

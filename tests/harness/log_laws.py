@@ -77,7 +77,8 @@ def every_offset_is_found(log: UnifiedLog) -> None:
     for segment in log.segments:
         there = placed(segment)
         end = there[-1].batch.next_offset if there else segment.base_offset
-        for offset in range(segment.base_offset, end + 1):
+        near = [range(max(at.batch.base_offset - 2, segment.base_offset), at.batch.next_offset + 1) for at in there]
+        for offset in {segment.base_offset, end}.union(*near):
             expected = next((at.position for at in there if at.batch.last_offset >= offset), None)
             found = segment.find(offset)
             assert (found.position if found else None) == expected, f"{segment}: offset {offset} at {found}"

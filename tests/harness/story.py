@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from pykraft.common.config import Config
+from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.storage.log import UnifiedLog
@@ -117,11 +118,15 @@ class Player:
             clean=clean,
             recovery_point=self.checkpoint,
             on_cut=self._lower_checkpoint,
+            on_vouched=self._raise_checkpoint,
             producer_id_expiration_ms=NEVER_MS,
         ).load()
 
     def _lower_checkpoint(self, log: UnifiedLog) -> None:
         self.checkpoint = min(self.checkpoint, log.recovery_point)
+
+    def _raise_checkpoint(self, _: TopicPartition, recovery_point: int) -> None:
+        self.checkpoint = recovery_point
 
     @property
     def now(self) -> UnifiedLog:
@@ -171,6 +176,14 @@ class Player:
             offset += count
         self.journal.begin_append(some)
         self.now.append_as_follower(memoryview(b"".join(each.buffer for each in some)))
+        self.journal.end_append()
+
+    def skip(self, gap: int, count: int) -> None:
+        """Append a batch as a follower whose leader's log was compacted: it comes so many offsets behind the end."""
+        self.clock += 7
+        some = at(self.now.log_end_offset + gap, batch(count, timestamp=NOW_MS + self.clock), self.epoch)
+        self.journal.begin_append([some])
+        self.now.append_as_follower(memoryview(some.buffer))
         self.journal.end_append()
 
     def truncate(self, back: int) -> None:
