@@ -18,7 +18,14 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.client import config as keys
-from pykraft.client.admin import AdminCalls, ClusterDescription, NewTopic, QuorumDescription, TopicDescription
+from pykraft.client.admin import (
+    AdminCalls,
+    ClusterDescription,
+    NewTopic,
+    QuorumDescription,
+    TopicDescription,
+    new_topic,
+)
 from pykraft.client.arguments import topic_names, topic_partition
 from pykraft.client.calls import Calls
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
@@ -83,7 +90,7 @@ class Admin(ClosesOnExit):
 
     def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> dict[str, Uuid]:
         """Make topics; their ids. KafkaError says why the first of those that failed did; the others are made."""
-        wanted = list(topics)
+        wanted = list(map(new_topic, topics))
         timeout_ms = self._request_timeout_ms
         return self._ask(lambda deadline: self._core.ask.create_topics(wanted, validate_only, timeout_ms, deadline))
 

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
-from pykraft.client.arguments import topic_name, topic_names, topic_partition, whole_number
+from pykraft.client.arguments import milliseconds, topic_name, topic_names, topic_partition, whole_number
 from pykraft.client.config import CONSUMER_CONFIG, client_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.errors import ClientTimeoutError
@@ -68,6 +68,8 @@ class Consumer(ClosesOnExit):
         config = client_config(CONSUMER_CONFIG, settings)
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        if consumer_timeout_ms is not None:
+            milliseconds("consumer_timeout_ms", consumer_timeout_ms)
         self._timeout_ms = consumer_timeout_ms
         self._max_poll_records: int = config[keys.MAX_POLL_RECORDS]
         self._api_timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
@@ -226,8 +228,8 @@ class Consumer(ClosesOnExit):
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What has come, by partition; waits at most so long for the first of it. KafkaError: what went wrong, and
         where. ValueError: nothing is to be read."""
-        deadline = self._thread.now + timeout_ms
-        limit = self._max_poll_records if max_records is None else max_records
+        deadline = self._thread.now + milliseconds("timeout_ms", timeout_ms)
+        limit = self._max_poll_records if max_records is None else whole_number("max_records", max_records)
         if limit < 1:
             raise ValueError(f"max_records is at least 1, not {limit}")
         while True:

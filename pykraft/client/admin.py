@@ -5,7 +5,7 @@ Follows org.apache.kafka.clients.admin.{Admin,NewTopic,TopicDescription,Describe
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pykraft.client.calls import Calls
 from pykraft.client.configs import setting_text
@@ -39,6 +39,13 @@ class NewTopic:
     replication_factor: int = CLUSTER_DEFAULT
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     topic_configs: Mapping[str, object] = field(default_factory=dict)
+
+
+def new_topic(topic: Any) -> NewTopic:
+    """What is to be made. TypeError if it does not say so."""
+    if not isinstance(topic, NewTopic):
+        raise TypeError(f"a topic is made of NewTopic(name, num_partitions, replication_factor), not of {topic!r}")
+    return topic
 
 
 class PartitionDescription(NamedTuple):

@@ -9,6 +9,8 @@ Whether a name or a number makes sense is for the brokers to say.
 
 import struct
 from collections.abc import Iterable, Sequence
+from math import isnan
+from numbers import Real
 from operator import index
 from typing import Any
 
@@ -55,6 +57,13 @@ def whole_number(what: str, value: Any, at_most: int = LARGEST_INT64) -> int:
     if not 0 <= number <= at_most:
         raise ValueError(f"{what} is 0 or more and at most {at_most}, not {number}")
     return number
+
+
+def milliseconds(what: str, value: Any) -> float:
+    """How long to wait."""
+    if not isinstance(value, Real) or isnan(value):
+        raise TypeError(f"{what} is a number of milliseconds, not {value!r}")
+    return float(value)
 
 
 def record_headers(headers: Iterable[Any] | None) -> Sequence[Header]:

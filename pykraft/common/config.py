@@ -78,7 +78,7 @@ def integer(
     smallest = -LARGEST[kind] - 1 if at_least is None else at_least
 
     def parse(text: str) -> int:
-        value = int(_digits(text))
+        value = int(digits(text))
         if not smallest <= value <= largest:
             raise ValueError(value)
         return value
@@ -86,7 +86,7 @@ def integer(
     return Key(name, default, parse, _range(smallest, largest), meaning, kind, tuple(synonyms), required)
 
 
-def _digits(text: str) -> str:
+def digits(text: str) -> str:
     """A number as Kafka reads it: without the underscores that Python lets pass."""
     if "_" in text:
         raise ValueError(text)
@@ -105,7 +105,7 @@ def decimal(
     """A key whose value is a number with a fraction."""
 
     def parse(text: str) -> float:
-        value = float(_digits(text))
+        value = float(digits(text))
         if not at_least <= value <= at_most:
             raise ValueError(value)
         return value

@@ -26,7 +26,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.config import digits, format_properties, parse_properties
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.filesystem import FileSystem, replace_file
 
@@ -57,11 +57,19 @@ def parse_checkpoint(path: str, data: bytes, entry: Callable[[list[str]], T]) ->
         return []
     try:
         version, count, *lines = data.decode().splitlines()
-        if version != "0" or int(count) != len(lines):
+        if version != "0" or parse_number(count) != len(lines):
             raise ValueError(f"version {version}, {count} entries announced, {len(lines)} there")
         return [entry(line.split()) for line in lines]
     except (ValueError, TypeError, IndexError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def parse_number(text: str) -> int:
+    """A number in such a file. ValueError if Kafka could not read it."""
+    number = int(digits(text))
+    if not -1 << 63 <= number < 1 << 63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
 
 
 def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]:
@@ -71,9 +79,7 @@ def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]
 
     def entry(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
-        if not -1 << 63 <= int(offset) < 1 << 63:
-            raise ValueError(f"{offset} is no offset")
-        return TopicPartition(topic, int(partition)), int(offset)
+        return TopicPartition(topic, parse_number(partition)), parse_number(offset)
 
     return dict(parse_checkpoint(path, filesystem.read(path), entry))
 
@@ -100,7 +106,8 @@ def read_meta_properties(filesystem: FileSystem, directory: str) -> MetaProperti
         values = parse_properties(filesystem.read(path).decode())
         if values["version"] != "1":
             raise ValueError(f"version {values['version']} is not 1")
-        return MetaProperties(values["cluster.id"], int(values["node.id"]), Uuid.parse(values["directory.id"]))
+        node_id, directory_id = parse_number(values["node.id"]), Uuid.parse(values["directory.id"])
+        return MetaProperties(values["cluster.id"], node_id, directory_id)
     except (ValueError, KeyError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error
 

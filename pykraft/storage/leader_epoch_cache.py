@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint
+from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint, parse_number
 from pykraft.storage.filesystem import FileSystem, put_in_place, replace_file, write_beside
 
 
@@ -139,7 +139,7 @@ def _content(entries: Sequence[EpochEntry]) -> bytes:
 
 
 def _entry(words: list[str]) -> EpochEntry:
-    epoch, start_offset = map(int, words)
+    epoch, start_offset = map(parse_number, words)
     if not (0 <= epoch < 1 << 31 and 0 <= start_offset < 1 << 63):
         raise ValueError(f"no epoch {epoch} can begin at {start_offset}")
     return EpochEntry(epoch, start_offset)

@@ -38,7 +38,7 @@ from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.topic_config import CLEANUP_POLICY
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.storage.checkpoint import read_partition_metadata, write_partition_metadata
+from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
@@ -88,7 +88,8 @@ class LogLoader:
     """Base offsets of the segments whose offset index was missing."""
 
     def load(self) -> UnifiedLog:
-        """The log, ready for reading and appending; its folder is made if there is none."""
+        """The log, ready for reading and appending; its folder is made if there is none. DamagedFileError names a small
+        file that cannot be what it should be, or a folder that is another topic's."""
         is_new = not self.filesystem.exists(self.directory)
         if is_new:
             self.filesystem.make_directory(self.directory)
@@ -153,7 +154,8 @@ class LogLoader:
             # A folder that lost it to a crash has lost all else, too, and is given the id that the metadata log has.
             write_partition_metadata(self.filesystem, self.directory, self.topic_id, sync_directory=False)
         elif known is not None:
-            assert self.topic_id in (None, known), f"{self.directory} belongs to topic {known}, not {self.topic_id}"
+            if self.topic_id not in (None, known):
+                raise DamagedFileError(f"{self.directory} belongs to topic {known}, not {self.topic_id}")
             self.topic_id = known
 
     def _open_segments(self, names: list[str]) -> list[LogSegment]:

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Consumer, KafkaError, Producer, TopicPartition
-from pykraft.client.arguments import record_headers, topic_name, topic_names, topic_partition, whole_number
+from pykraft.client.admin import new_topic
+from pykraft.client.arguments import (
+    milliseconds,
+    record_headers,
+    topic_name,
+    topic_names,
+    topic_partition,
+    whole_number,
+)
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.common.errors import ConfigError, ErrorCode
 from pykraft.common.types import Endpoint
@@ -33,15 +41,17 @@ T0 = TopicPartition("t", 0)
         (topic_partition, ("t", -1), ValueError, "0 or more"),
         (whole_number, 1.5, TypeError, "a whole number, not 1.5"),
         (whole_number, 1 << 63, ValueError, "at most 9223372036854775807, not 9223372036854775808"),
+        (milliseconds, "1", TypeError, "it is a number of milliseconds, not '1'"),
+        (milliseconds, float("nan"), TypeError, "not nan"),
+        (new_topic, "t", TypeError, r"a topic is made of NewTopic\(name, .*\), not of 't'"),
         (record_headers, [("name", "text")], TypeError, r"bytes or None, not \('name', 'text'\)"),
         (record_headers, {"ab": b"1"}, TypeError, "not 'ab'"),
         (record_headers, [("\udc80", b"1")], ValueError, r"'\\udc80' has half a character"),
     ],
 )
 def test_a_wrong_argument_is_named(read: Any, argument: Any, error: type[Exception], said: str) -> None:
-    read = (lambda value: whole_number("it", value)) if read is whole_number else read
     with pytest.raises(error, match=said):
-        read(argument)
+        read("it", argument) if read in (whole_number, milliseconds) else read(argument)
 
 
 def test_a_right_one_is_taken_as_it_is() -> None:
@@ -90,6 +100,9 @@ def test_a_producer_survives(producer: Producer, arguments: dict[str, Any]) -> N
         lambda consumer: consumer.end_offsets([("t", 1 << 40)]),
         lambda consumer: consumer.partitions_for_topic(b"t"),
         lambda consumer: (consumer.assign([T0]), consumer.poll(max_records=0)),
+        lambda consumer: (consumer.assign([T0]), consumer.poll(max_records=1.5)),
+        lambda consumer: (consumer.assign([T0]), consumer.poll("1000")),
+        lambda consumer: Consumer("t", consumer_timeout_ms="1000"),
         lambda consumer: consumer.poll(),
     ],
 )
@@ -113,6 +126,8 @@ def test_a_consumer_that_reads_nothing_says_so() -> None:
         lambda admin: admin.create_topic("t", "3"),
         lambda admin: admin.create_topic("t", 1 << 40),
         lambda admin: admin.create_topic(b"t"),
+        lambda admin: admin.create_topics("t"),
+        lambda admin: admin.create_topics(["t"]),
         lambda admin: admin.delete_topics("flights"),
         lambda admin: admin.describe_topics("flights"),
         lambda admin: admin.delete_records({T0: 1 << 70}),

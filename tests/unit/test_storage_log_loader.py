@@ -13,7 +13,7 @@ from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.storage import cleaner
-from pykraft.storage.checkpoint import read_partition_metadata
+from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata
 from pykraft.storage.log import UnifiedLog
 from tests.harness.compaction import cleaner_of, compacting, records
 from tests.harness.log_laws import all_batches, check, recovered_indexes_are_rebuilt_ones
@@ -305,7 +305,7 @@ def test_a_transaction_of_which_nothing_is_left_is_forgotten_at_the_next_start()
 def test_a_folder_belongs_to_one_topic_id() -> None:
     filesystem, _ = stopped()
     assert loader(filesystem, tiny(), topic_id=None, clean=True).load().topic_id == TOPIC_ID
-    with pytest.raises(AssertionError, match=f"belongs to topic {TOPIC_ID}"):
+    with pytest.raises(DamagedFileError, match=f"belongs to topic {TOPIC_ID}"):
         open_log(filesystem, tiny(), topic_id=Uuid(b"\x07" * 16))
 
 
