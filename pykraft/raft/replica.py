@@ -33,7 +33,7 @@ from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
-from pykraft.raft.state_machine import CommitReader, ControlRecords
+from pykraft.raft.state_machine import CommitReader, ControlRecords, check_understood
 from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
 from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder
@@ -251,10 +251,12 @@ class RaftReplica:
 
     def append_fetched(self, data: memoryview) -> None:
         """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here.
-        CorruptRecordError if it cannot be that leader's: no checksum covers a batch's epoch."""
+        CorruptRecordError if it cannot be that leader's (no checksum covers a batch's epoch), or if a record cannot be
+        read, for it could not at the next start, either."""
         for batch in batches(data):
             if not self.log.last_epoch <= batch.partition_leader_epoch <= self.epoch:
                 raise CorruptRecordError(f"{batch} is not of the epochs {self.log.last_epoch} to {self.epoch}")
+            check_understood(batch)
         if self.log.append_as_follower(data):
             if self.quorum.is_voter:
                 self.log.sync()

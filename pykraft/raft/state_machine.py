@@ -6,8 +6,9 @@ follows it to the high watermark, and hands every batch to a listener once.
 Follows org.apache.kafka.raft.internals.KRaftControlRecordStateMachine and KafkaRaftClient.ListenerContext.
 """
 
+from pykraft.common.errors import CorruptRecordError, ProtocolError
 from pykraft.common.types import LeaderAndEpoch
-from pykraft.protocol.messages.control import VotersRecord, decode_control_record
+from pykraft.protocol.messages.control import ControlRecord, VotersRecord, decode_control_record
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.listener import CommittedBatch, Listener
 from pykraft.raft.replicated_log import ReplicatedLog
@@ -39,10 +40,9 @@ class ControlRecords:
         return self.history.latest_offset != before
 
     def _replay(self, batch: RecordBatch) -> None:
-        for record in batch.records():
-            _, message = decode_control_record(record.key or b"", record.value or b"")
+        for offset, message in _control_records(batch):
             if isinstance(message, VotersRecord):
-                self.history.add(record.offset, VoterSet.from_record(message))
+                self.history.add(offset, VoterSet.from_record(message))
 
     def truncate_to(self, end_offset: int) -> None:
         self.history.truncate_to(end_offset)
@@ -69,6 +69,24 @@ class CommitReader:
         if leader != self._told:
             self._told = leader
             self.listener.handle_leader_change(leader)
+
+
+def check_understood(batch: RecordBatch) -> None:
+    """CorruptRecordError unless every record of the batch can be read: what is in the log has to be, at each start."""
+    try:
+        if batch.is_control:
+            _control_records(batch)
+        else:
+            committed(batch)
+    except ProtocolError as error:
+        raise CorruptRecordError(f"{batch} holds what is no record of the metadata log: {error}") from error
+
+
+def _control_records(batch: RecordBatch) -> list[tuple[int, ControlRecord]]:
+    """(offset, record) of each."""
+    return [
+        (record.offset, decode_control_record(record.key or b"", record.value or b"")[1]) for record in batch.records()
+    ]
 
 
 def committed(batch: RecordBatch) -> CommittedBatch:

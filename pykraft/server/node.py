@@ -123,7 +123,7 @@ class Node:
     def _open_quorum(self) -> RaftClient:
         config = self.config
         directory = metadata_log_directory(config)
-        log = LogLoader(
+        loader = LogLoader(
             filesystem=self._filesystem,
             directory=directory,
             config=_metadata_log_config(config.values),
@@ -132,7 +132,10 @@ class Node:
             topic_partition=TopicPartition(METADATA_TOPIC, 0),
             topic_id=METADATA_TOPIC_ID,
             clean=False,  # it is small, and everything hangs on it: always read through
-        ).load()
+        )
+        log = loader.load()
+        if loader.recovered_bytes:
+            self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.recovered_bytes)
         first = read_snapshot(self._filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}")
         replicated = ReplicatedLog(log)
         own = {listener.advertised for listener in config.listeners}

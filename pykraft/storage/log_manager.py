@@ -171,7 +171,8 @@ class LogManager:
         self._syncs_at_once = False
         self._to_shorten: list[TopicPartition] = []
         """The logs that retention has still to look at, the next one last."""
-        self.recovered_bytes = 0
+        self.recovered_bytes: dict[TopicPartition, int] = {}
+        """How much a crash, or damage, had taken from logs: of those that lost something."""
         self.unknown: list[str] = []
         """What was found in the directory and does not belong there."""
         self.failure: OSError | None = None
@@ -431,7 +432,8 @@ class LogManager:
             syncs=syncs,
         )
         log = loader.load()
-        self.recovered_bytes += loader.recovered_bytes
+        if loader.recovered_bytes:
+            self.recovered_bytes[topic_partition] = loader.recovered_bytes
         self.logs[topic_partition] = log
         return log
 

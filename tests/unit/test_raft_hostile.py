@@ -14,6 +14,8 @@ from pykraft.protocol.messages.data import FetchResponse, LeaderIdAndEpoch
 from pykraft.protocol.messages.quorum import VoteRequest
 from pykraft.raft.client import RaftClient
 from pykraft.raft.service import HIGHEST_EPOCH
+from pykraft.records.batch import batches
+from pykraft.records.builder import RecordBatchBuilder
 from tests.harness.quorum import Quorum, serve
 
 LAST_EPOCH = (1 << 31) - 1
@@ -79,10 +81,31 @@ def with_epoch_of_batch(epoch: int) -> Callable[[Answer], bool]:
     return change
 
 
+def with_records(key: bytes | None, value: bytes | None, control: bool = False) -> Callable[[Answer], bool]:
+    """The checksum is right; but this is no record of a metadata log."""
+
+    def change(answer: Answer) -> bool:
+        if not answer.records:
+            return False
+        said = next(batches(memoryview(bytes(answer.records))))
+        builder = RecordBatchBuilder(said.base_offset, leader_epoch=said.partition_leader_epoch, control=control)
+        builder.append(said.max_timestamp, key, value)
+        answer.records = memoryview(builder.build())
+        return True
+
+    return change
+
+
 @pytest.mark.parametrize(
     "change",
     [
         with_epoch,
+        *(with_records(None, value) for value in (None, b"", b"\x01", b"\x01\x63\x00", b"\x01\x02\x00\x05")),
+        *(
+            with_records(key, b"", control=True)
+            for key in (None, b"", b"\x00", b"\x00\x00\x00\x02", b"\x00\x00\x00\x63")
+        ),
+        with_records(b"\x00\x00\x00\x06", b"\x00\x00\xff", control=True),
         *(with_diverging(*end) for end in ((0, 0), (1, 0), (1, -1), (1, -(1 << 63)), (1, 1 << 62), (100, 2))),
         *(with_epoch_of_batch(epoch) for epoch in (-1, 0, 100, LAST_EPOCH)),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pykraft.common.topic_config import RETENTION_MS
 from pykraft.common.types import TopicPartition
 from tests.harness.compaction import records
@@ -110,6 +112,20 @@ def test_a_log_that_the_cleaner_cannot_read_is_told_once() -> None:
     (told,) = [event for event in node.journal.events if event.name == "uncleanable"]
     assert told.fields["partition"] == "t-0" and "fails its checksum" in told.fields["reason"]
     assert list(node.broker.logs.cleaner.uncleanable) == [PARTITION]
+
+
+@pytest.mark.parametrize("log", ["t-0", "__cluster_metadata-0"])
+def test_what_a_start_cuts_off_is_told(log: str) -> None:
+    node = LoneNode()
+    filled(node)
+    node.node.abandon()
+    node.filesystem.crash_process()
+    path = f"/data/{log}/" + max(name for name in node.filesystem.list(f"/data/{log}") if name.endswith(".log"))
+    whole = node.filesystem.read(path)
+    node.filesystem.write(path, whole + bytes(100))
+    told = [event.fields for event in LoneNode(node.filesystem).journal.events if event.name == "log_cut"]
+    assert told == [{"partition": log, "bytes": 100}]
+    assert node.filesystem.read(path).startswith(whole)
 
 
 def test_no_log_is_compacted_where_the_cleaner_is_off() -> None:
