@@ -19,11 +19,11 @@ In this order:
 
 The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
 segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
-one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. A gap that
-compaction has left is none of these (`_is_of_compaction`): pykraft's cleaner leaves no such gaps, Kafka's does. And
-where it was Kafka that died, nothing is lost to a gap, as in Kafka. The active segment's indexes tell that it was
-(`is_allocated`); before those are rebuilt, what lies below is vouched for (`_vouch`), as a log does when a follower has
-to leave a gap.
+one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. Pykraft's cleaner
+leaves no such gaps, and a follower that has to leave one says so (`on_vouched`). Kafka's cleaner does leave them; so in
+a log that Kafka left nothing is lost to a gap, as in Kafka. The indexes of the active segment tell that it was Kafka
+that died (`is_allocated`). And a log of which nothing is written down was put here by hand: of each of ours there is
+something from the beginning. Before these signs are gone, what lies below is vouched for (`_vouch`).
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -36,7 +36,6 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import CLEANUP_POLICY
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
@@ -176,19 +175,19 @@ class LogLoader:
         found: list[EpochEntry] = []
         state = self._state_before(segments, first)
         end = segments[first].base_offset
-        was_kafka, has_gaps = _was_kafka(segments[-1]), False
+        is_kafkas, has_gaps = not self.is_known or _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
-            is_gap = segment.base_offset != end
-            has_gaps = has_gaps or is_gap
-            if is_gap and not was_kafka and not self._is_of_compaction(segments, number):
+            has_gaps = has_gaps or segment.base_offset != end
+            if has_gaps and not is_kafkas:
                 self._lose(segments, number)
                 break
-            if was_kafka and has_gaps and segment is segments[-1]:
-                epochs.relearn(segments[first].base_offset, found)
-                self._vouch(segments[first:])
+            if has_gaps and segment is segments[-1]:
+                self._vouch(segments[first:], epochs, found)
             limit = None if segment is segments[-1] else segments[number + 1].base_offset
             size, end = segment.recover(state, found, limit)
             if size < segment.size:
+                if has_gaps and segment is not segments[-1]:
+                    self._vouch(segments[first : number + 1], epochs, found)
                 self._lose(segments, number + 1)
                 self.recovered_bytes += segment.size - size
                 segment.cut(size)
@@ -196,22 +195,15 @@ class LogLoader:
         epochs.relearn(segments[first].base_offset, found)
         return state
 
-    def _vouch(self, segments: list[LogSegment]) -> None:
+    def _vouch(self, segments: list[LogSegment], epochs: LeaderEpochCache, found: list[EpochEntry]) -> None:
         """Let the recovery point say, from here on, that the gaps between these segments are no loss. They were read
-        through, but for the last one."""
+        through, up to a point in the last one, and these epochs found."""
+        epochs.relearn(segments[0].base_offset, found)
         for segment in segments[:-1]:
             segment.sync()
         self.filesystem.sync_directory(self.directory)
         self.recovery_point = max(self.recovery_point, segments[-1].base_offset)
         self.on_vouched(self.topic_partition, self.recovery_point)
-
-    def _is_of_compaction(self, segments: list[LogSegment], number: int) -> bool:
-        """Whether it was Kafka's cleaner that left the gap before this segment. The segment before it then shows that
-        records were taken out of it: it was cleaned, so it was synced, and has lost nothing. In a compacted log of
-        which nothing at all is written down every gap counts as one. (What a cleaner's mark covers counts as synced.)
-        """
-        is_unknown = not self.is_known and "compact" in self.config[CLEANUP_POLICY]
-        return self.recovery_point == 0 and (is_unknown or _was_compacted(segments[number - 1]))
 
     def _first_unsynced(self, segments: list[LogSegment]) -> int:
         """The number of the first segment that is not to be trusted; how many there are if all are. Indexes that do not
@@ -258,18 +250,3 @@ class LogLoader:
 def _was_kafka(active: LogSegment) -> bool:
     """Whether it was Apache Kafka that died with this segment open."""
     return active.offset_index.is_allocated or active.time_index.is_allocated
-
-
-def _was_compacted(segment: LogSegment) -> bool:
-    """Whether batches or records of it are missing, or a batch has a delete horizon."""
-    expected = segment.base_offset
-    try:
-        for at in segment.records.headers():
-            batch = at.header
-            is_whole = batch.base_offset == expected and batch.count == batch.next_offset - batch.base_offset
-            if not is_whole or batch.delete_horizon_ms is not None:
-                return True
-            expected = batch.next_offset
-    except CorruptRecordError:
-        pass
-    return False

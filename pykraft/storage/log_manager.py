@@ -214,7 +214,8 @@ class LogManager:
                     self.unknown.append(name)
         if self._syncs_at_once:
             self._filesystem.sync_everything(self.directory)
-        if self._claims_too_much({*self._high_watermarks, *self._recovery_points, *self._log_starts}):
+        known = {*self._high_watermarks, *self._recovery_points, *self._log_starts}
+        if self._claims_too_much(known) or not self.logs.keys() <= self._recovery_points.keys():
             self.write_checkpoints()
         if self._clean:
             self._filesystem.remove(f"{self.directory}/{CLEAN_SHUTDOWN}")
@@ -256,9 +257,9 @@ class LogManager:
         self._write_down(logs)
 
     def _write_down(self, new: Sequence[UnifiedLog]) -> None:
-        """A compacted log with gaps of which no mark is written down is one that Kafka left (see `log_loader`). So one
-        of ours has its marks from the beginning: a gap in it is what a loss of power has left. That goes for each log,
-        for any may be compacted from now on."""
+        """A log of which no mark is written down was put here by hand, and nothing is lost to a gap in it (see
+        `log_loader`). So one of ours has its marks before anything is appended: a gap in it is what a loss of power has
+        left."""
         if new:
             self.write_checkpoints()
 

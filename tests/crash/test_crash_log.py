@@ -110,6 +110,13 @@ def test_a_log_survives_random_stories(seed: int) -> None:
         player.fork().recover(Random(1000 * seed + number))
 
 
+@pytest.mark.parametrize("seed", [*range(9), 35, 41])
+def test_a_log_with_gaps_survives_random_stories(seed: int) -> None:
+    for number, player in enumerate(stopped(random_story(seed, 16, gaps=3), in_background=bool(seed % 2))):
+        player.fork().recover(power=None)
+        player.fork().recover(Random(1000 * seed + number))
+
+
 @pytest.mark.parametrize("power_fails", [False, True])
 def test_the_last_write_may_be_torn_at_any_byte(power_fails: bool) -> None:
     story: list[Step] = [("append", (2, 1, True)), ("flush", ()), ("append", (2, 1, True))]

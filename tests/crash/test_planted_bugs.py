@@ -16,14 +16,14 @@ import pytest
 from pykraft.common.errors import CorruptRecordError, KafkaError
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage import checkpoint, leader_epoch_cache
+from pykraft.storage import checkpoint, leader_epoch_cache, log_loader
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader, keep
+from pykraft.storage.log_loader import keep
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -265,7 +265,7 @@ def marker_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment that begins behind the end of the one before it is taken as it is."""
-    monkeypatch.setattr(LogLoader, "_is_of_compaction", lambda loader, segments, number: True)
+    monkeypatch.setattr(log_loader, "_was_kafka", lambda _: True)
 
 
 def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,8 +179,11 @@ class Player:
         self.journal.end_append()
 
     def skip(self, gap: int, count: int) -> None:
-        """Append a batch as a follower whose leader's log was compacted: it comes so many offsets behind the end."""
+        """Append a batch of a new leader whose log was compacted, so many offsets behind the end. A follower forgets
+        first what that leader does not know."""
         self.clock += 7
+        self.epoch += 1
+        self.now.truncate_to(self.now.log_end_offset)
         some = at(self.now.log_end_offset + gap, batch(count, timestamp=NOW_MS + self.clock), self.epoch)
         self.journal.begin_append([some])
         self.now.append_as_follower(memoryview(some.buffer))
@@ -281,8 +284,8 @@ class Player:
 Step = tuple[str, tuple[Any, ...]]
 
 
-def random_story(seed: int, length: int = 28) -> list[Step]:
-    """Steps drawn by a seed."""
+def random_story(seed: int, length: int = 28, gaps: int = 0) -> list[Step]:
+    """Steps drawn by a seed. So many batches come to a follower behind gaps, some of them too wide for an index."""
     random = Random(seed)
     story: list[Step] = []
     while len(story) < length:
@@ -304,4 +307,7 @@ def random_story(seed: int, length: int = 28) -> list[Step]:
         elif kind == "other":
             name = random.choice(("roll", "write_checkpoint", "work", "new_epoch", "reopen", "raise_high_watermark"))
             story.append((name, (random.randint(0, 9),) if name == "raise_high_watermark" else ()))
+    for _ in range(gaps):
+        gap = random.choice((1, 1000, (1 << 31) - random.randint(1, 5), (1 << 31) + random.randint(0, 2)))
+        story.insert(random.randrange(len(story)), ("skip", (gap, random.randint(1, 3))))
     return story

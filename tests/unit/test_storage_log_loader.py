@@ -388,34 +388,29 @@ def compacted_as_kafka_does(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryFile
     return filesystem, log
 
 
-def test_the_gaps_of_a_compacted_log_without_a_recovery_point_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    filesystem, before = compacted_as_kafka_does(monkeypatch)
-    log = open_log(filesystem, compacting(segment_bytes=300), is_known=False)
-    assert log.log_end_offset == before.log_end_offset
-    assert [segment.base_offset for segment in log.segments] == [segment.base_offset for segment in before.segments]
-
-
 ALLOCATED = 4096
 KAFKAS = compacting(segment_bytes=300, segment_index_bytes=ALLOCATED)
+SIGNS = ["index", "timeindex", "nothing is written down"]
 
 
-def left_by_kafka(monkeypatch: pytest.MonkeyPatch, suffix: str) -> tuple[MemoryFileSystem, UnifiedLog]:
-    """Kafka was killed while it cleaned: its active segment has an index that is as large as it may become."""
+def left_by_kafka(monkeypatch: pytest.MonkeyPatch, sign: str) -> tuple[MemoryFileSystem, dict[str, Any]]:
+    """Kafka was killed while it cleaned: its active segment has an index that is as large as it may become. Or a log
+    of Kafka's was put here by hand: of that nothing is written down. And what is known of it."""
     filesystem, before = compacted_as_kafka_does(monkeypatch)
-    name, entry = path(before, -1, suffix), {"index": 8, "timeindex": 12}[suffix]
+    if sign not in ("index", "timeindex"):
+        return filesystem, {"is_known": False}
+    name, entry = path(before, -1, sign), {"index": 8, "timeindex": 12}[sign]
     content = filesystem.read(name)
     filesystem.write(name, content + bytes(ALLOCATED // entry * entry - len(content)))
-    return filesystem, before
+    return filesystem, {"recovery_point": before.segments[1].base_offset}
 
 
-@pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_nothing_is_lost_to_the_gaps_that_kafka_left_when_it_was_killed(
-    suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filesystem, before = left_by_kafka(monkeypatch, suffix)
+@pytest.mark.parametrize("sign", SIGNS)
+def test_nothing_is_lost_to_the_gaps_that_kafka_left(sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem, known = left_by_kafka(monkeypatch, sign)
     marks: list[int] = []
-    point, logs = before.segments[1].base_offset, all_logs(filesystem)
-    log = open_log(filesystem, KAFKAS, recovery_point=point, on_vouched=lambda _, offset: marks.append(offset))
+    logs = all_logs(filesystem)
+    log = open_log(filesystem, KAFKAS, on_vouched=lambda _, offset: marks.append(offset), **known)
     assert all_logs(filesystem) == logs and marks == [log.active_segment.base_offset]
     check(log, recovered_indexes_are_rebuilt_ones)
     assert log.recovery_point == log.active_segment.base_offset
@@ -428,23 +423,38 @@ def all_logs(filesystem: MemoryFileSystem) -> list[bytes]:
     return [filesystem.read(f"{DIRECTORY}/{name}") for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
 
 
+def open_and_note(filesystem: MemoryFileSystem, known: dict[str, Any]) -> UnifiedLog:
+    """Open it with what is known of it; from when it is vouched for, that is known."""
+
+    def vouched(_: object, recovery_point: int) -> None:
+        known.clear()
+        known["recovery_point"] = recovery_point
+
+    return open_log(filesystem, KAFKAS, on_vouched=vouched, **known)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("sign", SIGNS)
 def test_nothing_is_lost_either_if_the_next_crash_comes_while_that_log_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
+    sign: str, is_damaged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left, before = left_by_kafka(monkeypatch, "index")
+    """Nothing but what follows a damaged batch, if there is one."""
+    left, first = left_by_kafka(monkeypatch, sign)
+    if is_damaged:
+        name = sorted(name for name in left.list(DIRECTORY) if name.endswith(".log"))[-3]
+        left.write(f"{DIRECTORY}/{name}", left.read(f"{DIRECTORY}/{name}")[:-1] + b"?")
     left.sync_all()
-    logs, tries, is_open = all_logs(left), 0, False
+    whole = copy.deepcopy(left)
+    open_and_note(whole, dict(first))
+    tries, is_open = 0, False
     while not is_open:
-        filesystem = copy.deepcopy(left)
-        marks = [before.segments[1].base_offset]
+        filesystem, known = copy.deepcopy(left), dict(first)
         filesystem.crash_after(tries)
         with suppress(Crash):
-            open_log(
-                filesystem, KAFKAS, recovery_point=marks[0], on_vouched=lambda _, offset, to=marks: to.append(offset)
-            )
+            open_and_note(filesystem, known)
             is_open = True
-        tries += 3
+        tries += 1
         filesystem.crash_power(Random(tries))
-        open_log(filesystem, KAFKAS, recovery_point=marks[-1])
-        assert all_logs(filesystem) == logs
+        open_and_note(filesystem, known)
+        assert all_logs(filesystem) == all_logs(whole)
     assert tries > 20
