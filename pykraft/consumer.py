@@ -68,9 +68,9 @@ class Consumer(ClosesOnExit):
         config = client_config(CONSUMER_CONFIG, settings)
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
-        if consumer_timeout_ms is not None:
-            milliseconds("consumer_timeout_ms", consumer_timeout_ms)
-        self._timeout_ms = consumer_timeout_ms
+        self._timeout_ms = (
+            None if consumer_timeout_ms is None else milliseconds("consumer_timeout_ms", consumer_timeout_ms)
+        )
         self._max_poll_records: int = config[keys.MAX_POLL_RECORDS]
         self._api_timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
         self._polled: deque[ConsumerRecord] = deque()
