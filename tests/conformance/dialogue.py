@@ -13,7 +13,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ from typing import Any
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Uuid
 from pykraft.protocol.messages.admin import CreateTopicsRequest
-from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP, ListOffsetsRequest
 from pykraft.protocol.schema import Request, Response
-from tests.conformance.servers import NODES, Server
+from tests.conformance.servers import NODES, Server, wait_until_led
 from tests.conformance.transcript import Names, lines_of
-from tests.harness.connection import Closed, Connection
+from tests.harness.connection import Closed, Connection, answer_that
 
 FOLDER = Path(__file__).parent
 DIFFERENCES = FOLDER / "differences.txt"
@@ -35,7 +33,6 @@ REWRITE_DIFFERENCES = bool(os.environ.get("REWRITE_DIFFERENCES"))
 SILENCE_S = 0.5
 WHY = "why:"
 _HEADLINE = "=== "
-_NEWEST_METADATA = 12
 _LIST_OFFSETS = 7
 
 
@@ -162,8 +159,7 @@ class Dialogue:
         assert created.error_code == 0, (ErrorCode.of(created.error_code), created.error_message)
         for number, brokers in enumerate(replicas):
             self.wait_for_leader(name, number, brokers[0])
-        for node in {node for brokers in replicas for node in brokers}:
-            self.until(node, MetadataRequest(topics=[MetadataRequest.Topic(name=name)]), _NEWEST_METADATA, _all_led)
+        wait_until_led(self.server, name, sorted({node for brokers in replicas for node in brokers}))
         self.names.topic(created.topic_id)
         return created.topic_id
 
@@ -173,20 +169,9 @@ class Dialogue:
         request = ListOffsetsRequest(topics=[ListOffsetsRequest.Topic(name=topic, partitions=[asked])])
         self.until(node, request, _LIST_OFFSETS, lambda answer: not answer.topics[0].partitions[0].error_code)
 
-    def until(
-        self, node: int, request: Request, version: int, condition: Callable[[Any], bool], timeout_s: float = 30
-    ) -> Any:
+    def until(self, node: int, request: Request, version: int, condition: Callable[[Any], bool]) -> Any:
         """Ask a node again and again until its answer is so. Nothing of it is written down."""
-        deadline = time.monotonic() + timeout_s
-        with Connection(self.server.address(node)) as connection:
-            while not condition(answer := connection.ask(request, version)):
-                assert time.monotonic() < deadline, f"after {timeout_s} s node {node} answers {answer}"
-        return answer
-
-
-def _all_led(answer: Any) -> bool:
-    topic = answer.topics[0]
-    return not topic.error_code and all(not p.error_code and p.leader_id >= 0 for p in topic.partitions)
+        return answer_that(condition, self.server.address(node), request, version)
 
 
 # --- the golden answers -----------------------------------------------------------------------------------------------

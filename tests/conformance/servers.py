@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
+from pykraft.protocol.messages.cluster import MetadataRequest
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.asking import PATIENT, UNDISTURBED
+from tests.harness.connection import answer_that
 
 NODES = (1, 2, 3)
+_NEWEST_METADATA = 12
 
 PROPERTIES = PATIENT | UNDISTURBED | {"replica.fetch.wait.max.ms": "100"}
 
@@ -84,6 +88,19 @@ class ApacheServer:
 
     def close(self) -> None:
         self.kafka.close()
+
+
+def wait_until_led(server: Server, topic: str, nodes: Sequence[int] = NODES) -> None:
+    """Until each of these nodes knows leaders of all its partitions: the controller has made the topic, brokers learn
+    of it a moment later, and each for itself."""
+    request = MetadataRequest(topics=[MetadataRequest.Topic(name=topic)], allow_auto_topic_creation=False)
+    for node in nodes:
+        answer_that(_all_led, server.address(node), request, _NEWEST_METADATA)
+
+
+def _all_led(answer: Any) -> bool:
+    topic = answer.topics[0]
+    return not topic.error_code and all(not p.error_code and p.leader_id >= 0 for p in topic.partitions)
 
 
 def _listener(properties: dict[str, str], name: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from pykraft.cli import main
-from tests.conformance.servers import Server
+from tests.conformance.servers import Server, wait_until_led
 from tests.harness.waiting import wait_until
 
 T0 = 1_700_000_000_000
@@ -26,6 +26,7 @@ class Done(NamedTuple):
 
 
 Run = Callable[..., Done]
+Make = Callable[..., str]
 
 
 @pytest.fixture
@@ -41,16 +42,21 @@ def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return run_command
 
 
-def make(run: Run, topic: str, *arguments: str) -> str:
-    """A topic that all brokers know."""
-    made = run("topics", "--create", "--topic", topic, *arguments)
-    assert (made.code, made.out) == (0, f"Created topic {topic}.\n"), made
-    wait_until(lambda: run("topics", "--describe", "--topic", topic).code == 0, f"{topic} is known")
-    return topic
+@pytest.fixture
+def make(run: Run, server: Server) -> Make:
+    """Makes a topic; all brokers know it then."""
+
+    def make_topic(topic: str, *arguments: str) -> str:
+        made = run("topics", "--create", "--topic", topic, *arguments)
+        assert (made.code, made.out) == (0, f"Created topic {topic}.\n"), made
+        wait_until_led(server, topic)
+        return topic
+
+    return make_topic
 
 
-def test_topics_are_made_listed_described_and_deleted(run: Run) -> None:
-    make(run, "cli-made", "--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=86400000")
+def test_topics_are_made_listed_described_and_deleted(run: Run, make: Make) -> None:
+    make("cli-made", "--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=86400000")
     assert "cli-made" in run("topics", "--list").out.split()
     assert run("topics", "--list", "--topic", "cli-m.*").out == "cli-made\n"
     assert run("topics", "--list", "--topic", "cli").out == ""
@@ -70,14 +76,14 @@ def test_topics_are_made_listed_described_and_deleted(run: Run) -> None:
     wait_until(lambda: "cli-made" not in run("topics", "--list").out.split(), "the topic is gone")
 
 
-def test_replicas_go_where_they_are_sent(run: Run) -> None:
-    topic = make(run, "cli-sent", "--replica-assignment", "3:1,2:3")
+def test_replicas_go_where_they_are_sent(run: Run, make: Make) -> None:
+    topic = make("cli-sent", "--replica-assignment", "3:1,2:3")
     partitions = run("topics", "--describe", "--topic", topic).out.splitlines()[1:]
     assert [line.split("\t")[4] for line in partitions] == ["Replicas: 3,1", "Replicas: 2,3"]
 
 
-def test_what_the_cluster_refuses_is_one_sentence(run: Run) -> None:
-    topic = make(run, "cli-twice", "--partitions", "1", "--replication-factor", "1")
+def test_what_the_cluster_refuses_is_one_sentence(run: Run, make: Make) -> None:
+    topic = make("cli-twice", "--partitions", "1", "--replication-factor", "1")
     again = run("topics", "--create", "--topic", topic)
     assert again.code == 1
     assert re.fullmatch("pykraft: TOPIC_ALREADY_EXISTS: .*\n", again.complaints)
@@ -91,8 +97,8 @@ def test_what_the_cluster_refuses_is_one_sentence(run: Run) -> None:
     assert "cli-none" not in run("topics", "--list").out.split()  # to ask for it does not make it
 
 
-def test_lines_go_in_and_come_out_again(run: Run) -> None:
-    topic = make(run, "cli-lines", "--partitions", "1", "--replication-factor", "3")
+def test_lines_go_in_and_come_out_again(run: Run, make: Make) -> None:
+    topic = make("cli-lines", "--partitions", "1", "--replication-factor", "3")
     words = "a:1\tk1\tGrüße\n" + "b:\tNULL\tNULL\n" + "NULL\tk2\t\n"
     reads = [f"--reader-property={text}" for text in ("parse.key=true", "parse.headers=true", "null.marker=NULL")]
     sent = run("produce", "--topic", topic, "--compression-codec", "zstd", *reads, words=words)
@@ -117,33 +123,31 @@ def test_lines_go_in_and_come_out_again(run: Run) -> None:
     assert "cli-lines has no partition 1: it has 1" in run("consume", "--topic", topic, "--partition", "1").complaints
 
 
-def test_a_pattern_reads_several_topics(run: Run) -> None:
+def test_a_pattern_reads_several_topics(run: Run, make: Make) -> None:
     for number in range(2):
-        topic = make(run, f"cli-part-{number}", "--partitions", "1", "--replication-factor", "1")
+        topic = make(f"cli-part-{number}", "--partitions", "1", "--replication-factor", "1")
         assert run("produce", "--topic", topic, words=f"{number}\n").code == 0
     came = run("consume", "--include", "cli-part-.", "--from-beginning", "--max-messages", "2")
     assert sorted(came.out.splitlines()) == ["0", "1"]
     assert run("consume", "--include", "cli-parts").complaints == "pykraft: no topic fits cli-parts\n"
 
 
-def test_a_line_without_its_separator_ends_the_command_and_those_before_it_are_sent(run: Run) -> None:
-    topic = make(run, "cli-torn", "--partitions", "1", "--replication-factor", "1")
+def test_a_line_without_its_separator_ends_the_command_and_those_before_it_are_sent(run: Run, make: Make) -> None:
+    topic = make("cli-torn", "--partitions", "1", "--replication-factor", "1")
     sent = run("produce", "--topic", topic, "--reader-property", "parse.key=true", words="a\t1\nb 2\nc\t3\n")
     assert sent == Done(1, "", "pykraft: line 2 has no key.separator '\\t': 'b 2'\n")
     assert run("get-offsets", "--topic", topic).out == "cli-torn:0:1\n"
 
 
-def test_a_record_that_is_too_large_ends_the_command(run: Run) -> None:
-    topic = make(
-        run, "cli-large", "--partitions", "1", "--replication-factor", "1", "--config", "max.message.bytes=100"
-    )
+def test_a_record_that_is_too_large_ends_the_command(run: Run, make: Make) -> None:
+    topic = make("cli-large", "--partitions", "1", "--replication-factor", "1", "--config", "max.message.bytes=100")
     sent = run("produce", "--topic", topic, words="x" * 1000)
     assert sent.code == 1
     assert re.fullmatch("pykraft: MESSAGE_TOO_LARGE: .*\n", sent.complaints)
 
 
-def test_offsets_are_told_by_partition_and_time(run: Run) -> None:
-    topic = make(run, "cli-offsets", "--partitions", "2", "--replication-factor", "3")
+def test_offsets_are_told_by_partition_and_time(run: Run, make: Make) -> None:
+    topic = make("cli-offsets", "--partitions", "2", "--replication-factor", "3")
     by_partition = ("--command-property", "linger.ms=0")
     assert run("produce", "--topic", topic, "--sync", *by_partition, words="a\nb\nc\n").code == 0
     asked = ("get-offsets", "--topic-partitions", "cli-offsets")
@@ -161,8 +165,8 @@ def test_offsets_are_told_by_partition_and_time(run: Run) -> None:
     assert run("get-offsets", "--topic", "cli-none").complaints == "pykraft: no partition fits what was asked for\n"
 
 
-def test_settings_are_shown_and_changed(run: Run) -> None:
-    topic = make(run, "cli-configs", "--partitions", "1", "--config", "segment.bytes=2000000")
+def test_settings_are_shown_and_changed(run: Run, make: Make) -> None:
+    topic = make("cli-configs", "--partitions", "1", "--config", "segment.bytes=2000000")
     named = ("--entity-type", "topics", "--entity-name", topic)
     added = ("--add-config", "retention.ms=1000,cleanup.policy=[compact,delete],")
     changed = run("configs", "--alter", *named, *added, "--delete-config", "segment.bytes")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -112,3 +114,14 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def answer_that(
+    condition: Callable[[Any], bool], address: str, request: Request, version: int, timeout_s: float = 30
+) -> Any:
+    """Ask again and again until the answer is so; that answer."""
+    with Connection(address) as connection:
+        deadline = time.monotonic() + timeout_s
+        while not condition(answer := connection.ask(request, version)):
+            assert time.monotonic() < deadline, f"after {timeout_s:g} s {address} answers {answer}"
+    return answer
