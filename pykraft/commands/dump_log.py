@@ -25,6 +25,8 @@ from pykraft.commands.log_decoders import (
 from pykraft.commands.log_indexes import IndexDump
 from pykraft.commands.read_only import open_file
 from pykraft.common.errors import KafkaError
+from pykraft.raft import snapshot
+from pykraft.storage import producer_state, segment_files
 from pykraft.storage.producer_state import decode_snapshot
 from pykraft.storage.transaction_index import decode_transaction_index
 
@@ -45,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-message-size", type=int, default=_LARGEST_MESSAGE, metavar="N", help="the size of the largest batch"
     )
+    parser.add_argument("--index-sanity-check", action="store_true", help="only check indexes, as a start does")
     parser.add_argument(
-        "--index-sanity-check", action="store_true", help="check indexes as a start does, print nothing"
+        "--verify-index-only", action="store_true", help="compare indexes with the log, and print no entries"
     )
-    parser.add_argument("--verify-index-only", action="store_true", help="compare indexes with the log, print nothing")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--offsets-decoder", action="store_true", help="the log is of __consumer_offsets")
     kinds.add_argument("--transaction-log-decoder", action="store_true", help="the log is of __transaction_state")
@@ -83,15 +85,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _dump(path: str, batches: BatchDump, indexes: IndexDump) -> None:
     match PurePath(path).suffix:
-        case ".log" | ".checkpoint":
+        case segment_files.LOG_SUFFIX | snapshot.SNAPSHOT_SUFFIX:
             batches.dump(path)
-        case ".index":
+        case segment_files.INDEX_SUFFIX:
             indexes.dump_offset_index(path)
-        case ".timeindex":
+        case segment_files.TIME_INDEX_SUFFIX:
             indexes.dump_time_index(path)
-        case ".snapshot":
+        case producer_state.SNAPSHOT_SUFFIX:
             _dump_producers(path)
-        case ".txnindex":
+        case segment_files.TRANSACTION_INDEX_SUFFIX:
             _dump_transactions(path)
         case _:
             tell(f"Ignoring unknown file {path}")

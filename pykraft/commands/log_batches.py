@@ -29,9 +29,9 @@ from pykraft.records.batch import (
     RecordBatch,
 )
 from pykraft.records.record import Record
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
+from pykraft.storage.segment_files import LOG_SUFFIX
 
-LOG_SUFFIX = ".log"
-_BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _UP_TO_MAGIC = MAGIC_OFFSET + 1
 
@@ -120,7 +120,7 @@ def _number(digits: str) -> int:
 def _title(path: PurePath) -> str:
     if path.suffix == LOG_SUFFIX:
         return f"Log starting offset: {offset_in_name(path)}"
-    if path.name == _BOOTSTRAP_SNAPSHOT:
+    if path.name == BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
     offset, _, epoch = path.name.split(".")[0].partition("-")
     return f"Snapshot end offset: {_number(offset)}, epoch: {_number(epoch)}"

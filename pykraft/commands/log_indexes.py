@@ -15,13 +15,13 @@ from contextlib import closing
 from pathlib import PurePath
 
 from pykraft.commands.common import say
-from pykraft.commands.log_batches import LOG_SUFFIX, batches_from, offset_in_name
+from pykraft.commands.log_batches import batches_from, offset_in_name
 from pykraft.commands.read_only import ReadOnlyFile, ReadOnlyFileSystem, open_file
 from pykraft.common.errors import CorruptRecordError
+from pykraft.records.record import NO_TIMESTAMP
 from pykraft.storage.index import OffsetIndex, TimeIndex, TimestampOffset
+from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX
 
-INDEX_SUFFIX = ".index"
-_NO_TIMESTAMP = -1
 _ANY_SIZE = sys.maxsize
 
 
@@ -80,7 +80,7 @@ class IndexDump:
                 index.check()
                 say(f"{path} passed sanity check.")
                 return
-            previous = _NO_TIMESTAMP
+            previous = NO_TIMESTAMP
             for number in range(len(index)):
                 entry = index[number]
                 if number and entry.offset == base_offset:
@@ -100,7 +100,7 @@ class IndexDump:
             last_offset = -1 if batch is None else batch.last_offset
             self._missing_offsets.setdefault(path, []).append((entry.offset, last_offset))
             return
-        largest = max((record.timestamp for record in batch.records()), default=_NO_TIMESTAMP)
+        largest = max((record.timestamp for record in batch.records()), default=NO_TIMESTAMP)
         if largest != entry.timestamp:
             self._wrong_timestamps.setdefault(path, []).append((entry.timestamp, largest))
         if previous >= entry.timestamp:

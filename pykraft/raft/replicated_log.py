@@ -17,7 +17,8 @@ from typing import NamedTuple
 from pykraft.common.core import FileRegion
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 
 
@@ -58,7 +59,7 @@ class ReplicatedLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; 0 in an empty log."""
+        """The largest epoch that the log knows of, perhaps one without a record yet; 0 if it knows of none."""
         return max(0, self._log.latest_epoch)
 
     @property

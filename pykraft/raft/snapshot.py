@@ -41,7 +41,6 @@ from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import FileSystem, parent
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
-BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 SNAPSHOT_SUFFIX = ".checkpoint"
 _READ_ONLY = 0o400
 

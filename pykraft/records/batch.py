@@ -11,7 +11,7 @@ offset  type  field                    meaning
 21      i16   attributes               bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon
 23      i32   last offset delta        of the last record; cleaning may remove records, never this
 27      i64   base timestamp           of the first record (or the delete horizon, if bit 6 is set)
-35      i64   max timestamp            of all records
+35      i64   max timestamp            of all records; with bit 3 the time of the append, which then is that of each
 43      i64   producer id              -1 without idempotence
 51      i16   producer epoch
 53      i32   base sequence            of the first record
@@ -20,7 +20,7 @@ offset  type  field                    meaning
 
 The one fact to remember: the checksum begins after the fields that the leader sets. So a leader gives a batch its place
 in the log by overwriting 12 bytes, and neither recompresses nor recomputes anything; followers, disks and consumers see
-the bytes that the producer made.
+the bytes that the producer made (unless a setting of the topic wants more, see `storage.validator`).
 
 Follows org.apache.kafka.common.record.DefaultRecordBatch (KIP-98; leader epoch: KIP-101; delete horizon: KIP-534).
 """
@@ -67,7 +67,9 @@ _INT16 = struct.Struct(">h")
 
 
 class RecordBatch:
-    """One batch, seen in the buffer that holds it. Nothing is copied; assignments go through to the buffer."""
+    """One batch in the buffer that holds it. The fields of its header are read when this object is made, its records'
+    bytes stay where they are. Only `assign`, `set_max_timestamp` and `stamp` change the buffer; to set an attribute
+    does not."""
 
     __slots__ = (
         "attributes",
@@ -129,6 +131,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
+        """The first offset that may come after the batch."""
         return self.last_offset + 1
 
     @property
@@ -141,10 +144,12 @@ class RecordBatch:
 
     @property
     def has_producer_id(self) -> bool:
+        """Whether its producer is idempotent, or transactional."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def compression(self) -> Compression:
+        """What its records are packed with; CorruptRecordError if there is no such codec."""
         try:
             return Compression(self.attributes & CODEC_MASK)
         except ValueError:
@@ -152,14 +157,17 @@ class RecordBatch:
 
     @property
     def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction, or is the marker that ends one."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
+        """Whether it was written by the brokers for themselves: consumers never see it."""
         return bool(self.attributes & CONTROL)
 
     @property
     def uses_log_append_time(self) -> bool:
+        """Whether the time of the append stands for the timestamps of its records."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -185,7 +193,8 @@ class RecordBatch:
 
     def places(self) -> Iterator[tuple[int, int]]:
         """(offset, timestamp) of its records, without unpacking all of it at once: what a broker looks for is here, and
-        what producers send may decompress to anything. CorruptRecordError where it cannot be read."""
+        what producers send may decompress to anything. CorruptRecordError where it cannot be read; none of a batch that
+        counts none, or less."""
         chunks = decompress_chunks(self.compression, self.buffer[HEADER_BYTES:])
         for offset, timestamp in decode_places(chunks, self.count, self.base_offset, self.base_timestamp):
             yield offset, self.max_timestamp if self.uses_log_append_time else timestamp
@@ -214,6 +223,31 @@ class RecordBatch:
         _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)
         self.crc = crc32c(self.buffer[ATTRIBUTES_OFFSET:])
         _UINT32.pack_into(self.buffer, CRC_OFFSET, self.crc)
+
+
+def packed_batch(
+    records: bytes | bytearray,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytearray:
+    """The batch with this header and these records, which are compressed already; with its checksum."""
+    batch = bytearray(HEADER_BYTES)
+    batch += records
+    length, crc = len(batch) - LOG_OVERHEAD, 0
+    before_crc = (base_offset, length, leader_epoch, CURRENT_MAGIC)
+    timestamps, producer = (base_timestamp, max_timestamp), (producer_id, producer_epoch, base_sequence)
+    HEADER.pack_into(batch, 0, *before_crc, crc, attributes, last_offset_delta, *timestamps, *producer, count)
+    _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
+    return batch
 
 
 def batches(buffer: memoryview) -> Iterator[RecordBatch]:

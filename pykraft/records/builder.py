@@ -9,21 +9,16 @@ Follows org.apache.kafka.common.record.MemoryRecordsBuilder.
 from collections.abc import Sequence
 
 from pykraft.records.batch import (
-    ATTRIBUTES_OFFSET,
     CONTROL,
-    CRC_OFFSET,
-    CURRENT_MAGIC,
-    HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL,
+    packed_batch,
 )
 from pykraft.records.compression import Compression, compress
-from pykraft.records.crc32c import crc32c
 from pykraft.records.record import NO_TIMESTAMP, Header, encode_record
 from pykraft.records.varint import varint_size
 
@@ -75,29 +70,19 @@ class RecordBatchBuilder:
     def build(self) -> bytearray:
         """The finished batch."""
         assert self.count > 0, "a batch has at least one record"
-        data = compress(self.compression, self._data)
-        batch = bytearray(HEADER_BYTES)
-        batch += data
-        HEADER.pack_into(
-            batch,
-            0,
-            self.base_offset,
-            len(batch) - LOG_OVERHEAD,
-            self.leader_epoch,
-            CURRENT_MAGIC,
-            0,
-            self._attributes,
-            self.count - 1,
-            self._base_timestamp,
-            self._max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.count,
+        return packed_batch(
+            compress(self.compression, self._data),
+            base_offset=self.base_offset,
+            leader_epoch=self.leader_epoch,
+            attributes=self._attributes,
+            last_offset_delta=self.count - 1,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            count=self.count,
         )
-        crc = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
-        batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc.to_bytes(4, "big")
-        return batch
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:

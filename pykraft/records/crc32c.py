@@ -2,6 +2,8 @@
 
 `crc32c` comes from a compiled package: every produced byte passes through it, and pure Python runs a thousand times
 slower. `crc32c_by_table` is the same function to be read: one table look-up a byte.
+
+Follows org.apache.kafka.common.utils.Crc32C.
 """
 
 from crc32c import crc32c as crc32c

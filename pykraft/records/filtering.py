@@ -1,7 +1,8 @@
 """Taking records out of a batch: what compaction does to it. (And giving it another codec, which a topic may demand.)
 
 Offsets never change, so a batch keeps its first and its last offset, its producer, its sequence numbers and its leader
-epoch, whichever records go. If all of them go, the batch goes, or its header stays as the trace of a producer.
+epoch, whichever records go. If all of them go, the batch goes, or its header stays: as the trace of a producer, or as
+the end of its segment.
 
 A batch that still holds tombstones gets a *delete horizon*, once: the time from which on they may go. It takes the
 place of the base timestamp (bit 6 of the attributes says so), and the records' timestamps are told from there. So it
@@ -18,19 +19,14 @@ from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import (
-    ATTRIBUTES_OFFSET,
     CODEC_MASK,
-    CRC_OFFSET,
-    CURRENT_MAGIC,
     DELETE_HORIZON,
-    HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     TRANSACTIONAL,
     RecordBatch,
+    packed_batch,
 )
 from pykraft.records.compression import Compression, compress, decompress
-from pykraft.records.crc32c import crc32c
 from pykraft.records.record import NO_TIMESTAMP, wrapped
 from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 
@@ -61,7 +57,8 @@ def unpacked(batch: RecordBatch) -> bytes:
 
 
 def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
-    """The records in the unpacked data of this batch; CorruptRecordError where they cannot be read.
+    """The records in the unpacked data of this batch; CorruptRecordError where a length cannot be, or where more bytes
+    follow. Of a record's value and headers nothing is looked at.
 
     This is the inner loop of compaction: numbers of one byte, which most are, and lengths of two are read in place, and
     timestamps are gone over."""
@@ -93,10 +90,14 @@ def outlines(batch: RecordBatch, data: bytes) -> Iterator[Outline]:
                 key_length, at = (octet >> 1, at + 1) if octet < 128 else decode_varint(data, at)
                 key = data[at : at + key_length]
                 at += key_length
+            if at >= end:
+                raise CorruptRecordError("a key goes past the end of its record")
             yield _outline(Outline, (start, timestamp_at, end, offset, key, bool(data[at] & _NEGATIVE)))
             start = end
     except IndexError:
         raise CorruptRecordError("a record goes past the end of its batch") from None
+    if start != size:
+        raise CorruptRecordError(f"{size - start} bytes follow the last record that is counted")
 
 
 def timestamp_of(batch: RecordBatch, data: bytes, outline: Outline) -> int:
@@ -168,23 +169,16 @@ def _retimed(batch: RecordBatch, data: bytes, outline: Outline, base_timestamp: 
 def _rebuilt(
     batch: RecordBatch, records: bytes, count: int, attributes: int, base_timestamp: int, max_timestamp: int
 ) -> bytearray:
-    built = bytearray(HEADER_BYTES) + records
-    HEADER.pack_into(
-        built,
-        0,
-        batch.base_offset,
-        len(built) - LOG_OVERHEAD,
-        batch.partition_leader_epoch,
-        CURRENT_MAGIC,
-        0,
-        attributes,
-        batch.last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        count,
+    return packed_batch(
+        records,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        count=count,
     )
-    built[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc32c(memoryview(built)[ATTRIBUTES_OFFSET:]).to_bytes(4, "big")
-    return built

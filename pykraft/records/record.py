@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
 def wrapped(timestamp: int) -> int:
     """The number that 64 bits make of this sum or difference."""
-    return (timestamp + (1 << 63) & (1 << 64) - 1) - (1 << 63)
+    return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def encode_record(

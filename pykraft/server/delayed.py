@@ -13,7 +13,7 @@ from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import OffsetAndEpoch, TopicPartition
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.storage.log import AppendInfo, Isolation
+from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.transaction_index import AbortedTransaction
 
 CONSUMER = -1

@@ -21,10 +21,10 @@ from pykraft.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES, Unsup
 from pykraft.metadata.image import FeatureRange
 from pykraft.protocol.messages.control import KRaftVersionRecord, decode_control_record
 from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord, decode_metadata_record
-from pykraft.raft.snapshot import BOOTSTRAP_CHECKPOINT, SNAPSHOT_SUFFIX
+from pykraft.raft.snapshot import SNAPSHOT_SUFFIX
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.compression import Compression
-from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, DamagedFileError
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.segment_files import LOG_SUFFIX, base_offset_of

@@ -37,7 +37,8 @@ from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.protocol.messages.logs import HIGH_WATERMARK
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.server.follower_state import UNKNOWN, FollowerState
-from pykraft.storage.log import AppendInfo, UnifiedLog
+from pykraft.storage.answers import AppendInfo
+from pykraft.storage.log import UnifiedLog
 
 NO_EPOCH = -1
 
@@ -193,8 +194,7 @@ class Partition:
     def _begin_with(self, first: RecordBatch | None) -> None:
         """Where the leader's log begins within a batch, that one comes whole: a log that has nothing begins with it."""
         log = self.log
-        is_empty = log.log_start_offset == log.log_end_offset
-        if first is not None and is_empty and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:
+        if first is not None and log.is_empty and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:
             log.truncate_fully(first.base_offset)
 
     def follow_log_start(self, leader_log_start: int) -> None:

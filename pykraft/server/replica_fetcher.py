@@ -29,6 +29,7 @@ from pykraft.protocol.messages.data import (
 )
 from pykraft.server import config as keys
 from pykraft.server.partition import Partition
+from pykraft.storage.log import UnifiedLog
 
 CHANNEL = "replica-fetcher"
 _NO_SESSION_EPOCH = -1
@@ -219,12 +220,20 @@ class ReplicaFetcher:
             if self._followed.get(partition.key.topic_partition) is not followed:
                 return  # it was deleted since, or moved: its folder may be another's
             for answer in (answer for topic in response.topics for answer in topic.partitions):
-                if not answer.error_code and answer.offset > partition.log.log_end_offset:
+                if not answer.error_code and self._is_no_start_of_ours(partition.log, answer.offset):
                     self._begin_anew(partition, answer.offset)
             followed.resting_until = now
 
         timeout_ms = self._values[keys.REPLICA_SOCKET_TIMEOUT_MS]
         self._outbox.append(Outbound(CHANNEL, self._node, request, on_response, timeout_ms))
+
+    @staticmethod
+    def _is_no_start_of_ours(log: UnifiedLog, leaders_start: int) -> bool:
+        """Whether our log, which the leader says is outside of its own, has to begin where the leader's begins: it ends
+        before that; or it ends behind the leader's, and has no record, so that no epoch tells where the logs part."""
+        if log.is_empty:
+            return leaders_start >= 0 and leaders_start != log.log_end_offset
+        return leaders_start > log.log_end_offset
 
     def _begin_anew(self, partition: Partition, offset: int) -> None:
         try:

@@ -32,7 +32,7 @@ from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
-from pykraft.storage.log import AppendInfo
+from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log_manager import LogManager
 
 _LOOK_FOR_DELETED_MS = 1000

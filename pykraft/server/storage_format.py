@@ -23,7 +23,6 @@ from pykraft.common.types import METADATA_TOPIC, Endpoint, ReplicaKey, Uuid
 from pykraft.controller.features import bootstrap_records
 from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
 from pykraft.raft.snapshot import (
-    BOOTSTRAP_CHECKPOINT,
     BOOTSTRAP_SNAPSHOT,
     encode_snapshot,
     snapshot_name,
@@ -31,7 +30,7 @@ from pykraft.raft.snapshot import (
 )
 from pykraft.raft.voters import Voter, VoterSet
 from pykraft.server.config import NODE_ID, NodeConfig
-from pykraft.storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, MetaProperties, read_meta_properties, write_meta_properties
 from pykraft.storage.filesystem import FileSystem
 
 

@@ -39,7 +39,8 @@ from pykraft.common.types import TopicPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
 from pykraft.server.partition import Partition
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _NOTHING = b""

@@ -10,13 +10,16 @@ Checkpoints are text: a version line, a count line, then that many entries::
      topic, partition,      epoch, start offset)
      offset)
 
-``partition.metadata`` says which topic a folder belongs to (``version: 0``, ``topic_id: ...``, no final newline);
-``meta.properties`` which node and cluster a log directory belongs to; ``.kafka_cleanshutdown`` that the node closed its
-logs in order, as which broker epoch.
+The others are text, too, one name and value a line, but for the last, which is JSON::
+
+    partition.metadata     which topic a folder belongs to: version: 0, topic_id: ... (no final newline)
+    meta.properties        whose log directory it is: version=1, cluster.id=..., node.id=1, directory.id=...
+    .kafka_cleanshutdown   the node closed its logs in order, and as which broker epoch: {"version":0,"brokerEpoch":7}
 
 All are replaced as a whole (`filesystem.replace_file`), so a crash leaves the old or the new file. A file that cannot
 be read is refused with its name: it was not a crash that did that. (A node of Kafka stops there, too: it takes the
-directory for one that has failed.)
+directory for one that has failed.) There are two exceptions: an empty checkpoint is one that was never written, and of
+``.kafka_cleanshutdown`` it counts that it is there; if it cannot be read, it names no broker epoch.
 
 Follows org.apache.kafka.server.common.CheckpointFile, org.apache.kafka.storage.internals.checkpoint.* and
 org.apache.kafka.metadata.properties.MetaProperties.
@@ -38,6 +41,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 LOCK = ".lock"
 
 T = TypeVar("T")
@@ -48,6 +52,7 @@ class DamagedFileError(Exception):
 
 
 def format_checkpoint(lines: Sequence[str]) -> bytes:
+    """The bytes of a checkpoint with these entries."""
     return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
 
 
@@ -85,6 +90,7 @@ def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]
 
 
 def write_offsets(filesystem: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint."""
     lines = [f"{log.topic} {log.partition} {offset}" for log, offset in sorted(offsets.items())]
     replace_file(filesystem, path, format_checkpoint(lines))
 
@@ -113,6 +119,7 @@ def read_meta_properties(filesystem: FileSystem, directory: str) -> MetaProperti
 
 
 def write_meta_properties(filesystem: FileSystem, directory: str, properties: MetaProperties) -> None:
+    """Say whose log directory it is: once, when it is formatted."""
     values = {
         "node.id": str(properties.node_id),
         "directory.id": str(properties.directory_id),
@@ -139,6 +146,7 @@ def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | No
 def write_partition_metadata(
     filesystem: FileSystem, directory: str, topic_id: Uuid, sync_directory: bool = True
 ) -> None:
+    """Say which topic the folder belongs to; without `sync_directory` the folder is still to be synced."""
     content = f"version: 0\ntopic_id: {topic_id}".encode()
     replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", content, sync_directory)
 
@@ -156,5 +164,6 @@ def read_clean_shutdown(filesystem: FileSystem, directory: str) -> int | None:
 
 
 def write_clean_shutdown(filesystem: FileSystem, directory: str, broker_epoch: int) -> None:
+    """Say that everything in the directory was closed in order. It has to be the last that is written."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     replace_file(filesystem, f"{directory}/{CLEAN_SHUTDOWN}", content.encode())

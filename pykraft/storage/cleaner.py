@@ -22,8 +22,8 @@ What stays besides the last values:
   left before it (its own if nothing is). So a segment ends where the next one begins, and recovery can tell compaction
   from loss. (Kafka keeps the one batch where the pass ended.)
 
-Records of aborted transactions go at once, as nobody may read them, and the aborted transaction stays in the index as
-long as there was one of its batches. Records without a key have no place in a compacted log.
+Records of aborted transactions go at once, as nobody may read them, and the aborted transaction stays in the index if
+the pass still met one of its batches. Records without a key have no place in a compacted log.
 
 Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full, if
 need be within a batch. What is read is held one batch at a time, unpacked, and a megabyte at a time of what is written.
@@ -52,7 +52,7 @@ from pykraft.common.topic_config import (
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.filtering import Outline, emptied, filtered, outlines, unpacked
 from pykraft.records.markers import read_marker
-from pykraft.storage.filesystem import Data, FileSystem
+from pykraft.storage.filesystem import Data, FileSystem, is_gone
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.segment_files import CLEANED_SUFFIX, remove_segment_files
@@ -177,8 +177,9 @@ class Step(Enum):
 
 @dataclass(kw_only=True)
 class Cleaning:
-    """One pass. It is made on the node's own thread; `steps` runs elsewhere, and touches nothing that changes: segments
-    that are not appended to any more, and files of its own."""
+    """One pass. It is made on the node's own thread; `step` runs elsewhere. There it syncs the log, the active segment,
+    too, for a sync may run beside appends; it reads segments that get no more batches, and writes files of its own. All
+    else of the log is changed by `take_into_log`, on the node's own thread."""
 
     filesystem: FileSystem
     log: UnifiedLog
@@ -239,12 +240,13 @@ class Cleaning:
         return self.cuts != self.log.cuts or self.log.is_closed
 
     def step(self) -> Step:
-        """Work up to the next place where others get their turn. CorruptRecordError if the log cannot be read."""
+        """Work up to the next place where others get their turn. CorruptRecordError if the log cannot be read, OSError
+        if the disk fails."""
         try:
             done = next(self.steps, Step.DONE)
-        except (OSError, CorruptRecordError):
+        except (OSError, CorruptRecordError) as error:
             self.take_back()
-            if not self.is_overtaken:
+            if not self.is_overtaken or (isinstance(error, OSError) and not is_gone(error)):
                 raise
             return Step.OVERTAKEN
         if self.is_overtaken:
@@ -282,21 +284,24 @@ class Cleaning:
     def _batches(self, segment: LogSegment, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
         following = segment.base_offset
         for start, batch in segment.records.batches(position):
-            is_next = following <= batch.base_offset <= batch.last_offset and segment.has_room_for(batch.last_offset)
-            if not is_next or not batch.is_valid:
+            if not segment.continues(following, batch) or not batch.is_valid:
                 raise CorruptRecordError(f"{batch} of {self.log.topic_partition} fails its checksum or order")
             following = batch.next_offset
             self.read_bytes += batch.size
             yield start, batch
 
+    def _segments_with_ends(self) -> Iterator[tuple[LogSegment, int]]:
+        """The segments, each with the offset where the next one begins."""
+        begins = [segment.base_offset for segment in self.segments]
+        return zip(self.segments, [*begins[1:], self.first_uncleanable_offset], strict=True)
+
     # --- the map ------------------------------------------------------------------------------------------------------
 
     def _make_map(self) -> Iterator[Step]:
-        first, end = self.first_dirty_offset, self.first_uncleanable_offset
+        first = self.first_dirty_offset
         transactions = CleanedTransactions([each for each in self.aborted if each.last_offset >= first])
         self.offsets.latest_offset = first - 1
-        ends = [*[segment.base_offset for segment in self.segments[1:]], end]
-        for segment, segment_end in zip(self.segments, ends, strict=True):
+        for segment, segment_end in self._segments_with_ends():
             if segment_end <= first:
                 continue
             for _, batch in self._batches(segment, segment.offset_index.lookup(first).position):
@@ -321,8 +326,7 @@ class Cleaning:
         max_bytes = self.config[INTERNAL_SEGMENT_BYTES] or self.config[SEGMENT_BYTES]
         max_index_bytes = self.config[SEGMENT_INDEX_BYTES]
         group: list[LogSegment] = []
-        ends = [*[segment.base_offset for segment in self.segments[1:]], self.first_uncleanable_offset]
-        for segment, end in zip(self.segments, ends, strict=True):
+        for segment, end in self._segments_with_ends():
             if segment.base_offset > self.offsets.latest_offset:
                 break
             together = [*group, segment]

@@ -1,10 +1,11 @@
 """The ``.log`` file of a segment: record batches back to back, and nothing else.
 
-There is no framing around the batches and no end mark: the length in a batch's header says where the next begins. What
-a crash may leave is a last batch that is cut off or torn; its length or its checksum gives it away.
+There is no framing around the batches and no end mark: the length in a batch's header says where the next begins. A
+crash may leave a last batch that is cut off or torn, which its length or its checksum gives away. Or it takes whole
+batches from the end: then only the next segment's base offset shows that some are missing (`log_loader`).
 
 To find something in the file its headers are read, not its records: a scan reads pieces of 16 KB and jumps from header
-to header. Who wants the records as well reads larger pieces, each byte once.
+to header. Who wants the records as well reads larger pieces, and a batch that a piece cuts off once more.
 
 Follows org.apache.kafka.common.record.FileRecords.
 """
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD, RecordBatch
-from pykraft.storage.filesystem import Data, File
+from pykraft.storage.filesystem import Data, Synced
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """Of a header: base offset, length, magic and last offset delta."""
@@ -35,14 +36,10 @@ class BatchPosition(NamedTuple):
         return self.position + self.header.size
 
 
-class FileRecords:
+class FileRecords(Synced):
     """The batches of one file."""
 
-    __slots__ = ("_changes", "_file", "_synced_changes")
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._changes = self._synced_changes = 0
+    __slots__ = ()
 
     @property
     def size(self) -> int:
@@ -60,30 +57,26 @@ class FileRecords:
     def append(self, data: Data) -> int:
         """Write at the end; where that was."""
         position = self._file.size
-        self._changes += 1
-        self._file.append(data)
+        try:
+            self._file.append(data)
+        finally:
+            self._changes += 1
         return position
 
     def region(self, position: int, length: int) -> FileRegion | bytes:
+        """A promise of these bytes: whoever sends them takes them from the file itself."""
         return self._file.region(position, length)
 
     def truncate(self, size: int) -> None:
-        self._changes += 1
-        self._file.truncate(size)
+        """Cut the file; not on the disk yet."""
+        try:
+            self._file.truncate(size)
+        finally:
+            self._changes += 1
 
     def trim(self) -> None:
+        """Give back the room that was reserved behind the end."""
         self._file.trim()
-
-    def distrust(self) -> None:
-        """Another process has written the file, and nobody knows how much of it is on the disk."""
-        self._changes += 1
-
-    def sync(self) -> None:
-        """Return when what was written is on the disk, also if another thread has just begun to sync it."""
-        changes = self._changes
-        if self._synced_changes != changes:
-            self._file.sync()
-            self._synced_changes = changes
 
     def close(self) -> None:
         self._file.close()
@@ -98,17 +91,19 @@ class FileRecords:
 
         Raises CorruptRecordError where no header can be, or where the file ends within a batch.
         """
-        for start, batch in self._scan(position, _SCAN_BYTES):
+        for start, batch in self._scan(position):
             yield BatchPosition(start, batch)
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
         """(position, batch) from `position` on, with their records: what recovery and compaction read."""
-        return self._scan(position, _READ_BYTES)
+        return self._scan(position, whole=True)
 
-    def _scan(self, position: int, piece_bytes: int, offset: int | None = None) -> Iterator[tuple[int, RecordBatch]]:
-        """The batches, each in a buffer of its header (small pieces) or of all of it (large ones). Of those that end
-        before `offset` no more is looked at than what it takes to jump over them."""
-        whole = piece_bytes == _READ_BYTES
+    def _scan(
+        self, position: int, offset: int | None = None, *, whole: bool = False
+    ) -> Iterator[tuple[int, RecordBatch]]:
+        """The batches, each in a buffer of its header, or of the `whole` batch. Of those that end before `offset` no
+        more is looked at than what it takes to jump over them."""
+        piece_bytes = _READ_BYTES if whole else _SCAN_BYTES
         file = self._file
         piece = memoryview(b"")
         start = position  # of the piece
@@ -132,4 +127,4 @@ class FileRecords:
 
     def find(self, offset: int, position: int) -> BatchPosition | None:
         """The first batch at or after `position` whose last offset is at least `offset`."""
-        return next((BatchPosition(*found) for found in self._scan(position, _SCAN_BYTES, offset)), None)
+        return next((BatchPosition(*found) for found in self._scan(position, offset)), None)

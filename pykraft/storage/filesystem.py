@@ -30,7 +30,8 @@ from pykraft.storage.open_files import OPEN_FILES, Descriptor
 
 Data = bytes | bytearray | memoryview
 
-_TEMPORARY = ".tmp"
+TEMPORARY_SUFFIX = ".tmp"
+"""Of a file that is to take the place of another."""
 _LEAST_RESERVED_BYTES = 1 << 20
 """Nothing is reserved for a file that is smaller: there are too many of those."""
 _MOST_AHEAD_BYTES = 4 << 20
@@ -154,6 +155,33 @@ class FileSystem(Protocol):
         ...
 
 
+def is_gone(error: OSError) -> bool:
+    """Whether the disk only says that somebody has closed, renamed or removed the file meanwhile."""
+    return error.errno in (errno.EBADF, errno.ENOENT)
+
+
+class Synced:
+    """What has a file, and syncs it only if it was changed since: by another thread, too, beside the one that changes
+    it. A change counts once it is done. One that is being made while the file is synced may not be on the disk."""
+
+    __slots__ = ("_changes", "_file", "_synced_changes")
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._changes = self._synced_changes = 0
+
+    def distrust(self) -> None:
+        """Another process has written the file, and nobody knows how much of it is on the disk."""
+        self._changes += 1
+
+    def sync(self) -> None:
+        """Return when what was written is on the disk, also if another thread has just begun to sync it."""
+        changes = self._changes
+        if self._synced_changes != changes:
+            self._file.sync()
+            self._synced_changes = changes
+
+
 def parent(path: str) -> str:
     """The folder that holds `path`."""
     return path.rpartition("/")[0] or "/"
@@ -167,7 +195,7 @@ def name_of(path: str) -> str:
 def replace_file(filesystem: FileSystem, path: str, data: Data, sync_directory: bool = True) -> None:
     """Replace the file's content as a whole: whatever crashes, a reader finds the old or the new. Without
     `sync_directory` it may be the old one until the folder is synced."""
-    filesystem.write(path + _TEMPORARY, data)
+    filesystem.write(path + TEMPORARY_SUFFIX, data)
     put_in_place(filesystem, path)
     if sync_directory:
         filesystem.sync_directory(parent(path))
@@ -175,7 +203,7 @@ def replace_file(filesystem: FileSystem, path: str, data: Data, sync_directory: 
 
 def write_beside(filesystem: FileSystem, path: str, data: Data) -> None:
     """The first half of `replace_file`, without the sync."""
-    temporary = path + _TEMPORARY
+    temporary = path + TEMPORARY_SUFFIX
     if filesystem.exists(temporary):
         filesystem.remove(temporary)
     file = filesystem.open(temporary)
@@ -185,7 +213,7 @@ def write_beside(filesystem: FileSystem, path: str, data: Data) -> None:
 
 def put_in_place(filesystem: FileSystem, path: str) -> None:
     """The second half, when what `write_beside` wrote is on the disk. The folder is not synced."""
-    filesystem.rename(path + _TEMPORARY, path)
+    filesystem.rename(path + TEMPORARY_SUFFIX, path)
 
 
 class OsFileSystem:

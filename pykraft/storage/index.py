@@ -14,8 +14,9 @@ An entry is added with the first batch before which more than ``index.interval.b
 the two indexes together are less than half a percent of their log. A look-up finds the last entry at or before the
 target, in a few steps of binary search, and the log is scanned from there.
 
-The files carry no checksum. They can always be made anew from the log, and after an unclean stop they are: that is why
-entries are gathered in memory and written when the log is flushed, rolled or closed, not one by one.
+The files carry no checksum. They can always be made anew from the log, and after an unclean stop those of the segments
+that are read through are: that is why entries are gathered in memory and written when the log is flushed, rolled or
+closed, not one by one.
 
 An index comes into memory when something is looked up in it, or added. At a start only its first and last entries are
 looked at, and of a segment that gets no more the entries are let go: a node has many segments and uses few of them.
@@ -28,7 +29,7 @@ import struct
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.storage.filesystem import FileSystem, replace_file
+from pykraft.storage.filesystem import FileSystem, Synced, replace_file
 
 _SMALLEST_ALLOCATED_BYTES = 1024
 """Whoever gives indexes less room than this could also see zeros that a loss of power has left of a full one."""
@@ -48,11 +49,11 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class _Index:
+class _Index(Synced):
     """Entries of fixed size in a growing file, mirrored in memory as soon as they are asked for."""
 
     __slots__ = (
-        *("_changes", "_file", "_filesystem", "_max_bytes", "_mirror", "_newest", "_synced_changes", "_written"),
+        *("_filesystem", "_max_bytes", "_mirror", "_newest", "_written"),
         *("base_offset", "full_bytes", "path", "size"),
     )
 
@@ -67,13 +68,12 @@ class _Index:
         self._max_bytes = max_bytes - max_bytes % self.entry.size
         self.full_bytes = self._max_bytes - self.kept_places * self.entry.size
         """With a size of so much, or more, it is full."""
-        self._file = filesystem.open(path)
+        super().__init__(filesystem.open(path))
         self.size = self._written = self._file.size
         """Bytes of all entries."""
         self._mirror: bytearray | None = None if self._written else bytearray()
         self._newest: tuple[int, int] | None = None
         """The last entry, once it was looked up or added."""
-        self._changes = self._synced_changes = 0
 
     @property
     def _entries(self) -> bytearray:
@@ -105,8 +105,10 @@ class _Index:
     def write(self) -> None:
         """Hand the entries gathered since to the operating system."""
         if self.has_unwritten_entries:
-            self._changes += 1
-            self._file.append(bytes(self._entries[self._written :]))
+            try:
+                self._file.append(bytes(self._entries[self._written :]))
+            finally:
+                self._changes += 1
             self._written = self.size
 
     def rename_file(self, suffix: str) -> None:
@@ -117,13 +119,6 @@ class _Index:
         """Keep no entry in memory that is in the file."""
         if self._written == self.size:
             self._mirror = None
-
-    def sync(self) -> None:
-        """Return when what was written is on the disk, also if another thread has just begun to sync it."""
-        changes = self._changes
-        if self._synced_changes != changes:
-            self._file.sync()
-            self._synced_changes = changes
 
     def close(self) -> None:
         """Close the file. Entries that were not written are lost."""
@@ -140,7 +135,7 @@ class _Index:
         an index with fewer entries, or one that `check` refuses, until `sync` returns. Else the file is replaced as a
         whole: a crash leaves it as it was or as it is now."""
         self._written = self._file.size
-        self._changes += 1  # the process that wrote the file may not have come to that
+        self.distrust()
         if self._file.read(0, self._written) == self._entries[: self._written]:
             self.write()
             return
@@ -154,8 +149,10 @@ class _Index:
         self._newest = None
         del self._entries[self.size :]
         if self.size < self._written:
-            self._changes += 1
-            self._file.truncate(self.size)
+            try:
+                self._file.truncate(self.size)
+            finally:
+                self._changes += 1
             self._written = self.size
 
     def _look_up_newest(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: ``leader-epoch-checkpoint``.
+"""Which leader epoch began at which offset: ``leader-epoch-checkpoint`` (its lines are shown in `checkpoint`).
 
 Each batch carries the epoch of the leader that appended it. The cache keeps, for every epoch in the log, the offset at
 which it began. That answers the question on which truncation stands: where does the log of epoch e end? Two replicas
@@ -26,6 +26,8 @@ from pykraft.storage.filesystem import FileSystem, put_in_place, replace_file, w
 
 
 class EpochEntry(NamedTuple):
+    """A leader epoch, and the offset of its first record."""
+
     epoch: int
     start_offset: int
 

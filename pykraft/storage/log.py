@@ -2,12 +2,12 @@
 
 ::
 
-    log start        last stable      high          log end
-    offset           offset           watermark     offset
-      |                |               |               |
-      v                v               v               v
-      [ 0 ][ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ 6 ][ 7 ][ 8 ][ 9 ]
-        segment 0        segment 4        segment 8 (active)
+    log start      last stable    high                log end
+    offset 0       offset 3       watermark 6         offset 10
+    |              |              |                   |
+    v              v              v                   v
+    [ 0 ][ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ 6 ][ 7 ][ 8 ][ 9 ]
+    segment 0           segment 4           segment 8 (active)
 
 * Everything below the *log start offset* is gone (retention, DeleteRecords).
 * Everything below the *high watermark* is on all in-sync replicas: consumers see it, and it cannot be lost.
@@ -21,30 +21,29 @@ the records and the producers' state are as before; a new leader epoch stays not
 that of a leader that wrote nothing.
 
 What is synced, and when: a finished segment in the background, everything by `flush`. What lies below the *recovery
-point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So
-a segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that
-one loses its tail, the gap shows. Where that cannot be, all before it is synced, and written down (`on_vouched`). A
-truncation is on the disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may
-have written down marks that are too high now.
+point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So a
+segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that one
+loses its tail, the gap shows. Where a gap is too wide for that, all before it is synced, and the new recovery point is
+written to its checkpoint before the append returns (`on_vouched`): below it a gap is no loss. A truncation is on the
+disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may have written down marks
+that are too high now.
 
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
 from pykraft.common.background import Background
-from pykraft.common.config import LARGEST, Config
-from pykraft.common.core import Clock, FileRegion
+from pykraft.common.config import Config
+from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, batches
+from pykraft.storage.answers import AppendInfo, FetchData, Isolation, TimestampedOffset
 from pykraft.storage.append_rules import AppendRules
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.filesystem import FileSystem, is_gone
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
@@ -52,40 +51,6 @@ from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted,
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
 from pykraft.storage.validator import validate
-
-
-class Isolation(Enum):
-    """Up to where a reader may see."""
-
-    LOG_END = "a replica: everything"
-    HIGH_WATERMARK = "a consumer: what cannot be lost"
-    COMMITTED = "a consumer of committed data: what is also decided"
-
-
-@dataclass(slots=True)
-class AppendInfo:
-    """Where a batch went; for a repeated one, where it had gone before."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-
-
-class FetchData(NamedTuple):
-    """What a read found."""
-
-    records: FileRegion | bytes
-    first_batch_is_cut: bool
-    aborted: list[AbortedTransaction] | None
-
-
-class TimestampedOffset(NamedTuple):
-    """An offset found by its timestamp, with the leader epoch of the record there (-1 if unknown)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class UnifiedLog:
@@ -169,7 +134,13 @@ class UnifiedLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody finds a record in it any more, or yet."""
+        return self.log_start_offset == self.log_end_offset
+
+    @property
     def last_stable_offset(self) -> int:
+        """Where readers of committed data have to stop."""
         unstable = self.producer_state.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -177,7 +148,7 @@ class UnifiedLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 for an empty log."""
+        """The largest leader epoch that the log knows of, perhaps one without a batch yet; -1 if it knows of none."""
         epoch = self.epochs.latest_epoch
         return NO_LEADER_EPOCH if epoch is None else epoch
 
@@ -209,9 +180,9 @@ class UnifiedLog:
         self._append(batch.buffer, [batch], update, now_ms)
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
-    def append_as_follower(self, data: memoryview, leader_epoch: int = LARGEST["int"]) -> int:
-        """Append the whole batches at the beginning of `data`, as the leader of this epoch sent them; how many of them
-        there were, up to one that no segment could hold beside the first.
+    def append_as_follower(self, data: memoryview, leader_epoch: int | None = None) -> int:
+        """Append the whole batches at the beginning of `data`, as the leader of this epoch, if it is known, sent them;
+        how many of them there were, up to one that no segment could hold beside the first.
 
         CorruptRecordError if one is damaged; KafkaError(OFFSET_OUT_OF_RANGE) if they do not continue this log.
         """
@@ -219,7 +190,8 @@ class UnifiedLog:
         expected = self.log_end_offset
         for batch in batches(data):
             has_place = batch.base_offset <= batch.last_offset < LARGEST_OFFSET
-            if not batch.is_valid or not has_place or batch.partition_leader_epoch > leader_epoch:
+            is_younger = leader_epoch is not None and batch.partition_leader_epoch > leader_epoch
+            if not batch.is_valid or not has_place or is_younger:
                 raise CorruptRecordError(
                     f"{batch} of {self.topic_partition} fails its checksum, or has no place in a log"
                 )
@@ -245,6 +217,7 @@ class UnifiedLog:
         self.producer_state.apply(update, self.log_end_offset)
         for completed in update.completed:
             segment.index_aborted(completed)
+            self._has_new_files |= completed.aborted  # the first one in a segment makes its index
         if leaves_gap or self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
             self.flush()
         if leaves_gap:
@@ -256,7 +229,7 @@ class UnifiedLog:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
         segment = self._segments[-1]
         rules, last_offset = self._rules, found[-1].last_offset
-        youngest = max(batch.max_timestamp for batch in found) if len(found) > 1 else found[0].max_timestamp
+        youngest = max(batch.max_timestamp for batch in found)
         max_ms = rules.max_ms_of(self.topic_partition, segment.base_offset)
         if segment.should_roll(size, last_offset, youngest, now_ms, rules.max_segment_bytes, max_ms):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
@@ -310,8 +283,9 @@ class UnifiedLog:
             for segment in segments:
                 segment.sync()
             self._filesystem.sync_directory(self.directory)
-        except OSError:
-            if self.is_closed or any(segment.is_closed or segment.is_deleted for segment in segments):
+        except OSError as error:
+            is_over = self.is_closed or any(segment.is_closed or segment.is_deleted for segment in segments)
+            if is_over and is_gone(error):
                 return False
             raise
         return True
@@ -366,10 +340,11 @@ class UnifiedLog:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool) -> FetchData:
-        """The batches from the one that holds `offset` on, up to about `max_bytes` and to what `isolation` lets see.
+        """The batches from the one that holds `offset` on, up to `max_bytes` and to what `isolation` lets see; none
+        from there on.
 
         With `at_least_one` the first batch comes whole, however large. KafkaError(OFFSET_OUT_OF_RANGE) outside of the
-        log.
+        log, CorruptRecordError if the header of a batch on the way is damaged.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self}")

@@ -111,7 +111,8 @@ class LogCleaner:
         self._after = after
         self._moved_bytes = 0
         self._step_began_ms = 0
-        self._pass_began_ms = self._pass_ended_ms = clock.time_ms()
+        self._looked_ms = self._pass_began_ms = clock.time_ms()
+        self._last_pass_ms = 0
         self.last: Cleaning | None = None
         """The last pass that was finished."""
         self.on_uncleanable: Callable[[TopicPartition, str], None] = lambda key, reason: None
@@ -135,12 +136,12 @@ class LogCleaner:
         """What of the log may be cleaned."""
         first_dirty = max(self.first_dirty.get(log.topic_partition, 0), log.log_start_offset)
         end = self._first_uncleanable(log, first_dirty, now_ms)
-        sizes = [(segment.base_offset, segment.size) for segment in log.segments]
-        ends = [base for base, _ in sizes[1:]]
-        dirty = [size for (base, size), after in zip(sizes, ends, strict=False) if after > first_dirty and base < end]
-        clean = sum(size for (_, size), after in zip(sizes, ends, strict=False) if after <= first_dirty)
-        ratio = sum(dirty) / (clean + sum(dirty)) if any(dirty) else 0.0
-        is_late = bool(dirty) and self._waits_too_long(log, first_dirty, end, now_ms)
+        clean = [segment for segment, after in pairwise(log.segments) if after.base_offset <= first_dirty]
+        dirty = [segment for segment in log.segments[len(clean) :] if segment.base_offset < end]
+        clean_bytes, dirty_bytes = (sum(segment.size for segment in part) for part in (clean, dirty))
+        ratio = dirty_bytes / (clean_bytes + dirty_bytes) if dirty_bytes else 0.0
+        lag_ms = log.config[MAX_COMPACTION_LAG_MS]
+        is_late = any(0 <= segment.first_timestamp() < now_ms - lag_ms for segment in dirty)
         is_due = is_late or ratio > log.config[MIN_CLEANABLE_DIRTY_RATIO]
         return Candidate(log, first_dirty, end, ratio, is_due and end > first_dirty)
 
@@ -153,15 +154,6 @@ class LogCleaner:
             if following.base_offset > limit or (is_young and following.base_offset > first_dirty):
                 return segment.base_offset
         return log.active_segment.base_offset
-
-    def _waits_too_long(self, log: UnifiedLog, first_dirty: int, end: int, now_ms: int) -> bool:
-        lag_ms = log.config[MAX_COMPACTION_LAG_MS]
-        waiting = [
-            segment.first_timestamp()
-            for segment, following in pairwise(log.segments)
-            if following.base_offset > first_dirty and segment.base_offset < end
-        ]
-        return any(0 <= timestamp < now_ms - lag_ms for timestamp in waiting)
 
     def _candidates(self) -> list[Candidate]:
         """All logs that may be cleaned. One that is too damaged to be judged is set aside."""
@@ -188,9 +180,9 @@ class LogCleaner:
         """Clean every log that is due, one after the other, unless that is being done."""
         if self.current is not None:
             return
+        self._looked_ms = now_ms = self._clock.time_ms()
         chosen = self._filthiest()
         if chosen is not None:
-            now_ms = self._clock.time_ms()
             self.current = Cleaning.of(
                 self._filesystem,
                 chosen.log,
@@ -232,7 +224,7 @@ class LogCleaner:
         else:
             self.first_dirty[log.topic_partition] = cleaning.end_offset
             self._write()
-            self.last, self._pass_ended_ms = cleaning, self._clock.time_ms()
+            self.last, self._last_pass_ms = cleaning, self._clock.time_ms() - self._pass_began_ms
         self.current = None
         self.clean()
 
@@ -250,16 +242,10 @@ class LogCleaner:
         metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", lambda: len(self.uncleanable))
         metrics.gauge("LogCleanerManager", "uncleanable-bytes", self._uncleanable_bytes)
         metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()))
-        metrics.gauge(
-            "LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._pass_began_ms
-        )
+        metrics.gauge("LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._looked_ms)
         metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent))
         metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent))
-        metrics.gauge(
-            "LogCleaner",
-            "max-clean-time-secs",
-            lambda: self._of_last(lambda _: (self._pass_ended_ms - self._pass_began_ms) / 1000),
-        )
+        metrics.gauge("LogCleaner", "max-clean-time-secs", lambda: self._last_pass_ms / 1000)
 
     def _uncleanable_bytes(self) -> int:
         logs = [self._logs[key] for key in self.uncleanable if key in self._logs]

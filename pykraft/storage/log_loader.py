@@ -5,12 +5,14 @@ In this order:
 1. *Leftovers* are finished: small files that were being replaced, deleted segments, the work of the cleaner, indexes
    whose log is gone (`segment_files`).
 2. *Segments* are opened, oldest first.
-3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point is read through, its
-   indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery point was synced, and is
-   trusted; there, only indexes that cannot belong to their log are rebuilt. Should that show that such a segment is
-   damaged, which no crash does, it alone is cut: what follows was synced, too, and stays, behind a gap.
-4. The *leader epochs* of what was read through are those of its batches, and no epoch begins past the end of the log:
-   the file is written before the first batch of an epoch.
+3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point, and always the active
+   one, is read through, its indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery
+   point was synced, and is trusted; there, only indexes that cannot belong to their log are rebuilt. Should that show
+   that such a segment is damaged, which no crash does, it alone is cut: what follows was synced, too, and stays, behind
+   a gap.
+4. The *leader epochs* of what was read through are those of its batches. What lies below the recovery point has them
+   in the file, which is written before the recovery point passes the first batch of an epoch. No epoch begins past the
+   end of the log.
 5. The *producers' state* comes from the newest snapshot that lies within the log, and a replay of what follows it.
 6. After a crash the records are *synced*. The process that died may have truncated, removed or appended what the disk
    does not know of yet; from here on its past is as certain as that of a log that was closed in order. The indexes are
@@ -37,14 +39,29 @@ from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata, write_partition_metadata
+from pykraft.storage.checkpoint import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    DamagedFileError,
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from pykraft.storage.filesystem import FileSystem, parent
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
-from pykraft.storage.producer_state import ProducerStateManager
-from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, finish_leftovers, offset_of, remove_segment_files
+from pykraft.storage.producer_state import SNAPSHOT_SUFFIX, ProducerStateManager
+from pykraft.storage.segment_files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    finish_leftovers,
+    offset_of,
+    remove_segment_files,
+)
 from pykraft.storage.trash import Trash
+
+_SMALL_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 
 
 def ignore(log: UnifiedLog) -> None:
@@ -83,6 +100,8 @@ class LogLoader:
     syncs: bool = True
     """Whether to sync the folder above if the log is new, and the records after a crash; else the caller has to."""
     recovered_bytes: int = 0
+    unknown: list[str] = field(default_factory=list)
+    """Names of files in the folder that are no part of a log. They are left alone."""
     _without_index: set[int] = field(default_factory=set)
     """Base offsets of the segments whose offset index was missing."""
 
@@ -95,9 +114,12 @@ class LogLoader:
             if self.syncs:
                 self.filesystem.sync_directory(parent(self.directory))
             self.clean = True  # nothing can be lost of it
+        # Who promised to sync everything does so after a crash only: if a log that was closed in order turns out to be
+        # damaged below, nobody else will.
         syncs = self.syncs or self.clean
         self._check_topic_id()
         names = finish_leftovers(self.filesystem, self.directory)
+        self.unknown = [name for name in names if not _is_part_of_a_log(name)]
         epochs = LeaderEpochCache(self.filesystem, self.directory)
         segments = self._open_segments(names) or [self._segment(self.log_start_offset)]
         producer_state = self._recover(segments, epochs)
@@ -245,6 +267,11 @@ class LogLoader:
             lost.close()
             remove_segment_files(self.filesystem, self.directory, lost.base_offset)
         self.filesystem.sync_directory(self.directory)
+
+
+def _is_part_of_a_log(name: str) -> bool:
+    stem, dot, suffix = name.partition(".")
+    return name in _SMALL_FILES or (offset_of(stem) is not None and dot + suffix in (*SUFFIXES, SNAPSHOT_SUFFIX))
 
 
 def _was_kafka(active: LogSegment) -> bool:

@@ -28,8 +28,8 @@ being compacted keeps its segments until that is done.
 A log that the metadata do not know, or give to other brokers, is not deleted: it may be the metadata that are wrong. It
 is set aside, and left alone from then on.
 
-Folders that are no partition's, and unknown files, are left alone and told (`unknown`). Kafka does not start where it
-finds such a folder.
+Folders that are no partition's, and unknown files, also in the folders of logs, are left alone and told (`unknown`).
+Kafka does not start where it finds such a folder, and says nothing of such files.
 
 Follows org.apache.kafka.storage.internals.log.LogManager.
 """
@@ -45,6 +45,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
 from pykraft.storage.checkpoint import (
+    BOOTSTRAP_CHECKPOINT,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -58,7 +59,7 @@ from pykraft.storage.checkpoint import (
     write_offsets,
     write_partition_metadata,
 )
-from pykraft.storage.filesystem import FileSystem, Lock, LockedError
+from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem, Lock, LockedError
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import NO_LIMITS, After, CleanerLimits, LogCleaner, at_once, is_compacted
 from pykraft.storage.log_loader import LogLoader
@@ -74,7 +75,7 @@ _SYNCED_ONE_BY_ONE = 500
 then what others are writing has to be waited for, too."""
 _KNOWN_FILES = frozenset(
     name + suffix
-    for suffix in ("", ".tmp")
+    for suffix in ("", TEMPORARY_SUFFIX)
     for name in (
         HIGH_WATERMARK_CHECKPOINT,
         RECOVERY_POINT_CHECKPOINT,
@@ -83,10 +84,10 @@ _KNOWN_FILES = frozenset(
         META_PROPERTIES,
         CLEAN_SHUTDOWN,
         LOCK,
-        "bootstrap.checkpoint",
+        BOOTSTRAP_CHECKPOINT,
     )
 )
-_DELETED = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
+_APART = re.compile(rf".+-[0-9]+\.[0-9a-f]{{32}}({DELETE_SUFFIX}|{STRAY_SUFFIX})")
 
 
 class DirectoryInUseError(Exception):
@@ -174,7 +175,7 @@ class LogManager:
         self.recovered_bytes: dict[TopicPartition, int] = {}
         """How much a crash, or damage, had taken from logs: of those that lost something."""
         self.unknown: list[str] = []
-        """What was found in the directory and does not belong there."""
+        """What was found in the directory, or in the folder of a log, and does not belong there."""
         self.failure: OSError | None = None
         """What the disk answered when it failed; from then on nothing is asked of it."""
 
@@ -202,8 +203,9 @@ class LogManager:
         self._syncs_at_once = not self._clean and len(names) > _SYNCED_ONE_BY_ONE
         for name in names:
             topic_partition = parse_directory(name)
-            if _DELETED.fullmatch(name):
-                self.trash.add([f"{self.directory}/{name}"], delay_ms=0)
+            if apart := _APART.fullmatch(name):
+                if apart[1] == DELETE_SUFFIX:
+                    self.trash.add([f"{self.directory}/{name}"], delay_ms=0)
             elif topic_partition is None:
                 if name not in _KNOWN_FILES:
                     self.unknown.append(name)
@@ -245,22 +247,18 @@ class LogManager:
             self.set_aside([topic_partition])
             log = None
         if log is None:
-            log = self._load(topic_partition, topic_id)
-            self._write_down([log])
+            self.create_all([TopicIdPartition(topic_id, *topic_partition)])
+            log = self.logs[topic_partition]
         return log
 
     def create_all(self, keys: Sequence[TopicIdPartition]) -> None:
-        """Make these logs, which are not there. The folder above is synced once for all of them."""
-        logs = [self._load(key.topic_partition, key.topic_id, syncs=False) for key in keys]
-        if logs:
+        """Make these logs, which are not there. The folder above is synced once for all of them, and their marks are
+        written down before anything is appended: a log that has none was put here by hand, and a gap in it is no loss
+        (see `log_loader`)."""
+        for key in keys:
+            self._load(key.topic_partition, key.topic_id, syncs=False)
+        if keys:
             self._filesystem.sync_directory(self.directory)
-        self._write_down(logs)
-
-    def _write_down(self, new: Sequence[UnifiedLog]) -> None:
-        """A log of which no mark is written down was put here by hand, and nothing is lost to a gap in it (see
-        `log_loader`). So one of ours has its marks before anything is appended: a gap in it is what a loss of power has
-        left."""
-        if new:
             self.write_checkpoints()
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -422,7 +420,7 @@ class LogManager:
             background=self._background,
             topic_partition=topic_partition,
             topic_id=topic_id,
-            clean=self._clean,
+            clean=self._clean and is_known,  # of a log that was put here by hand that stop says nothing
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             is_known=is_known,
@@ -433,6 +431,7 @@ class LogManager:
             syncs=syncs,
         )
         log = loader.load()
+        self.unknown += [f"{topic_partition}/{name}" for name in loader.unknown]
         if loader.recovered_bytes:
             self.recovered_bytes[topic_partition] = loader.recovered_bytes
         self.logs[topic_partition] = log

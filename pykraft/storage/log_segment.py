@@ -1,7 +1,7 @@
 """One segment of a log: a ``.log`` file and the indexes beside it.
 
 A log is cut into segments so that old data can be dropped by removing files, and so that an index stays small. All
-files of a segment are named after its base offset, the offset of its first record (20 digits)::
+files of a segment are named after its base offset (20 digits), below which no record in it is::
 
     00000000000000001200.log         record batches
     00000000000000001200.index       offset -> position      (sparse, see `index`)
@@ -11,8 +11,8 @@ files of a segment are named after its base offset, the offset of its first reco
 Batches are appended to the last segment only. Indexes hold offsets relative to the base in 32 bits, so a segment ends
 before it would have 2**31 of them.
 
-`recover` rebuilds everything that is not the .log file from the .log file, up to the first batch that is damaged: after
-a crash nothing behind a damaged batch was ever acknowledged by this log alone.
+`recover` rebuilds everything that is not the .log file from the .log file, up to the first batch that is damaged. What
+a crash leaves behind such a batch was not synced, so nobody counts on this log alone for it: it may go.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.
 """
@@ -113,6 +113,11 @@ class LogSegment:
         """Whether the indexes can express this offset."""
         return 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
+    def continues(self, expected_offset: int, batch: RecordBatch) -> bool:
+        """Whether the batch may come where `expected_offset` is the next in this segment: they have no checksum."""
+        has_order = expected_offset <= batch.base_offset <= batch.last_offset
+        return has_order and self.has_room_for(batch.last_offset)
+
     @property
     def is_index_full(self) -> bool:
         offsets, times = self.offset_index, self.time_index
@@ -135,7 +140,8 @@ class LogSegment:
         return (timestamp - first if first >= 0 else now_ms - self._created_ms) > max_ms
 
     def first_timestamp(self) -> int:
-        """The timestamp of the first batch; -1 if it has none, or there is none."""
+        """What ``segment.ms`` counts from: the largest timestamp of the first append; of a segment that was opened
+        again that of its first batch. -1 if there is none, or it cannot be read."""
         if self._first_timestamp is None and self.size:
             try:
                 self._first_timestamp = next(self.records.headers()).header.max_timestamp
@@ -311,8 +317,7 @@ class LogSegment:
         following = self.base_offset
         try:
             for position, batch in self.records.batches():
-                is_next = following <= batch.base_offset <= batch.last_offset and self.has_room_for(batch.last_offset)
-                if not is_next or not batch.is_valid:
+                if not self.continues(following, batch) or not batch.is_valid:
                     return
                 yield position, batch
                 following = batch.next_offset

@@ -115,9 +115,12 @@ class ProducerEntry:
             self._check_sequence(batch)
         transaction = self.transaction_first_offset
         if transaction is not None and not batch.is_transactional:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"producer {self.producer_id} has an open transaction in this partition"
-            )
+            if origin is not AppendOrigin.REPLICATION:
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {self.producer_id} has an open transaction in this partition",
+                )
+            transaction = None  # the leader had forgotten it, with its records, which were deleted
         if transaction is None and batch.is_transactional:
             transaction = batch.base_offset
         kept = self.batches if batch.producer_epoch == self.epoch else ()
@@ -229,10 +232,12 @@ class ProducerStateManager:
             else:
                 entry, completed = entry.after_marker(batch, origin)
                 if completed is not None:
-                    del open_transactions[batch.producer_id]
+                    open_transactions.pop(batch.producer_id)
                     stable = min(open_transactions.values(), default=completed.last_offset + 1)
                     ended.append(completed._replace(last_stable_offset=stable))
-            if entry.transaction_first_offset is not None:
+            if entry.transaction_first_offset is None:
+                open_transactions.pop(batch.producer_id, None)
+            else:
                 open_transactions[batch.producer_id] = entry.transaction_first_offset
             entries[batch.producer_id] = entry
         return ProducerUpdate(entries, ended)

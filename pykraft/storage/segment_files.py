@@ -14,8 +14,9 @@ A cleaned segment comes into the log by renames alone, and in an order in which 
 2. The old segments become ``.deleted``, oldest first.
 3. ``.swap`` loses its suffix, the .log file *first*. A ``.log.swap`` says that step 2 may have to be finished.
 
-`finish_leftovers` brings a folder that a crash left in between to one end or the other. Of one segment the files that
-begin before the .log file is named are thus nothing, and the files after it are all to be kept.
+`finish_leftovers` brings a folder that a crash left in between to one end or the other. If the crash came before the
+.log file of a segment got the new suffix, its other files that have it are worth nothing; if it came later, all are
+whole and stay.
 
 Follows org.apache.kafka.storage.internals.log.{LogFileUtils,LocalLog.replaceSegments} and the first passes of LogLoader
 (KAFKA-6264).
@@ -25,8 +26,9 @@ from collections.abc import Iterator
 from itertools import count
 
 from pykraft.common.errors import CorruptRecordError
+from pykraft.records.batch import LARGEST_OFFSET
 from pykraft.storage.file_records import FileRecords
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -34,13 +36,11 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
-TEMPORARY_SUFFIX = ".tmp"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 
 _OFFSET_DIGITS = 20
-_LARGEST_OFFSET = (1 << 63) - 1
 
 
 def segment_paths(filesystem: FileSystem, directory: str, base_offset: int, suffix: str = "") -> list[str]:
@@ -87,7 +87,7 @@ def finish_swap(filesystem: FileSystem, directory: str, base_offset: int) -> Non
 def offset_of(stem: str) -> int | None:
     """The offset that is the first part of a file's name: 20 digits. None for anything else, for only a name like that
     leads to the file again."""
-    is_offset = len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdecimal() and int(stem) <= _LARGEST_OFFSET
+    is_offset = len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdecimal() and int(stem) <= LARGEST_OFFSET
     return int(stem) if is_offset else None
 
 

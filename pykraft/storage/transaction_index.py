@@ -11,7 +11,9 @@ One entry of 34 bytes for each ABORT marker in the segment::
 A reader of committed data gets, with the records, the aborted transactions that overlap them, and drops their batches
 itself. The last stable offset tells where a search may stop: every transaction that begins later is none of ours.
 
-The file exists only if something was aborted, and can be made anew from the log.
+The file is made with the first abort, written entry by entry, and synced with its segment. A crash may leave it
+shorter, or with an entry that is torn. There is no checksum: that a length is no multiple of 34 is noticed, and all
+else is made good after an unclean stop, when the file is made anew from the log.
 
 Follows org.apache.kafka.storage.internals.log.{TransactionIndex,AbortedTxn} (KIP-98).
 """
@@ -26,6 +28,8 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
+    """An entry: offsets as above."""
+
     producer_id: int
     first_offset: int
     last_offset: int
@@ -47,6 +51,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
+        """All of them; CorruptRecordError if the file does not hold whole ones."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
@@ -63,6 +68,7 @@ class TransactionIndex:
             raise CorruptRecordError(f"{self.path} has {self._file.size} bytes: entries have {_ENTRY.size}")
 
     def append(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction whose marker was just appended to the log."""
         entries = self.entries
         assert not entries or aborted.last_offset > entries[-1].last_offset, f"{self.path}: markers out of order"
         if self._file is None:

@@ -20,10 +20,11 @@ Most batches are appended as they came. The records themselves are looked at onl
 
 Then they are unpacked, and decoded one by one. The answer names the records that are wrong, ten thousand at most, and
 what the header says of the records (largest timestamp, numbering) is made true. With
-``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time; a mark of the producer's own is
-taken away.
+``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time. If its producer has marked it,
+the records are looked at, too: where the topic uses their timestamps and they have some, the mark is taken away; else
+the batch is refused, as Kafka does.
 
-What comes in pieces wrong is answered as Apache Kafka answers it: a wrong checksum or length CORRUPT_MESSAGE, a header
+A malformed batch is answered as Apache Kafka answers it: a wrong checksum or length CORRUPT_MESSAGE, a header
 that contradicts itself INVALID_RECORD, compressed data that cannot be read UNKNOWN_SERVER_ERROR. Lz4 whose blocks refer
 to one another cannot be read by Kafka's clients, so it is refused, too.
 
@@ -256,7 +257,10 @@ def _wrong_end(left_bytes: int, seen: int, count: int) -> KafkaError:
 
 def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tuple[int, int]:
     """Go from record to record, beginning at `position`, until there were `count` or the chunk ends. Returns where the
-    next one begins, which is behind the chunk if it ends within a record, and how many were seen by now."""
+    next one begins, which is behind the chunk if it ends within a record, and how many were seen by now.
+
+    A length that the table does not know carries `position` so far away that the next look fails; one step back is the
+    record whose length has to be read in full."""
     first_two, steps = _FIRST_TWO.unpack_from, _STEPS
     number = seen
     while number < count:

@@ -23,10 +23,11 @@ from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.storage.answers import Isolation
 from pykraft.storage.cleaner import Cleaning, Step
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.validator import count_records
 from tests.bench.rows import Row, beside, progress

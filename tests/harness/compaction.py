@@ -19,7 +19,8 @@ from pykraft.records.compression import Compression
 from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
 from pykraft.sim.disk import Crash, MemoryFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.retention import delete_old_segments

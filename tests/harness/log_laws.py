@@ -1,7 +1,7 @@
 """What is true of every log, whatever happened to it: the laws that crash tests and random runs hold a log to.
 
 Each law takes an open log (whose batches it reads from the .log files itself, header by header) and computes the answer
-by the simplest road there is: a linear scan, a loop over all batches. `laws` names them all.
+by the simplest road there is: a linear scan, a loop over all batches. `laws` names those that always hold.
 """
 
 from __future__ import annotations
@@ -230,6 +230,6 @@ laws: tuple[Law, ...] = (
 
 
 def check(log: UnifiedLog, *more: Law) -> None:
-    """Hold the log to every law."""
+    """Hold the log to the laws that always hold, and to these."""
     for law in (*laws, *more):
         law(log)

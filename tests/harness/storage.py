@@ -5,6 +5,7 @@ The disk is the simulator's. It costs so little that a test may open a thousand 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -19,9 +20,10 @@ from pykraft.records.compression import Compression
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.records.record import Header
 from pykraft.runtime.clock import SystemClock
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.disk import MemoryFile, MemoryFileSystem
+from pykraft.storage.answers import Isolation
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
@@ -80,6 +82,12 @@ class ByHand:
                 self.run_job()
             while self.results:
                 self.deliver()
+
+
+def no_log_can_be_synced(file: MemoryFile) -> None:
+    """What the sync of a file is on a disk that cannot write the records that it has taken."""
+    if file.path.endswith(".log"):
+        raise OSError(errno.EIO, "input/output error", file.path)
 
 
 def settings(**values: Any) -> Config:

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import LogCleaner
 from pykraft.storage.log_loader import LogLoader
 from tests.harness.compaction import Compactor, compacting, compaction_law, shape_laws

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch
 from pykraft.records.markers import read_marker
-from pykraft.storage.log import Isolation
+from pykraft.storage.answers import Isolation
 from tests.harness.log_laws import all_batches, check, every_timestamp_is_found
 from tests.harness.storage import bytes_of, copied, tiny
 from tests.harness.story import Journal, Player

@@ -39,9 +39,11 @@ def places(setting: Setting) -> list[tuple[str, str | None, int]]:
 
 
 LAYER = st.one_of(st.none(), st.integers(0, 1 << 40))
+SCALED = st.one_of(st.none(), st.integers(0, (1 << 31) - 1))
+"""Minutes and hours have the width of an int."""
 
 
-@given(LAYER, LAYER, LAYER, LAYER, LAYER, LAYER)
+@given(LAYER, LAYER, LAYER, LAYER, SCALED, SCALED)
 def test_the_strongest_place_that_says_something_holds(
     own: int | None, dynamic: int | None, cluster: int | None, ms: int | None, minutes: int | None, hours: int | None
 ) -> None:

@@ -84,3 +84,14 @@ def test_damaged_records_are_read_or_refused(position: int, octet: int) -> None:
     batch.buffer[HEADER_BYTES + position] = octet
     with contextlib.suppress(CorruptRecordError):
         list(outlines(batch, unpacked(batch)))
+
+
+def test_a_key_or_a_batch_that_is_longer_than_it_says_is_refused() -> None:
+    """Whatever else stood there would be compacted under a wrong key, or lost without a word."""
+    longer = built([(5, b"key", b"value"), (6, b"key", None)])
+    longer.buffer[HEADER_BYTES + 4] = 2 * len(b"key\x0avalue\x00")  # the key would be all that is left of the record
+    fewer = RecordBatch(memoryview(bytearray(built([(5, b"key", b"value"), (6, b"key", None)]).buffer)))
+    fewer.count = 1
+    for batch, reason in ((longer, "past the end of its record"), (fewer, "bytes follow the last record")):
+        with pytest.raises(CorruptRecordError, match=reason):
+            list(outlines(batch, unpacked(batch)))

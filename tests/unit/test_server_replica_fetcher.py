@@ -22,7 +22,7 @@ from pykraft.server.config import NODE_CONFIG
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
-from pykraft.storage.log import Isolation
+from pykraft.storage.answers import Isolation
 from tests.harness.scripted import Script
 from tests.harness.storage import DIRECTORY, PARTITION, TOPIC_ID, at, batch, bytes_of, contents, fill, open_log
 from tests.unit.test_server_partition import append, fetched, image, partition, registration
@@ -200,6 +200,20 @@ def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there() -> None
     assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 40
 
 
+def test_a_log_without_records_that_ends_behind_the_leaders_is_begun_anew_there() -> None:
+    """No record tells an epoch, so the leader cannot say where the logs part."""
+    follower, _, script = following(filled=3)
+    follower.log.truncate_fully(40)
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].last_fetched_epoch == -1
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    script.answer(ListOffsetsRequest, begins_at(7))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (7, 7)
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 7
+
+
 def begins_at(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
     topic = ListOffsetsResponse.Topic
     part = topic.Partition(partition_index=0, offset=offset, timestamp=-1, error_code=error)
@@ -223,6 +237,16 @@ def test_no_other_answer_lets_a_log_begin_anew(answer: Any) -> None:
     script.poll()
     script.answer(ListOffsetsRequest, answer)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (0, 3)
+
+
+@pytest.mark.parametrize("offset", [0, -1, -5])
+def test_nor_is_a_log_without_records_begun_where_no_log_begins(offset: int) -> None:
+    follower, _, script = following(filled=0)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    script.poll()
+    script.answer(ListOffsetsRequest, begins_at(offset))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.cuts) == (0, 0, 0)
 
 
 def test_nor_does_what_was_asked_in_an_older_epoch() -> None:

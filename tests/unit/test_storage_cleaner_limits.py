@@ -12,7 +12,7 @@ from pykraft.storage.log_cleaner import CleanerLimits
 from tests.harness.compaction import cleaner_of, compacting, records
 from tests.harness.log_laws import all_batches
 from tests.harness.lone_node import LoneNode
-from tests.harness.storage import NOW_MS, PARTITION, Inline, ManualClock, disk, open_log
+from tests.harness.storage import NOW_MS, PARTITION, ByHand, Inline, ManualClock, disk, open_log
 from tests.unit.test_server_log_care import filled
 
 
@@ -135,7 +135,28 @@ def test_figures_are_told_under_kafkas_names() -> None:
     assert found["max-dirty-percent"] == found["uncleanable-partitions-count"] == found["uncleanable-bytes"] == 0
     assert 0 < found["cleaner-recopy-percent"] < 50 and 0 < found["max-buffer-utilization-percent"] < 1
     assert found["max-clean-time-secs"] == some.rested_ms / 1000
-    assert found["time-since-last-run-ms"] == some.rested_ms + 5000
+    assert found["time-since-last-run-ms"] == 5000, "after the pass it looked once more, and found nothing"
+
+
+def test_the_time_of_a_pass_is_that_of_the_last_one_also_while_another_runs() -> None:
+    clock, background, metrics = ManualClock(), ByHand(), Metrics()
+    log = open_log(filesystem := disk(), compacting(), clock=clock)
+    cleaner = cleaner_of(log, filesystem, clock, background)
+    cleaner.register_gauges(metrics)
+
+    def pass_s() -> float:
+        return next(value for _, name, value in metrics.read() if name == "max-clean-time-secs")
+
+    for seconds in (2, 60):
+        log.append_as_leader(records(("k", "v"), timestamp=NOW_MS), 0)
+        log.update_high_watermark(log.log_end_offset)
+        log.roll(log.log_end_offset)
+        cleaner.clean()
+        assert cleaner.current is not None
+        clock.now_ms += seconds * 1000
+        assert pass_s() == (0 if seconds == 2 else 2)
+        background.run()
+        assert pass_s() == seconds
 
 
 def test_a_log_that_cannot_be_cleaned_is_told_and_counted() -> None:

@@ -13,8 +13,9 @@ import pytest
 from pykraft.common.config import Config
 from pykraft.common.types import Uuid
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.answers import Isolation
 from pykraft.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from tests.harness.compaction import compacting, records
 from tests.harness.log_laws import check
 from tests.harness.storage import (

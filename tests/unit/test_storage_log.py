@@ -10,8 +10,10 @@ import pytest
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch, batches
+from pykraft.sim.disk import MemoryFile, MemoryFileSystem
+from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log import AppendInfo, Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from tests.harness.log_laws import all_batches, check, every_timestamp_is_found
 from tests.harness.storage import (
@@ -27,6 +29,7 @@ from tests.harness.storage import (
     end_transaction,
     fill,
     marker,
+    no_log_can_be_synced,
     open_log,
     produced,
     read_batches,
@@ -337,6 +340,42 @@ def test_a_disk_that_cannot_sync_is_not_hidden() -> None:
         background.run()
 
 
+def test_a_sync_beside_a_write_does_not_count_what_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The background syncs the segment to which the node's own thread just appends, or which it truncates."""
+    for change in (lambda log: fill(log, 1), lambda log: log.truncate_to(2)):
+        filesystem = disk()
+        log = open_log(filesystem)
+        fill(log, 3)
+        for operation in ("append", "truncate"):
+            monkeypatch.setattr(MemoryFile, operation, after_a_sync(getattr(MemoryFile, operation), log))
+        change(log)
+        monkeypatch.undo()
+        log.flush()
+        assert is_on_the_disk(filesystem)
+
+
+def after_a_sync(operation: Any, log: UnifiedLog) -> Any:
+    """The operation of a file, before which the log is synced elsewhere: its bytes are not there yet."""
+
+    def operate(file: MemoryFile, argument: Any) -> None:
+        log.sync_segments(log.segments)
+        operation(file, argument)
+
+    return operate
+
+
+def test_a_disk_that_fails_under_one_segment_is_not_hidden_by_another_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, background = three_segments()
+    log.update_high_watermark(5)
+    log.delete_segments(1)
+    del background.jobs[0]  # the one that is left is about the deleted segment, too
+    monkeypatch.setattr(MemoryFile, "sync", no_log_can_be_synced)
+    with pytest.raises(OSError, match="input/output"):
+        background.run()
+
+
 def test_records_are_synced_without_their_indexes() -> None:
     log, _ = three_segments()
     log.sync_records()
@@ -357,14 +396,30 @@ def test_what_comes_after_a_cut_is_synced_however_far_the_log_was_synced_before_
     assert [inode_of(segment).synced for segment in log.segments] == [segment.size for segment in log.segments]
 
 
+def is_on_the_disk(filesystem: MemoryFileSystem) -> bool:
+    folder = filesystem._root.entries["logs"].entries["flights-0"]  # type: ignore[union-attr]
+    is_synced = [inode.synced == len(inode.data) for inode in folder.entries.values()]  # type: ignore[union-attr]
+    return all(is_synced) and not folder.unsynced  # type: ignore[union-attr]
+
+
 def test_a_closed_log_is_on_the_disk_byte_for_byte() -> None:
     filesystem = disk()
     log = open_log(filesystem, tiny())
     fill(log, 20)
+    assert not is_on_the_disk(filesystem)
     log.close()
-    folder = filesystem._root.entries["logs"].entries["flights-0"]  # type: ignore[union-attr]
-    assert folder.unsynced == []  # type: ignore[union-attr]
-    assert all(inode.synced == len(inode.data) for inode in folder.entries.values())  # type: ignore[union-attr]
+    assert is_on_the_disk(filesystem)
+
+
+def test_a_flushed_log_is_on_the_disk_with_the_index_of_its_first_abort() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    log.flush()
+    assert is_on_the_disk(filesystem)
+    end_transaction(log, 7, committed=False)
+    log.flush()
+    assert filesystem.exists(f"{DIRECTORY}/{0:020d}.txnindex") and is_on_the_disk(filesystem)
 
 
 def test_reading_goes_on_while_a_sync_is_waited_for() -> None:

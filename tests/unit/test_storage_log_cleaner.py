@@ -13,11 +13,12 @@ from pykraft.common.types import Uuid
 from pykraft.records.batch import DELETE_HORIZON, RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.records.filtering import emptied, filtered
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.disk import MemoryFile, MemoryFileSystem
+from pykraft.storage.answers import Isolation
 from pykraft.storage.checkpoint import read_offsets
 from pykraft.storage.cleaner import ENTRY_BYTES, CleanedTransactions
 from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.open_files import OPEN_FILES
@@ -38,6 +39,7 @@ from tests.harness.storage import (
     bytes_of,
     disk,
     marker,
+    no_log_can_be_synced,
     open_log,
     produced,
 )
@@ -534,6 +536,16 @@ def test_a_pass_whose_log_is_closed_is_dropped() -> None:
             background.run_job()
         again = open_log(some.filesystem, some.log.config, clean=True)
         assert not cleaned_names(some.filesystem) and len(all_batches(again)) == 3
+
+
+def test_a_disk_that_fails_under_a_pass_that_is_overtaken_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    some, background = in_background()
+    some.cleaner.clean()
+    some.log.truncate_to(2)
+    some.put(("c", "1"))
+    monkeypatch.setattr(MemoryFile, "sync", no_log_can_be_synced)
+    with pytest.raises(OSError, match="input/output"):
+        background.run_job()
 
 
 def test_a_log_that_cannot_be_read_is_set_aside() -> None:

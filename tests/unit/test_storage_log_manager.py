@@ -14,7 +14,7 @@ from pykraft.sim.disk import MemoryFile, MemoryFileSystem
 from pykraft.storage import log_manager
 from pykraft.storage.checkpoint import DamagedFileError, read_offsets, read_partition_metadata
 from pykraft.storage.log_manager import DirectoryInUseError, LogManager, lock_directory, parse_directory
-from tests.harness.log_laws import check
+from tests.harness.log_laws import all_batches, check
 from tests.harness.storage import (
     LOGS,
     ByHand,
@@ -23,6 +23,7 @@ from tests.harness.storage import (
     batch,
     disk,
     fill,
+    produced,
     settings,
     started,
     tiny,
@@ -104,9 +105,14 @@ def test_what_does_not_belong_there_is_left_alone_and_told() -> None:
     filesystem.write(f"{LOGS}/notes.txt", b"mine")
     filesystem.write(f"{LOGS}/file-0", b"no folder")
     filesystem.make_directory(f"{LOGS}/lost+found")
+    inside = ["00000000000000000000.log.bak", "12.log", "README", "a.snapshot"]
+    for name in inside:
+        filesystem.write(f"{LOGS}/flights-0/{name}", b"mine, too")
     again = restarted(filesystem)
-    assert again.unknown == ["file-0", "lost+found", "notes.txt"]
+    assert sorted(again.unknown) == ["file-0", *(f"flights-0/{name}" for name in inside), "lost+found", "notes.txt"]
     assert filesystem.read(f"{LOGS}/notes.txt") == b"mine" and filesystem.exists(f"{LOGS}/lost+found")
+    assert all(filesystem.read(f"{LOGS}/flights-0/{name}") == b"mine, too" for name in inside)
+    assert not again.recovered_bytes and again.logs[FLIGHTS].log_end_offset == 39
     assert restarted(disk()).unknown == []
 
 
@@ -180,6 +186,13 @@ def test_what_was_still_to_be_deleted_goes_at_the_next_start() -> None:
     assert not any(name.endswith("-delete") for name in filesystem.list(LOGS))
 
 
+def test_a_log_that_was_set_aside_is_known_and_left_alone() -> None:
+    filesystem = disk()
+    stray = filled(filesystem).set_aside([FLIGHTS])
+    again = restarted(filesystem)
+    assert again.unknown == [] and again.logs == {} and filesystem.exists(stray[0])
+
+
 def test_another_incarnation_of_a_topic_begins_anew() -> None:
     filesystem = disk()
     found = filled(filesystem)
@@ -193,6 +206,45 @@ def test_another_incarnation_of_a_topic_begins_anew() -> None:
     fill(log, 20)
     log = restarted(filesystem).logs[FLIGHTS]
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 39)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_was_put_there_by_hand_keeps_its_gaps_whatever_the_stop_before_was(clean: bool) -> None:
+    filesystem = disk()
+    found = manager(filesystem)
+    if clean:
+        found.close(1)
+    folder = f"{LOGS}/{FLIGHTS}"
+    filesystem.make_directory(folder)
+    for base in (0, 100, 200):
+        data = b"".join(bytes(at(base + number, batch(1), 0).buffer) for number in range(3))
+        filesystem.write(f"{folder}/{base:020d}.log", data)
+    expected = [base + number for base in (0, 100, 200) for number in range(3)]
+    for crash in ("process", "power", "process"):
+        found = restarted(filesystem)
+        log = found.logs[FLIGHTS]
+        assert [each.base_offset for each in all_batches(log)] == expected and not found.recovered_bytes
+        expected.append(log.append_as_leader(batch(1), 0).first_offset)
+        log.flush()
+        if crash == "power":
+            filesystem.crash_power(Random(1))
+
+
+def test_a_transaction_whose_records_were_deleted_does_not_keep_a_log_from_opening() -> None:
+    """A start after an orderly stop does not know of it any more, and takes from its producer what is outside of it. A
+    start after a kill reads the segment from its beginning."""
+    filesystem = disk()
+    found = manager(filesystem)
+    log = found.get_or_create(FLIGHTS, FIRST)
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    log.update_high_watermark(1)
+    log.increase_log_start(1)
+    found.write_log_starts()
+    found.close(1)
+    log = restarted(filesystem).logs[FLIGHTS]
+    log.append_as_leader(produced(7, 0, epoch=1), 0)
+    found = restarted(filesystem)
+    assert found.logs[FLIGHTS].log_end_offset == 2 and found.logs[FLIGHTS].producer_state.first_unstable_offset is None
 
 
 def test_a_log_whose_id_was_lost_gets_it_back() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.records.batch import batches
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from tests.harness.log_laws import check, every_timestamp_is_found
 from tests.harness.storage import (
     NOW_MS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from tests.harness.log_laws import all_batches, check, every_timestamp_is_found
 from tests.harness.storage import (
     DIRECTORY,

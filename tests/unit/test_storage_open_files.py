@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft.storage import filesystem as module
+from pykraft.storage.answers import Isolation
 from pykraft.storage.filesystem import OsFile, OsFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.open_files import OpenFiles
 from tests.harness.storage import bytes_of, contents, fill, open_log, tiny
 

@@ -216,6 +216,16 @@ def test_within_a_transaction_every_batch_is_transactional() -> None:
     assert answer(state, produced(7, 1)) is OK
 
 
+def test_what_its_leader_has_taken_ends_a_transaction_that_the_leader_had_forgotten() -> None:
+    state = manager()
+    replayed = [at(0, produced(7, 0, transactional=True)), at(1, produced(7, 1)), at(2, produced(8, 0))]
+    update = state.plan(replayed, REPLICATION)
+    state.apply(update, 3)
+    assert state.first_unstable_offset is None and update.completed == []
+    ended = [at(3, produced(8, 1, transactional=True)), at(4, marker(8, committed=True))]
+    assert [each.last_stable_offset for each in state.plan(ended, REPLICATION).completed] == [5]
+
+
 @pytest.mark.parametrize(
     ("epoch", "coordinator_epoch", "origin", "code"),
     [

@@ -11,7 +11,8 @@ from pykraft.common.errors import KafkaError
 from pykraft.common.topic_config import LOG_CONFIG, RETENTION_MS
 from pykraft.common.types import Uuid
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.log import Isolation, UnifiedLog
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.retention import count_deletable, delete_old_segments
 from pykraft.storage.trash import Trash

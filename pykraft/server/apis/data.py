@@ -48,7 +48,7 @@ from pykraft.server.delayed import CONSUMER, DelayedFetch, DelayedProduce, Fetch
 from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.storage.log import Isolation, TimestampedOffset
+from pykraft.storage.answers import Isolation, TimestampedOffset
 from pykraft.storage.validator import only_batch
 from pykraft.transport.server_channel import RequestContext
 
