@@ -107,7 +107,7 @@ class Broker:
         logs.register_gauges(metrics)
         logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
         logs.start()
-        for key, lost_bytes in logs.recovered_bytes.items():
+        for key, lost_bytes in logs.lost_bytes.items():
             trace("log_cut", partition=str(key), bytes=lost_bytes)
         if logs.unknown:
             trace("unknown_files", directory=logs.directory, names=logs.unknown)

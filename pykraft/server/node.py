@@ -134,8 +134,8 @@ class Node:
             clean=False,  # it is small, and everything hangs on it: always read through
         )
         log = loader.load()
-        if loader.recovered_bytes:
-            self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.recovered_bytes)
+        if loader.lost_bytes:
+            self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
         first = read_snapshot(self._filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}")
         replicated = ReplicatedLog(log)
         own = {listener.advertised for listener in config.listeners}

@@ -107,7 +107,7 @@ class ReplicaManager:
         if flush_ms < FOREVER_MS:
             self._every(max(1, flush_ms), lambda _: logs.flush_old(), now, delay_ms)
         if values[keys.LOG_CLEANER_ENABLE]:
-            self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.clean(), now)
+            self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.compact(), now)
 
     def _delete_old_segments(self, now: int) -> None:
         if self._logs.delete_old_segments():

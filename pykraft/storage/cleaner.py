@@ -187,18 +187,23 @@ class Cleaning:
     segments: list[LogSegment]
     """All before the first uncleanable one."""
     unsynced: list[LogSegment]
+    """Those that a loss of power could still shorten, the active one among them."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     now_ms: int
     aborted: list[AbortedTransaction]
+    """The aborted transactions of these segments."""
     last_records: Mapping[int, LastRecord]
     buffer_bytes: int
+    """How much memory the map of keys may take."""
     cuts: int
+    """How often the log had been truncated."""
     group: list[LogSegment] = field(default_factory=list)
     """The segments that are being replaced."""
     read_bytes: int = 0
     written_bytes: int = 0
     piece_bytes: int = PIECE_BYTES
+    """How much is read between two pauses."""
     _paused_at: int = 0
 
     def __post_init__(self) -> None:
@@ -207,25 +212,34 @@ class Cleaning:
 
     @classmethod
     def of(
-        cls, filesystem: FileSystem, log: UnifiedLog, first_dirty: int, end: int, now_ms: int, buffer: int
+        cls,
+        filesystem: FileSystem,
+        log: UnifiedLog,
+        *,
+        first_dirty_offset: int,
+        end_offset: int,
+        now_ms: int,
+        buffer_bytes: int,
+        piece_bytes: int = PIECE_BYTES,
     ) -> "Cleaning":
-        """A pass over `log`, of which [first_dirty, end) is to be cleaned; a segment begins at `end`."""
+        """A pass over `log`, of which [first_dirty_offset, end_offset) is to be cleaned; a segment begins there."""
         producers = log.producer_state.producers
         return cls(
             filesystem=filesystem,
             log=log,
             config=log.config,
-            segments=[segment for segment in log.segments if segment.base_offset < end],
+            segments=[segment for segment in log.segments if segment.base_offset < end_offset],
             unsynced=log.unsynced_segments,
-            first_dirty_offset=first_dirty,
-            first_uncleanable_offset=end,
+            first_dirty_offset=first_dirty_offset,
+            first_uncleanable_offset=end_offset,
             now_ms=now_ms,
-            aborted=log.aborted_transactions(0, end),
+            aborted=log.aborted_transactions(0, end_offset),
             last_records={
                 producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.epoch)
                 for producer_id, entry in producers.items()
             },
-            buffer_bytes=buffer,
+            buffer_bytes=buffer_bytes,
+            piece_bytes=piece_bytes,
             cuts=log.cuts,
         )
 
@@ -243,7 +257,7 @@ class Cleaning:
         """Work up to the next place where others get their turn. CorruptRecordError if the log cannot be read, OSError
         if the disk fails."""
         try:
-            done = next(self.steps, Step.DONE)
+            step = next(self.steps, Step.DONE)
         except (OSError, CorruptRecordError) as error:
             self.take_back()
             if not self.is_overtaken or (isinstance(error, OSError) and not is_gone(error)):
@@ -252,7 +266,7 @@ class Cleaning:
         if self.is_overtaken:
             self.take_back()
             return Step.OVERTAKEN
-        return done
+        return step
 
     def take_into_log(self) -> None:
         """Swap the segment that is cleaned; on the node's own thread."""

@@ -19,8 +19,8 @@ from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD, RecordBatch
 from pykraft.storage.filesystem import Data, Synced
 
-_PLACE = struct.Struct(">qi4xb6xi")
-"""Of a header: base offset, length, magic and last offset delta."""
+_OFFSETS_LENGTH_MAGIC = struct.Struct(">qi4xb6xi")
+"""Of a header what tells where the next one is: base offset, length, magic and last offset delta."""
 _SCAN_BYTES = 16 * 1024
 _READ_BYTES = 1024 * 1024
 
@@ -113,7 +113,7 @@ class FileRecords(Synced):
                 start, here, piece = position, 0, memoryview(file.read(position, piece_bytes))
             if len(piece) - here < HEADER_BYTES:
                 raise CorruptRecordError(f"{self.path} ends within the header at byte {position}")
-            base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(piece, here)
+            base_offset, length, magic, last_offset_delta = _OFFSETS_LENGTH_MAGIC.unpack_from(piece, here)
             if magic != CURRENT_MAGIC:
                 raise CorruptRecordError(f"{self.path} has no batch header at byte {position}")
             size = LOG_OVERHEAD + length

@@ -24,9 +24,9 @@ What is synced, and when: a finished segment in the background, everything by `f
 point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So a
 segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that one
 loses its tail, the gap shows. Where a gap is too wide for that, all before it is synced, and the new recovery point is
-written to its checkpoint before the append returns (`on_vouched`): below it a gap is no loss. A truncation is on the
-disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may have written down marks
-that are too high now.
+written to its checkpoint before the append returns (`on_recovery_point`): below it a gap is no loss. A truncation is on
+the disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may have written down
+marks that are too high now.
 
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
@@ -73,7 +73,7 @@ class UnifiedLog:
         log_end_offset: int,
         recovery_point: int,
         on_cut: Callable[["UnifiedLog"], None],
-        on_vouched: Callable[[TopicPartition, int], None],
+        on_recovery_point: Callable[[TopicPartition, int], None],
         trash: Trash,
     ) -> None:
         self._filesystem = filesystem
@@ -93,7 +93,7 @@ class UnifiedLog:
         self.recovery_point = recovery_point
         """Everything below is synced: after a crash it need not be checked."""
         self._on_cut = on_cut
-        self._on_vouched = on_vouched
+        self._on_recovery_point = on_recovery_point
         self._trash = trash
         self.is_closed = False
         self.cuts = 0
@@ -221,7 +221,7 @@ class UnifiedLog:
         if leaves_gap or self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
             self.flush()
         if leaves_gap:
-            self._on_vouched(self.topic_partition, self.recovery_point)
+            self._on_recovery_point(self.topic_partition, self.recovery_point)
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class UnifiedLog:
     def flush(self) -> None:
         """Return when the whole log, indexes included, is on the disk."""
         has_new_epoch = self.epochs.write(self.log_end_offset)
-        if has_new_epoch or self._flushed != self._written or self.active_segment.has_unwritten_entries:
+        if has_new_epoch or self._flushed != self._state or self.active_segment.has_unwritten_entries:
             for segment in self.unsynced_segments:
                 segment.write_indexes()
                 segment.sync()
@@ -322,17 +322,17 @@ class UnifiedLog:
     def note_flushed(self) -> None:
         """The whole log is on the disk as it is."""
         self._has_new_files = False
-        self._flushed = self._written
-        self.producer_state.close()
+        self._flushed = self._state
+        self.producer_state.forget_unsynced_snapshots()
 
     def note_finished(self) -> None:
         """The run before has closed the log in order."""
         self.note_flushed()
         if self.producer_state.last_snapshot_offset >= self.log_end_offset:
-            self._finished = self._written
+            self._finished = self._state
 
     @property
-    def _written(self) -> tuple[int, int, int, int]:
+    def _state(self) -> tuple[int, int, int, int]:
         """Changes with everything that a flush has to bring to the disk, but for entries of the indexes."""
         newest = self.producer_state.last_snapshot_offset
         return self.log_end_offset, self.cuts, self.active_segment.base_offset, newest
@@ -553,11 +553,11 @@ class UnifiedLog:
     def finish(self) -> bool:
         """Write what the next start reads instead of batches; whether something of the log has to be synced now. If
         nothing has come since it was opened, the files tell it already."""
-        if self._finished != self._written:
+        if self._finished != self._state:
             self.active_segment.on_become_inactive()
             self._has_new_files = self.producer_state.take_snapshot() or self._has_new_files
-            self._finished = self._written
-        return self._flushed != self._written or self.active_segment.has_unwritten_entries
+            self._finished = self._state
+        return self._flushed != self._state or self.active_segment.has_unwritten_entries
 
     def close(self) -> None:
         """Close in order: everything synced, the producers' state on disk. The next start reads no batch."""
@@ -568,6 +568,6 @@ class UnifiedLog:
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
         self.is_closed = True
-        self.producer_state.close()
+        self.producer_state.forget_unsynced_snapshots()
         for segment in self._segments:
             segment.close()

@@ -13,7 +13,7 @@ record that waits longer than ``max.compaction.lag.ms`` comes at any share.
 A pass (`cleaner.Cleaning`) runs in the background, a piece at a time. Its results come back to the node's own thread,
 which swaps the files of one group of segments before the next group is begun. One pass runs at a time, and nothing else
 removes segments of its log meanwhile. A pass whose log was truncated or closed, or is to be compacted no more, is
-dropped; one that cannot read its log ends with the log set aside, as *uncleanable*, until the next start.
+dropped; one that cannot read its log ends with the log given up as *uncleanable*, until the next start.
 
 With ``log.cleaner.io.max.bytes.per.second`` a pass rests between two pieces of work for as long as what it has read and
 written should have taken; the pieces are made small enough for that.
@@ -156,7 +156,7 @@ class LogCleaner:
         return log.active_segment.base_offset
 
     def _candidates(self) -> list[Candidate]:
-        """All logs that may be cleaned. One that is too damaged to be judged is set aside."""
+        """All logs that may be cleaned. One that is too damaged to be judged is given up."""
         now_ms, found = self._clock.time_ms(), []
         for key, log in self._logs.items():
             if is_compacted(log) and not log.is_closed and key not in self.uncleanable:
@@ -186,12 +186,12 @@ class LogCleaner:
             self.current = Cleaning.of(
                 self._filesystem,
                 chosen.log,
-                chosen.first_dirty_offset,
-                chosen.end_offset,
-                now_ms,
-                self._limits.buffer_bytes,
+                first_dirty_offset=chosen.first_dirty_offset,
+                end_offset=chosen.end_offset,
+                now_ms=now_ms,
+                buffer_bytes=self._limits.buffer_bytes,
+                piece_bytes=self._limits.piece_bytes,
             )
-            self.current.piece_bytes = self._limits.piece_bytes
             self._moved_bytes, self._pass_began_ms = 0, now_ms
             self._go_on(self.current)
 

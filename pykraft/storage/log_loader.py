@@ -22,10 +22,10 @@ In this order:
 The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
 segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
 one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. Pykraft's cleaner
-leaves no such gaps, and a follower that has to leave one says so (`on_vouched`). Kafka's cleaner does leave them; so in
-a log that Kafka left nothing is lost to a gap, as in Kafka. The indexes of the active segment tell that it was Kafka
-that died (`is_allocated`). And a log of which nothing is written down was put here by hand: of each of ours there is
-something from the beginning. Before these signs are gone, what lies below is vouched for (`_vouch`).
+leaves no such gaps, and a follower that has to leave one says so (`on_recovery_point`). Kafka's cleaner does leave
+them; so in a log that Kafka left nothing is lost to a gap, as in Kafka. The indexes of the active segment tell that it
+was Kafka that died (`is_allocated`). And a log of which nothing is written down was put here by hand: of each of ours
+there is something from the beginning. Before these signs are gone, the recovery point is raised above the gaps.
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -64,17 +64,13 @@ from pykraft.storage.trash import Trash
 _SMALL_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 
 
-def ignore(log: UnifiedLog) -> None:
-    """Nobody wrote down any mark of this log."""
-
-
-def keep(topic_partition: TopicPartition, recovery_point: int) -> None:
-    """Nobody writes down any mark of this log."""
+def nobody(*_: object) -> None:
+    """Who is told of the marks of a log that stands alone: it has no owner that writes them down."""
 
 
 @dataclass(kw_only=True)
 class LogLoader:
-    """Opens one log. `recovered_bytes` says, once it is open, how much a crash had torn off."""
+    """Opens one log. `lost_bytes` says, once it is open, how much a crash had torn off."""
 
     filesystem: FileSystem
     directory: str
@@ -90,16 +86,16 @@ class LogLoader:
     is_known: bool = True
     """Whether a recovery point was written down at all."""
     producer_id_expiration_ms: int = 86_400_000
-    on_cut: Callable[[UnifiedLog], None] = ignore
+    on_cut: Callable[[UnifiedLog], None] = nobody
     """Called when the log was truncated, before anything is appended again."""
-    on_vouched: Callable[[TopicPartition, int], None] = keep
-    """Called when everything below this offset is on the disk, and gaps in it are no loss: it has to be written down
-    now."""
+    on_recovery_point: Callable[[TopicPartition, int], None] = nobody
+    """Called with a recovery point that has to be written down now: everything below it is on the disk, and gaps in it
+    are no loss."""
     trash: Trash | None = None
     """Where deleted segments go; a log that stands alone has its own."""
     syncs: bool = True
     """Whether to sync the folder above if the log is new, and the records after a crash; else the caller has to."""
-    recovered_bytes: int = 0
+    lost_bytes: int = 0
     unknown: list[str] = field(default_factory=list)
     """Names of files in the folder that are no part of a log. They are left alone."""
     _without_index: set[int] = field(default_factory=set)
@@ -154,7 +150,7 @@ class LogLoader:
             log_end_offset=end,
             recovery_point=min(self.recovery_point, end),
             on_cut=self.on_cut,
-            on_vouched=self.on_vouched,
+            on_recovery_point=self.on_recovery_point,
             trash=self.trash or Trash(self.filesystem, self.clock, self.background),
         )
         log.producer_state.remove_strays({segment.base_offset for segment in segments})
@@ -197,27 +193,29 @@ class LogLoader:
         found: list[EpochEntry] = []
         state = self._state_before(segments, first)
         end = segments[first].base_offset
-        is_kafkas, has_gaps = not self.is_known or _was_kafka(segments[-1]), False
+        gaps_are_no_loss, has_gaps = not self.is_known or _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
             has_gaps = has_gaps or segment.base_offset != end
-            if has_gaps and not is_kafkas:
+            if has_gaps and not gaps_are_no_loss:
                 self._lose(segments, number)
                 break
             if has_gaps and segment is segments[-1]:
-                self._vouch(segments[first:], epochs, found)
+                self._raise_recovery_point(segments[first:], epochs, found)
             limit = None if segment is segments[-1] else segments[number + 1].base_offset
             size, end = segment.recover(state, found, limit)
             if size < segment.size:
                 if has_gaps and segment is not segments[-1]:
-                    self._vouch(segments[first : number + 1], epochs, found)
+                    self._raise_recovery_point(segments[first : number + 1], epochs, found)
                 self._lose(segments, number + 1)
-                self.recovered_bytes += segment.size - size
+                self.lost_bytes += segment.size - size
                 segment.cut(size)
                 break
         epochs.relearn(segments[first].base_offset, found)
         return state
 
-    def _vouch(self, segments: list[LogSegment], epochs: LeaderEpochCache, found: list[EpochEntry]) -> None:
+    def _raise_recovery_point(
+        self, segments: list[LogSegment], epochs: LeaderEpochCache, found: list[EpochEntry]
+    ) -> None:
         """Let the recovery point say, from here on, that the gaps between these segments are no loss. They were read
         through, up to a point in the last one, and these epochs found."""
         epochs.relearn(segments[0].base_offset, found)
@@ -225,7 +223,7 @@ class LogLoader:
             segment.sync()
         self.filesystem.sync_directory(self.directory)
         self.recovery_point = max(self.recovery_point, segments[-1].base_offset)
-        self.on_vouched(self.topic_partition, self.recovery_point)
+        self.on_recovery_point(self.topic_partition, self.recovery_point)
 
     def _first_unsynced(self, segments: list[LogSegment]) -> int:
         """The number of the first segment that is not to be trusted; how many there are if all are. Indexes that do not
@@ -245,7 +243,7 @@ class LogLoader:
                 if size < segment.size:  # not by a crash: what follows is on the disk, whatever has damaged this one
                     if segment is segments[-1]:
                         return number
-                    self.recovered_bytes += segment.size - size
+                    self.lost_bytes += segment.size - size
                     segment.cut(size)
                 segment.sync()
         return len(segments)
@@ -263,7 +261,7 @@ class LogLoader:
         """Remove the segments from this one on, for good."""
         while len(segments) > number:
             lost = segments.pop()
-            self.recovered_bytes += lost.size
+            self.lost_bytes += lost.size
             lost.close()
             remove_segment_files(self.filesystem, self.directory, lost.base_offset)
         self.filesystem.sync_directory(self.directory)

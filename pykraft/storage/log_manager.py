@@ -168,11 +168,11 @@ class LogManager:
         self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._recovery_points: Mapping[TopicPartition, int] = {}
         self._log_starts: Mapping[TopicPartition, int] = {}
-        self._clean = False
+        self._had_clean_shutdown = False
         self._syncs_at_once = False
         self._to_shorten: list[TopicPartition] = []
         """The logs that retention has still to look at, the next one last."""
-        self.recovered_bytes: dict[TopicPartition, int] = {}
+        self.lost_bytes: dict[TopicPartition, int] = {}
         """How much a crash, or damage, had taken from logs: of those that lost something."""
         self.unknown: list[str] = []
         """What was found in the directory, or in the folder of a log, and does not belong there."""
@@ -191,16 +191,16 @@ class LogManager:
     def start(self) -> None:
         """Open every log that is there."""
         clean_epoch = read_clean_shutdown(self._filesystem, self.directory)
-        self._clean = clean_epoch is not None
+        self._had_clean_shutdown = clean_epoch is not None
         self.previous_broker_epoch = -1 if clean_epoch is None else clean_epoch
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._read_checkpoint(LOG_START_CHECKPOINT)
         # What is clean was synced before it came into the log: it need not be recovered. (And Kafka's cleaner leaves
         # gaps in it, which look as if a segment had lost its end.)
-        clean = self._read_checkpoint(CLEANER_CHECKPOINT)
+        first_dirty = self._read_checkpoint(CLEANER_CHECKPOINT)
         names = self._filesystem.list(self.directory)
-        self._syncs_at_once = not self._clean and len(names) > _SYNCED_ONE_BY_ONE
+        self._syncs_at_once = not self._had_clean_shutdown and len(names) > _SYNCED_ONE_BY_ONE
         for name in names:
             topic_partition = parse_directory(name)
             if apart := _APART.fullmatch(name):
@@ -211,7 +211,7 @@ class LogManager:
                     self.unknown.append(name)
             elif name not in self._not_mine:
                 try:
-                    self._open(topic_partition, clean.get(topic_partition, 0))
+                    self._open(topic_partition, first_dirty.get(topic_partition, 0))
                 except NotADirectoryError:
                     self.unknown.append(name)
         if self._syncs_at_once:
@@ -219,19 +219,19 @@ class LogManager:
         known = {*self._high_watermarks, *self._recovery_points, *self._log_starts}
         if self._claims_too_much(known) or not self.logs.keys() <= self._recovery_points.keys():
             self.write_checkpoints()
-        if self._clean:
+        if self._had_clean_shutdown:
             self._filesystem.remove(f"{self.directory}/{CLEAN_SHUTDOWN}")
         # Also if no marker is there: the run before may have removed it and died before the disk knew.
         self._filesystem.sync_directory(self.directory)
         self.cleaner.start()
         self.trash.empty()
 
-    def _open(self, topic_partition: TopicPartition, cleaned_up_to: int) -> None:
+    def _open(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
         log = self._load(
             topic_partition,
             None,
             log_start_offset=self._log_starts.get(topic_partition, 0),
-            recovery_point=max(self._recovery_points.get(topic_partition, 0), cleaned_up_to),
+            recovery_point=max(self._recovery_points.get(topic_partition, 0), first_dirty_offset),
             is_known=topic_partition in self._recovery_points,
             syncs=not self._syncs_at_once,
         )
@@ -307,8 +307,8 @@ class LogManager:
                 deleted += delete_old_segments(log, now_ms)
         return bool(self._to_shorten)
 
-    def clean(self) -> None:
-        """Compact what is due; of compacted logs, too, segments may have had their time."""
+    def compact(self) -> None:
+        """Let the cleaner compact what is due; of compacted logs, too, segments may have had their time."""
         now_ms = self._clock.time_ms()
         for log in self.logs.values():
             if is_compacted(log) and not self.cleaner.is_busy_with(log):
@@ -399,7 +399,7 @@ class LogManager:
         if self._claims_too_much([log.topic_partition]):
             self.write_checkpoints()
 
-    def _on_vouched(self, key: TopicPartition, recovery_point: int) -> None:
+    def _on_recovery_point(self, key: TopicPartition, recovery_point: int) -> None:
         self._recovery_points = {**self._recovery_points, key: recovery_point}
         self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self._recovery_points)
 
@@ -420,20 +420,20 @@ class LogManager:
             background=self._background,
             topic_partition=topic_partition,
             topic_id=topic_id,
-            clean=self._clean and is_known,  # of a log that was put here by hand that stop says nothing
+            clean=self._had_clean_shutdown and is_known,  # of a log that was put here by hand that stop says nothing
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             is_known=is_known,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             on_cut=self._on_cut,
-            on_vouched=self._on_vouched,
+            on_recovery_point=self._on_recovery_point,
             trash=self.trash,
             syncs=syncs,
         )
         log = loader.load()
         self.unknown += [f"{topic_partition}/{name}" for name in loader.unknown]
-        if loader.recovered_bytes:
-            self.recovered_bytes[topic_partition] = loader.recovered_bytes
+        if loader.lost_bytes:
+            self.lost_bytes[topic_partition] = loader.lost_bytes
         self.logs[topic_partition] = log
         return log
 

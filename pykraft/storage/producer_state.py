@@ -316,8 +316,8 @@ class ProducerStateManager:
                 with closing(file), suppress(FileNotFoundError):  # it may have gone, with the end of the log
                     file.sync()
 
-    def close(self) -> None:
-        """Close the snapshots that are not synced: they were all at once, or need not be any more."""
+    def forget_unsynced_snapshots(self) -> None:
+        """Close their files: all were synced at once, or need not be any more."""
         with suppress(IndexError):
             while True:
                 self._unsynced.pop().close()

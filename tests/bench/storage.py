@@ -28,6 +28,7 @@ from pykraft.storage.cleaner import Cleaning, Step
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log_cleaner import DEDUPE_BUFFER_BYTES
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.validator import count_records
 from tests.bench.rows import Row, beside, progress
@@ -302,7 +303,14 @@ def clean(directory: pathlib.Path, distinct: float) -> float:
     log.update_high_watermark(log.log_end_offset)
     size = log.size
     began = time.perf_counter()
-    cleaning = Cleaning.of(OsFileSystem(), log, 0, log.log_end_offset, NOW_MS, 128 << 20)
+    cleaning = Cleaning.of(
+        OsFileSystem(),
+        log,
+        first_dirty_offset=0,
+        end_offset=log.log_end_offset,
+        now_ms=NOW_MS,
+        buffer_bytes=DEDUPE_BUFFER_BYTES,
+    )
     while (step := cleaning.step()) is not Step.DONE:
         assert step is not Step.OVERTAKEN
         if step is Step.CLEANED:

@@ -23,7 +23,7 @@ from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import keep
+from pykraft.storage.log_loader import nobody
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -271,7 +271,9 @@ def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told that all before a gap is there."""
     original = UnifiedLog.__init__
-    monkeypatch.setattr(UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_vouched": keep}))
+    monkeypatch.setattr(
+        UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_recovery_point": nobody})
+    )
 
 
 def unsynced_cut(segment: LogSegment, size: int) -> None:
@@ -385,7 +387,7 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "recovery accepts a gap": (accepts_gaps, the_power_fails_in_random_stories),
     "a gap is not written down": (leaves_gaps_unsaid, processes_end),
     "nobody writes down that a gap is no loss": (
-        forget(LogManager, "_on_vouched"),
+        forget(LogManager, "_on_recovery_point"),
         a_directory_keeps_what_follows_gaps,
     ),
     "recovery believes the epochs in the file": (

@@ -118,7 +118,7 @@ class Player:
             clean=clean,
             recovery_point=self.checkpoint,
             on_cut=self._lower_checkpoint,
-            on_vouched=self._raise_checkpoint,
+            on_recovery_point=self._raise_checkpoint,
             producer_id_expiration_ms=NEVER_MS,
         ).load()
 

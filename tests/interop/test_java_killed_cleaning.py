@@ -329,7 +329,7 @@ def without_cleaner(kafka: ApacheKafka) -> None:
 
 def compare(home: pathlib.Path, expected: Rows, swap: Swap) -> None:
     manager = opened(home)
-    assert not manager.recovered_bytes
+    assert not manager.lost_bytes
     found = rows_of_ours(manager)
     for number, rows in expected.items():
         assert found[number] == rows, f"partition {number}"

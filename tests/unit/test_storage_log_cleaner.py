@@ -624,13 +624,13 @@ def test_a_log_is_not_shortened_while_it_is_cleaned() -> None:
         log.append_as_leader(records((f"{number % 3}", "x"), timestamp=NOW_MS + number), 0)
     log.update_high_watermark(40)
     background.run()
-    manager.clean()
+    manager.compact()
     assert manager.cleaner.is_busy_with(log)
     clock.now_ms += DAY_MS
-    manager.clean()
+    manager.compact()
     assert log.log_start_offset == 0
     background.run()
-    manager.clean()
+    manager.compact()
     assert log.log_start_offset == 40
     manager.cleaner.clean()
     manager.delete(PARTITION)

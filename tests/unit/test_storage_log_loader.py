@@ -85,7 +85,7 @@ def test_a_log_that_its_process_left_has_every_append() -> None:
     filesystem, before = stopped(in_order=False)
     opened = loader(filesystem, tiny())
     log = opened.load()
-    assert opened.recovered_bytes == 0
+    assert opened.lost_bytes == 0
     assert log.log_end_offset == before.log_end_offset and 7 in log.producer_state.producers
     assert log.recovery_point == 0, "the indexes are not on the disk yet: another crash, and all is read again"
     assert all(inode.synced == len(inode.data) for name, inode in files_of_the_log(filesystem) if name.endswith(".log"))
@@ -98,7 +98,7 @@ def test_a_torn_tail_goes_and_is_counted() -> None:
     filesystem.write(last, filesystem.read(last)[:-5])
     opened = loader(filesystem, tiny())
     log = opened.load()
-    assert opened.recovered_bytes == produced(7, 0, 2).size - 5
+    assert opened.lost_bytes == produced(7, 0, 2).size - 5
     assert log.log_end_offset == before.log_end_offset - 2
     assert log.latest_epoch == 0, "epoch 3 began with the batch that is gone"
     check(log, recovered_indexes_are_rebuilt_ones)
@@ -410,7 +410,7 @@ def test_nothing_is_lost_to_the_gaps_that_kafka_left(sign: str, monkeypatch: pyt
     filesystem, known = left_by_kafka(monkeypatch, sign)
     marks: list[int] = []
     logs = all_logs(filesystem)
-    log = open_log(filesystem, KAFKAS, on_vouched=lambda _, offset: marks.append(offset), **known)
+    log = open_log(filesystem, KAFKAS, on_recovery_point=lambda _, offset: marks.append(offset), **known)
     assert all_logs(filesystem) == logs and marks == [log.active_segment.base_offset]
     check(log, recovered_indexes_are_rebuilt_ones)
     assert log.recovery_point == log.active_segment.base_offset
@@ -430,7 +430,7 @@ def open_and_note(filesystem: MemoryFileSystem, known: dict[str, Any]) -> Unifie
         known.clear()
         known["recovery_point"] = recovery_point
 
-    return open_log(filesystem, KAFKAS, on_vouched=vouched, **known)
+    return open_log(filesystem, KAFKAS, on_recovery_point=vouched, **known)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

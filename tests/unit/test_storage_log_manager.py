@@ -91,7 +91,7 @@ def test_an_orderly_stop_and_start() -> None:
     first.close(broker_epoch=15)
     assert filesystem.exists(f"{LOGS}/.kafka_cleanshutdown")
     second = restarted(filesystem)
-    assert second.previous_broker_epoch == 15 and not second.recovered_bytes
+    assert second.previous_broker_epoch == 15 and not second.lost_bytes
     assert not filesystem.exists(f"{LOGS}/.kafka_cleanshutdown"), "the next stop may be none"
     log = second.logs[FLIGHTS]
     assert (log.log_end_offset, log.high_watermark, log.recovery_point, log.topic_id) == (39, 30, 39, FIRST)
@@ -112,7 +112,7 @@ def test_what_does_not_belong_there_is_left_alone_and_told() -> None:
     assert sorted(again.unknown) == ["file-0", *(f"flights-0/{name}" for name in inside), "lost+found", "notes.txt"]
     assert filesystem.read(f"{LOGS}/notes.txt") == b"mine" and filesystem.exists(f"{LOGS}/lost+found")
     assert all(filesystem.read(f"{LOGS}/flights-0/{name}") == b"mine, too" for name in inside)
-    assert not again.recovered_bytes and again.logs[FLIGHTS].log_end_offset == 39
+    assert not again.lost_bytes and again.logs[FLIGHTS].log_end_offset == 39
     assert restarted(disk()).unknown == []
 
 
@@ -223,7 +223,7 @@ def test_a_log_that_was_put_there_by_hand_keeps_its_gaps_whatever_the_stop_befor
     for crash in ("process", "power", "process"):
         found = restarted(filesystem)
         log = found.logs[FLIGHTS]
-        assert [each.base_offset for each in all_batches(log)] == expected and not found.recovered_bytes
+        assert [each.base_offset for each in all_batches(log)] == expected and not found.lost_bytes
         expected.append(log.append_as_leader(batch(1), 0).first_offset)
         log.flush()
         if crash == "power":
@@ -311,7 +311,7 @@ def test_bytes_that_a_crash_tore_off_are_counted() -> None:
     last = max(name for name in filesystem.list(f"{LOGS}/flights-0") if name.endswith(".log"))
     file = filesystem.open(f"{LOGS}/flights-0/{last}")
     file.append(b"torn")
-    assert list(restarted(filesystem).recovered_bytes.values()) == [4]
+    assert list(restarted(filesystem).lost_bytes.values()) == [4]
 
 
 def test_the_gap_that_kafkas_cleaner_left_between_two_segments_is_no_loss() -> None:
@@ -381,7 +381,7 @@ def test_logs_that_were_closed_in_order_are_on_the_disk_however_many(
     for seed in range(5):
         filesystem.crash_power(Random(seed))
         again = manager(filesystem)
-        assert again.previous_broker_epoch == 15 and not again.recovered_bytes
+        assert again.previous_broker_epoch == 15 and not again.lost_bytes
         assert {key: log.log_end_offset for key, log in again.logs.items()} == ends
         for log in again.logs.values():
             assert log.producer_state.snapshot_offsets()[-1:] == [log.log_end_offset][: log.log_end_offset]

@@ -250,7 +250,7 @@ def test_a_compacted_log_is_shortened_by_the_cleaner() -> None:
     log.update_high_watermark(log.log_end_offset)
     found.delete_old_segments()
     assert log.log_start_offset == 0
-    found.clean()
+    found.compact()
     assert log.log_start_offset == log.log_end_offset
 
 
