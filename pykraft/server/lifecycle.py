@@ -98,6 +98,7 @@ class BrokerLifecycle:
         self._next = FOREVER
         self._in_flight = False
         self._is_caught_up = False
+        self._refusal = ErrorCode.NONE
 
     def start(self, endpoints: Sequence[tuple[str, Endpoint]], now: int) -> None:
         """Register with these listeners, which must be open already."""
@@ -154,8 +155,11 @@ class BrokerLifecycle:
         error = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode.of(response.error_code)
         if response is None or error is not ErrorCode.NONE:
             self._next = now + REGISTRATION_BACKOFF_MS
-            self._trace("registration_refused", reason=error.name)
+            if error is not self._refusal:  # it is asked ten times a second
+                self._trace("registration_refused", reason=error.name)
+            self._refusal = error
             return
+        self._refusal = ErrorCode.NONE
         self.epoch = response.broker_epoch
         self._next = now
         self._trace("registered", epoch=self.epoch)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pykraft.common.core import Failure
-from pykraft.common.trace import Silence, Tracer
+from pykraft.common.errors import ErrorCode
+from pykraft.common.trace import RingBuffer, Silence, Tracer, TraceSink
 from pykraft.common.types import Node, Uuid
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest, BrokerRegistrationResponse
 from pykraft.server.controller_channel import ControllerChannel
-from pykraft.server.lifecycle import BrokerLifecycle
+from pykraft.server.lifecycle import REGISTRATION_BACKOFF_MS, BrokerLifecycle
 
 SESSION_MS = 600
 INTERVAL_MS = 100
@@ -22,8 +23,8 @@ class Controllers:
         self.active = KILLED
 
 
-def registered(controllers: Controllers) -> tuple[BrokerLifecycle, ControllerChannel]:
-    """A broker that was registered by the first controller at 0 ms."""
+def starting(controllers: Controllers, trace: TraceSink | None = None) -> tuple[BrokerLifecycle, ControllerChannel]:
+    """A broker that begins to register at 0 ms."""
     channel = ControllerChannel("heartbeats", lambda: controllers.active, 30_000)
     broker = BrokerLifecycle(
         broker_id=3,
@@ -37,9 +38,15 @@ def registered(controllers: Controllers) -> tuple[BrokerLifecycle, ControllerCha
         session_timeout_ms=SESSION_MS,
         channel=channel,
         metadata_offset=lambda: 10,
-        trace=Tracer(3, Silence()),
+        trace=Tracer(3, trace or Silence()),
     )
     broker.start([], 0)
+    return broker, channel
+
+
+def registered(controllers: Controllers) -> tuple[BrokerLifecycle, ControllerChannel]:
+    """A broker that was registered by the first controller at 0 ms."""
+    broker, channel = starting(controllers)
     broker.poll(0)
     (registration,) = channel.poll(0).requests
     registration.on_response(BrokerRegistrationResponse(broker_epoch=5), 0)
@@ -62,3 +69,18 @@ def test_a_heartbeat_that_nobody_answers_is_given_up_after_half_a_session_and_go
     assert isinstance(again.request, BrokerHeartbeatRequest)
     assert again.destination == ELECTED
     assert given_up + INTERVAL_MS < SESSION_MS
+
+
+def test_a_refusal_is_told_once_for_each_reason() -> None:
+    """After a kill the controller knows the broker's last session until its time is over, and is asked ten times a
+    second."""
+    journal = RingBuffer()
+    broker, channel = starting(Controllers(), journal)
+    duplicate, other = ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.INVALID_REGISTRATION
+    for number, error in enumerate((duplicate, duplicate, other, other, duplicate, ErrorCode.NONE)):
+        now = number * REGISTRATION_BACKOFF_MS
+        broker.poll(now)
+        (registration,) = channel.poll(now).requests
+        registration.on_response(BrokerRegistrationResponse(error_code=error, broker_epoch=5), now)
+    told = [event.fields.get("reason", "") for event in journal.events if event.name.startswith("regist")]
+    assert told == [duplicate.name, other.name, duplicate.name, ""]
