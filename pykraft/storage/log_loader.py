@@ -249,9 +249,11 @@ class LogLoader:
         return len(segments)
 
     def _state_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
-        """The producers' state where this segment begins: a transaction in it may have begun earlier."""
+        """The producers' state where this segment begins: a transaction in it may have begun earlier. A snapshot from
+        before the first segment tells nothing any more: what followed it is gone."""
         state = self._producer_state()
-        state.load_newest(self.log_start_offset, segments[number].base_offset, self.clock.time_ms())
+        oldest = max(self.log_start_offset, segments[0].base_offset - 1)
+        state.load_newest(oldest, segments[number].base_offset, self.clock.time_ms())
         for before, after in pairwise(segments[: number + 1]):
             if after.base_offset > state.map_end_offset:
                 before.replay(state)

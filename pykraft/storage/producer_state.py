@@ -393,9 +393,11 @@ class ProducerStateManager:
         return bytes(data)
 
     def _load(self, offset: int, now_ms: int) -> None:
-        for entry in decode_snapshot(self._filesystem.read(self._snapshot_path(offset))):
+        path = self._snapshot_path(offset)
+        for entry in decode_snapshot(self._filesystem.read(path)):
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
+        self._unsynced.append(self._filesystem.open(path))  # whoever wrote it may have been killed before the sync
         self.map_end_offset = self.last_snapshot_offset = offset
 
 

@@ -34,6 +34,7 @@ from tests.golden import test_golden_storage as golden
 from tests.harness.log_laws import check, every_timestamp_is_found
 from tests.harness.storage import batch, end_transaction, fill, open_log, produced, read_batches, tiny
 from tests.harness.story import Player
+from tests.unit import test_storage_log as appending
 from tests.unit import test_storage_log_loader as loading
 
 # --- checks: each is a piece of the suite, in its own words there -----------------------------------------------------
@@ -150,6 +151,10 @@ def a_sync_fails() -> None:
 def writes_fail() -> None:
     for name in ("segments are rolled and synced behind", "a follower takes many batches at once"):
         failing.test_a_log_keeps_what_was_acknowledged(name, "an I/O error")
+
+
+def syncs_come_beside_writes() -> None:
+    appending.test_a_sync_beside_a_write_does_not_count_what_is_being_written()
 
 
 def records_are_deleted() -> None:
@@ -363,6 +368,13 @@ def writes_fail_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileRecords, "append", append)
 
 
+def counted_before_it_is_there(records: FileRecords, data: Data) -> int:
+    position = records.size
+    records._changes += 1
+    records._file.append(data)
+    return position
+
+
 def epochs_go_at_once(log: UnifiedLog, offset: int) -> bool:
     log.log_start_offset = max(log.log_start_offset, offset)
     log.epochs.truncate_from_start(log.log_start_offset)
@@ -445,6 +457,10 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "a missing directory sync": (forget(MemoryFileSystem, "sync_directory"), a_directory_loses_its_power),
     "a rename before the fsync": (renamed_before_the_sync, the_power_fails),
     "a stale index is trusted": (forget(LogSegment, "check"), stale_indexes_are_found),
+    "a write counts before its bytes are there": (
+        instead(FileRecords, "append", counted_before_it_is_there),
+        syncs_come_beside_writes,
+    ),
     "a failed sync counts as one": (syncs_fail_silently, a_sync_fails),
     "a failed write counts as one": (writes_fail_silently, writes_fail),
     "the start of a log is forgotten before a crash can forget it": (

@@ -340,16 +340,16 @@ def test_a_disk_that_cannot_sync_is_not_hidden() -> None:
         background.run()
 
 
-def test_a_sync_beside_a_write_does_not_count_what_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_beside_a_write_does_not_count_what_is_being_written() -> None:
     """The background syncs the segment to which the node's own thread just appends, or which it truncates."""
     for change in (lambda log: fill(log, 1), lambda log: log.truncate_to(2)):
         filesystem = disk()
         log = open_log(filesystem)
         fill(log, 3)
-        for operation in ("append", "truncate"):
-            monkeypatch.setattr(MemoryFile, operation, after_a_sync(getattr(MemoryFile, operation), log))
-        change(log)
-        monkeypatch.undo()
+        with pytest.MonkeyPatch.context() as beside:
+            for operation in ("append", "truncate"):
+                beside.setattr(MemoryFile, operation, after_a_sync(getattr(MemoryFile, operation), log))
+            change(log)
         log.flush()
         assert is_on_the_disk(filesystem)
 

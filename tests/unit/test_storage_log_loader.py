@@ -25,6 +25,7 @@ from tests.harness.storage import (
     batch,
     contents,
     disk,
+    end_transaction,
     fill,
     loader,
     open_log,
@@ -48,6 +49,28 @@ def stopped(in_order: bool = True) -> tuple[MemoryFileSystem, UnifiedLog]:
 
 def path(log: UnifiedLog, number: int, suffix: str) -> str:
     return f"{DIRECTORY}/{log.segments[number].base_offset:020d}.{suffix}"
+
+
+def test_a_snapshot_from_before_the_first_segment_tells_nothing_any_more() -> None:
+    """Segments were deleted and the power failed before the newer snapshots were on the disk: the old one knows of an
+    open transaction whose end was deleted."""
+    filesystem = disk()
+    log = open_log(filesystem, tiny())
+    log.append_as_leader(produced(7, 0, transactional=True), 0)
+    log.roll(log.log_end_offset)
+    end_transaction(log, 7, committed=True)
+    log.roll(log.log_end_offset)
+    fill(log, 3)
+    filesystem.crash_process()
+    for base in (0, 1):
+        for suffix in ("log", "index", "timeindex"):
+            filesystem.remove(f"{DIRECTORY}/{base:020d}.{suffix}")
+    filesystem.remove(f"{DIRECTORY}/{2:020d}.snapshot")
+    assert filesystem.exists(f"{DIRECTORY}/{1:020d}.snapshot")
+    log = open_log(filesystem, tiny())
+    log.update_high_watermark(log.log_end_offset)
+    assert log.log_start_offset == 2 and log.last_stable_offset == log.log_end_offset
+    assert log.producer_state.producers == {}
 
 
 def test_a_fresh_log_is_an_empty_folder_with_a_topic_id() -> None:

@@ -247,6 +247,22 @@ def test_a_transaction_whose_records_were_deleted_does_not_keep_a_log_from_openi
     assert found.logs[FLIGHTS].log_end_offset == 2 and found.logs[FLIGHTS].producer_state.first_unstable_offset is None
 
 
+def test_an_orderly_stop_syncs_the_snapshot_that_a_killed_process_wrote() -> None:
+    filesystem = disk()
+    found = manager(filesystem, background=ByHand())
+    log = found.get_or_create(FLIGHTS, FIRST)
+    log.append_as_leader(produced(7, 0, 2), 0)
+    log.roll(2)
+    found = restarted(filesystem)
+    log = found.logs[FLIGHTS]
+    log.append_as_leader(batch(), 0)
+    log.truncate_to(2)  # the producers' state is that of the snapshot
+    snapshot = f"{log.directory}/{2:020d}.snapshot"
+    assert 7 in log.producer_state.producers and not filesystem.durable_size(snapshot)
+    found.close(1)
+    assert filesystem.durable_size(snapshot) == filesystem.size(snapshot) > 0
+
+
 def test_a_log_whose_id_was_lost_gets_it_back() -> None:
     filesystem = disk()
     filled(filesystem).close(1)
