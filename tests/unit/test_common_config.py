@@ -23,6 +23,7 @@ from pykraft.common.config import (
     string,
 )
 from pykraft.common.errors import ConfigError
+from pykraft.common.topic_config import LOG_CONFIG
 
 RETENTION = integer(
     "log.retention.ms",
@@ -215,3 +216,10 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_siz
 @given(st.dictionaries(WORDS.filter(bool), WORDS, max_size=6))
 def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties)) == properties
+
+
+@pytest.mark.parametrize("key", [key for key in LOG_CONFIG.keys.values() if key.synonyms], ids=lambda key: key.name)
+def test_what_a_broker_calls_a_setting_in_minutes_or_hours_is_told_in_milliseconds(key: Key[Any]) -> None:
+    in_ms = {"minutes": 60_000, "hours": 3_600_000}
+    for synonym in key.synonyms:
+        assert synonym.scale == in_ms.get(synonym.name.rpartition(".")[2], 1), synonym.name

@@ -13,7 +13,7 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.logs import DescribeLogDirsRequest
 from pykraft.server.apis.dispatch import Answer
 from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.log_manager import LogDirectoryFailedError
+from pykraft.storage.log_manager import DirectoryInUseError, LogDirectoryFailedError
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import batch, read_batches
 from tests.unit.test_server_delete_records import delete, first_error, said
@@ -47,15 +47,21 @@ def stops(node: LoneNode) -> str:
 
 def test_what_the_disk_did_not_take_is_answered_so_and_the_node_stops() -> None:
     node, topic_id = filled()
+    assert offline_directories(node) == 0
     node.filesystem.fail_after(0, EIO)
     assert error_of(node.produce(topic_id, batch(2).buffer, acks=1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert error_of(node.produce(topic_id, batch(2).buffer, acks=1)) is ErrorCode.KAFKA_STORAGE_ERROR, "it is offline"
+    assert offline_directories(node) == 1
     assert first_error(node.fetch(topic_id, 0)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert said(delete(node, 1)) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     described: Promise[Answer] = node.handle(DescribeLogDirsRequest())
     response: Any = described.value.response
     assert ErrorCode.of(response.results[0].error_code) is ErrorCode.KAFKA_STORAGE_ERROR
     assert stops(node) == "the log directory /data has failed (it fails), and it was the only one"
+
+
+def offline_directories(node: LoneNode) -> float:
+    return next(value for _, name, value in node.node.metrics.read() if name == "OfflineLogDirectoryCount")
 
 
 def test_a_full_disk_is_named() -> None:
@@ -111,6 +117,18 @@ def test_the_metadata_log_apart_is_not_touched_by_a_failure_of_the_other_directo
 
 def metadata_logs(node: LoneNode) -> list[str]:
     return [name for name in node.filesystem.list("/meta/__cluster_metadata-0") if name.endswith(".log")]
+
+
+@pytest.mark.parametrize("settings", [{"metadata_log_dir": "/other"}, {"log_dirs": "/other"}])
+def test_each_of_two_directories_is_for_one_node(settings: dict[str, str]) -> None:
+    node = two_directories()
+    fields = {"log_dirs": "/data", "metadata_log_dir": "/meta", **settings}
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        if node.filesystem.exists(f"/data/{name}"):
+            node.filesystem.make_directory("/other")
+            node.filesystem.write(f"/other/{name}", node.filesystem.read(f"/data/{name}"))
+    with pytest.raises(DirectoryInUseError, match=r"the log directory /(data|meta) is in use by"):
+        LoneNode(node.filesystem, **fields)
 
 
 def test_nothing_goes_without_the_metadata_log() -> None:

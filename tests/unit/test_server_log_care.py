@@ -140,3 +140,18 @@ def test_logs_are_flushed() -> None:
     log = filled(node, flush_ms="0")
     node.run(1500)
     assert log.recovery_point == 40
+
+
+def test_a_start_tells_what_it_found_in_the_directory_and_what_a_crash_took() -> None:
+    node = LoneNode()
+    log = filled(node)
+    node.filesystem.crash_process()
+    node.filesystem.write("/data/notes.txt", b"mine")
+    node.filesystem.write(f"{log.directory}/notes.txt", b"mine")
+    node.filesystem.open(f"{log.directory}/{log.active_segment.base_offset:020d}.log").append(b"torn")
+    again = LoneNode(node.filesystem)
+    told = {event.name: event.fields for event in again.journal.events if event.name in ("unknown_files", "log_cut")}
+    assert told == {
+        "unknown_files": {"directory": "/data", "names": ["notes.txt", "t-0/notes.txt"]},
+        "log_cut": {"partition": "t-0", "bytes": 4},
+    }

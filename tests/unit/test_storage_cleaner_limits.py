@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 
 from pykraft.common.metrics import Metrics
 from pykraft.records.filtering import Outline
-from pykraft.storage.cleaner import ENTRY_BYTES, OffsetMap
+from pykraft.storage.cleaner import ENTRY_BYTES, Cleaning, OffsetMap, Step
+from pykraft.storage.filesystem import OsFileSystem
 from pykraft.storage.log_cleaner import CleanerLimits
 from tests.harness.compaction import cleaner_of, compacting, records
 from tests.harness.log_laws import all_batches
@@ -21,7 +24,7 @@ class Timed:
 
     def __init__(self, io_bytes_per_second: float) -> None:
         self.clock = ManualClock()
-        self.rested_ms = 0
+        self.rests_ms: list[int] = []
         filesystem = disk()
         self.log = open_log(filesystem, compacting(segment_bytes=20_000), clock=self.clock)
         for number in range(400):
@@ -31,8 +34,12 @@ class Timed:
         limits = CleanerLimits(io_bytes_per_second=io_bytes_per_second)
         self.cleaner = cleaner_of(self.log, filesystem, self.clock, Inline(), limits=limits, after=self.rest)
 
+    @property
+    def rested_ms(self) -> int:
+        return sum(self.rests_ms)
+
     def rest(self, delay_ms: int, action: Callable[[], None]) -> None:
-        self.rested_ms += delay_ms
+        self.rests_ms.append(delay_ms)
         self.clock.now_ms += delay_ms
         action()
 
@@ -45,6 +52,7 @@ def test_a_pass_takes_as_long_as_its_bytes_may() -> None:
     moved_bytes = done.read_bytes + done.written_bytes
     assert moved_bytes > 400_000, "everything is read twice"
     assert 0.9 * moved_bytes / 50 < some.rested_ms <= moved_bytes / 50
+    assert max(some.rests_ms) < 1000, "it rests often, and for a moment"
 
 
 def test_without_a_limit_there_is_no_rest() -> None:
@@ -57,6 +65,55 @@ def test_a_limit_is_kept_in_small_steps() -> None:
     assert CleanerLimits(io_bytes_per_second=300_000).piece_bytes == 100_000
     assert CleanerLimits(io_bytes_per_second=1).piece_bytes == 4096
     assert CleanerLimits().piece_bytes == 8 << 20
+
+
+def test_others_get_their_turn_while_a_pass_runs() -> None:
+    """After each piece, in the map's half of the pass and in the copy's; nothing is copied twice for it."""
+    clock = ManualClock()
+    log = open_log(filesystem := disk(), compacting(segment_bytes=20_000), clock=clock)
+    for number in range(400):
+        log.append_as_leader(records((f"key {number}", "x" * 500), timestamp=NOW_MS), 0)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll(log.log_end_offset)
+    cleaning = Cleaning.of(
+        filesystem,
+        log,
+        first_dirty_offset=0,
+        end_offset=log.log_end_offset,
+        now_ms=NOW_MS,
+        buffer_bytes=1 << 20,
+        piece_bytes=5000,
+    )
+    read_bytes, steps = [0], []
+    while (step := cleaning.step()) is not Step.DONE:
+        steps.append(step)
+        read_bytes.append(cleaning.read_bytes)
+        if step is Step.CLEANED:
+            cleaning.take_into_log()
+    assert steps.count(Step.PAUSE) > 2 * 200_000 // 6000
+    assert max(after - before for before, after in pairwise(read_bytes)) < 6000
+
+
+def test_a_pass_holds_a_megabyte_or_two_of_the_log_however_large_its_segments_are(tmp_path: Path) -> None:
+    """All records stay, so all 24 MB are written anew."""
+    config, filesystem = compacting(segment_bytes=1 << 30), OsFileSystem()
+    log = open_log(filesystem, config, directory=f"{tmp_path}/flights-0")
+    for number in range(2400):
+        log.append_as_leader(records((f"key {number}", "x" * 10_000), timestamp=NOW_MS), 0)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll(log.log_end_offset)
+    fields = {"first_dirty_offset": 0, "end_offset": log.log_end_offset, "now_ms": NOW_MS, "buffer_bytes": 1 << 20}
+    cleaning = Cleaning.of(filesystem, log, **fields)
+    tracemalloc.start()
+    try:
+        while cleaning.step() is not Step.CLEANED:
+            pass
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert cleaning.written_bytes > 24_000_000 and most < 6 << 20, f"{most >> 20} MB were held"
+    cleaning.take_back()
+    log.abandon()
 
 
 def test_a_node_lets_its_cleaner_rest() -> None:

@@ -332,6 +332,19 @@ def test_a_job_for_a_segment_that_is_gone_does_nothing() -> None:
     assert log.recovery_point == 0
 
 
+def test_a_log_is_flushed_after_so_many_records_as_its_topic_says_by_now() -> None:
+    log = open_log()
+    fill(log, 3, count=2)
+    assert log.recovery_point == 0
+    log.config = settings(flush_messages=4)
+    fill(log, 1, count=1)
+    assert log.recovery_point == 7
+    fill(log, 1, count=3)
+    assert log.recovery_point == 7
+    fill(log, 1, count=1)
+    assert log.recovery_point == 11
+
+
 def test_a_disk_that_cannot_sync_is_not_hidden() -> None:
     filesystem = disk()
     _, background = three_segments(filesystem=filesystem)

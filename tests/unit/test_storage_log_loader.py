@@ -442,18 +442,39 @@ def test_nothing_is_lost_to_the_gaps_that_kafka_left(sign: str, monkeypatch: pyt
     assert all_logs(filesystem) == logs
 
 
+@pytest.mark.parametrize("sign", SIGNS)
+def test_the_recovery_point_is_raised_over_what_is_on_the_disk_by_then(
+    sign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filesystem, known = left_by_kafka(monkeypatch, sign)
+    logs = [f"{DIRECTORY}/{name}" for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
+    for name in logs:  # the files were copied here, and nobody has waited for the disk
+        data = filesystem.read(name)
+        filesystem.remove(name)
+        filesystem.open(name).append(data)
+    assert not any(filesystem.durable_size(name) for name in logs)
+    below: list[str] = []
+
+    def raised(_: object, recovery_point: int) -> None:
+        below.extend(name for name in logs if int(name.removesuffix(".log")[-20:]) < recovery_point)
+        assert all(filesystem.durable_size(name) == filesystem.size(name) for name in below)
+
+    open_log(filesystem, KAFKAS, on_recovery_point=raised, **known)
+    assert len(below) == len(logs) - 1
+
+
 def all_logs(filesystem: MemoryFileSystem) -> list[bytes]:
     return [filesystem.read(f"{DIRECTORY}/{name}") for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
 
 
 def open_and_note(filesystem: MemoryFileSystem, known: dict[str, Any]) -> UnifiedLog:
-    """Open it with what is known of it; from when it is vouched for, that is known."""
+    """Open it with what is known of it; and with what that raises, from then on."""
 
-    def vouched(_: object, recovery_point: int) -> None:
+    def raised(_: object, recovery_point: int) -> None:
         known.clear()
         known["recovery_point"] = recovery_point
 
-    return open_log(filesystem, KAFKAS, on_recovery_point=vouched, **known)
+    return open_log(filesystem, KAFKAS, on_recovery_point=raised, **known)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
