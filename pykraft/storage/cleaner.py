@@ -35,6 +35,7 @@ Follows org.apache.kafka.storage.internals.log.{Cleaner,SkimpyOffsetMap,CleanedT
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -276,7 +277,9 @@ class Cleaning:
         """Stop, and remove what was written and is not in the log."""
         self.steps.close()
         if self.group:
-            remove_segment_files(self.filesystem, self.log.directory, self.group[0].base_offset, CLEANED_SUFFIX)
+            with suppress(FileNotFoundError):  # the log may be deleted just now, and its folder have another name
+                directory, base_offset = self.log.directory, self.group[0].base_offset
+                remove_segment_files(self.filesystem, directory, base_offset, CLEANED_SUFFIX)
 
     def _run(self) -> Generator[Step, None, None]:
         if not self.log.sync_segments(self.unsynced):

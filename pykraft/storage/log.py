@@ -97,7 +97,8 @@ class UnifiedLog:
         self._trash = trash
         self.is_closed = False
         self.cuts = 0
-        """How often it was truncated: what is planned for a log holds only until the next time."""
+        """How often it was truncated: what is planned for a log holds only until the next time. It is counted before
+        the first file goes, for the thread in the background may look then."""
         self.flushed_ms = clock.time_ms()
         """When it was last flushed, or opened."""
         self._known_position: tuple[int, LogSegment, int] | None = None
@@ -450,6 +451,7 @@ class UnifiedLog:
         if offset < self._base_offsets[0]:
             self.truncate_fully(offset)
             return
+        self.cuts += 1
         if self.active_segment.base_offset > offset:
             while self.active_segment.base_offset > offset:
                 self._drop(self.active_segment)
@@ -460,6 +462,7 @@ class UnifiedLog:
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log begins anew, empty, at `offset`."""
+        self.cuts += 1
         while self._segments:
             self._drop(self.active_segment)
         self._new_segment(offset)
@@ -481,7 +484,6 @@ class UnifiedLog:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._synced_offset = min(self._synced_offset, self.log_end_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.cuts += 1
         self._known_position = None
         self.rebuild_producer_state()
         self.producer_state.on_high_watermark(self.high_watermark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -546,6 +547,46 @@ def test_a_disk_that_fails_under_a_pass_that_is_overtaken_is_not_hidden(monkeypa
     monkeypatch.setattr(MemoryFile, "sync", no_log_can_be_synced)
     with pytest.raises(OSError, match="input/output"):
         background.run_job()
+
+
+@pytest.mark.parametrize("name", ["00000.log", "00000.index"])
+def test_a_pass_that_goes_on_within_a_truncation_is_dropped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread in the background finds segments closed, and files gone, of a log that is being cut just then."""
+    some, background = in_background()
+    background.run()
+    some.log.flush()
+    some.cleaner.clean()
+    during(monkeypatch, "remove", name, background.run_job)
+    some.log.truncate_fully(1000)
+    background.run()
+    assert some.cleaner.current is None and not cleaned_names(some.filesystem)
+
+
+def during(monkeypatch: pytest.MonkeyPatch, operation: str, name: str, action: Callable[[], None]) -> None:
+    """Do this just after the disk has done that to the first file with such a name."""
+    original, waiting = getattr(MemoryFileSystem, operation), [action]
+
+    def operate(filesystem: MemoryFileSystem, path: str) -> Any:
+        done = original(filesystem, path)
+        if path.endswith(name) and waiting:
+            waiting.pop()()
+        return done
+
+    monkeypatch.setattr(MemoryFileSystem, operation, operate)
+
+
+def test_a_pass_whose_log_is_deleted_while_it_takes_back_what_it_wrote_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The folder gets its other name between two files."""
+    some, background = in_background()
+    background.run()
+    folder = some.log.directory
+    during(monkeypatch, "open", ".log.cleaned", some.log.abandon)
+    during(monkeypatch, "remove", ".log.cleaned", lambda: some.filesystem.rename(folder, f"{LOGS}/elsewhere"))
+    some.cleaner.clean()
+    background.run()
+    assert some.cleaner.current is None and some.filesystem.exists(f"{LOGS}/elsewhere")
 
 
 def test_a_log_that_cannot_be_read_is_set_aside() -> None:
