@@ -105,17 +105,14 @@ class MetaProperties(NamedTuple):
 
 def read_meta_properties(filesystem: FileSystem, directory: str) -> MetaProperties | None:
     """The directory's ``meta.properties``; None if it was never formatted."""
-    path = f"{directory}/{META_PROPERTIES}"
-    if not filesystem.exists(path):
-        return None
-    try:
-        values = parse_properties(filesystem.read(path).decode())
-        if values["version"] != "1":
-            raise ValueError(f"version {values['version']} is not 1")
+
+    def parse(text: str) -> MetaProperties:
+        values = parse_properties(text)
+        _check_version(values["version"], "1")
         node_id, directory_id = parse_number(values["node.id"]), Uuid.parse(values["directory.id"])
         return MetaProperties(values["cluster.id"], node_id, directory_id)
-    except (ValueError, KeyError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+    return _read_if_there(filesystem, f"{directory}/{META_PROPERTIES}", parse)
 
 
 def write_meta_properties(filesystem: FileSystem, directory: str, properties: MetaProperties) -> None:
@@ -131,16 +128,13 @@ def write_meta_properties(filesystem: FileSystem, directory: str, properties: Me
 
 def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | None:
     """The topic id of a partition's folder; None if it was not written yet."""
-    path = f"{directory}/{PARTITION_METADATA}"
-    if not filesystem.exists(path):
-        return None
-    try:
-        values = dict(line.split(": ", 1) for line in filesystem.read(path).decode().splitlines())
-        if values["version"] != "0":
-            raise ValueError(f"version {values['version']} is not 0")
+
+    def parse(text: str) -> Uuid:
+        values = dict(line.split(": ", 1) for line in text.splitlines())
+        _check_version(values["version"], "0")
         return Uuid.parse(values["topic_id"])
-    except (ValueError, KeyError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+    return _read_if_there(filesystem, f"{directory}/{PARTITION_METADATA}", parse)
 
 
 def write_partition_metadata(
@@ -167,3 +161,18 @@ def write_clean_shutdown(filesystem: FileSystem, directory: str, broker_epoch: i
     """Say that everything in the directory was closed in order. It has to be the last that is written."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     replace_file(filesystem, f"{directory}/{CLEAN_SHUTDOWN}", content.encode())
+
+
+def _check_version(found: str, known: str) -> None:
+    if found != known:
+        raise ValueError(f"version {found} is not {known}")
+
+
+def _read_if_there(filesystem: FileSystem, path: str, parse: Callable[[str], T]) -> T | None:
+    """What the text in the file says; None if there is no such file."""
+    if not filesystem.exists(path):
+        return None
+    try:
+        return parse(filesystem.read(path).decode())
+    except (ValueError, KeyError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
