@@ -59,7 +59,8 @@ LARGEST_OFFSET = (1 << 63) - 1
 """Where a log may end at most."""
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
-_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_PLACE = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch."""
 _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
@@ -201,7 +202,7 @@ class RecordBatch:
     def assign(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in a log, in the buffer itself; the checksum stays right, and the length between
         offset and epoch what it is."""
-        _OFFSET_LENGTH_EPOCH.pack_into(self.buffer, 0, base_offset, self.batch_length, leader_epoch)
+        _PLACE.pack_into(self.buffer, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.last_offset = base_offset + self.last_offset_delta
         self.partition_leader_epoch = leader_epoch

@@ -182,25 +182,26 @@ class Partition:
         self.advance_high_watermark(now)
         return info
 
-    def append_as_follower(self, data: memoryview, leader_high_watermark: int) -> int:
+    def append_as_follower(self, data: memoryview, leader_high_watermark: int, leader_log_start: int = UNKNOWN) -> int:
         """Append what the leader sent, and take over how much of it is committed; how many batches."""
-        self._begin_with(next(batches(data), None))
+        self._begin_with(next(batches(data), None), leader_log_start)
         count = self.log.append_as_follower(data, self.leader_epoch)
         if count:
             self._trace_append()
         self.log.update_high_watermark(leader_high_watermark)
         return count
 
-    def _begin_with(self, first: RecordBatch | None) -> None:
-        """Where the leader's log begins within a batch, that one comes whole: a log that has nothing begins with it."""
+    def _begin_with(self, first: RecordBatch | None, leader_log_start: int) -> None:
+        """Where the leader's log begins within a batch, that one comes whole. A log that has nothing begins with it; so
+        does one that has only what the leader has deleted, which may be of a leader that nobody followed."""
         log = self.log
-        if first is not None and log.is_empty and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:
+        has_nothing = log.is_empty or log.log_end_offset <= leader_log_start
+        if first is not None and has_nothing and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:
             log.truncate_fully(first.base_offset)
 
-    def follow_log_start(self, leader_log_start: int) -> None:
-        """Delete what the leader has deleted."""
-        if leader_log_start > self.log.log_start_offset:
-            self.log.increase_log_start(leader_log_start)
+    def follow_log_start(self, leader_log_start: int) -> bool:
+        """Delete what the leader has deleted; whether there was anything."""
+        return leader_log_start > self.log.log_start_offset and self.log.increase_log_start(leader_log_start)
 
     def _trace_append(self) -> None:
         self._trace("append", partition=str(self.key.topic_partition), end=self.log.log_end_offset)

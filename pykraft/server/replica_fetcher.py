@@ -58,6 +58,7 @@ class ReplicaFetcher:
         values: Config,
         trace: Tracer,
         on_append: Callable[[Partition], None],
+        on_all_deleted: Callable[[], None],
         on_disk_failure: Callable[[OSError], KafkaError],
     ) -> None:
         self._broker_id = broker_id
@@ -67,6 +68,7 @@ class ReplicaFetcher:
         self._values = values
         self._trace = trace
         self._on_append = on_append
+        self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
         self._in_flight = False
@@ -182,8 +184,11 @@ class ReplicaFetcher:
                 followed.resting_until = rest_until
 
     def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> None:
-        count = partition.append_as_follower(memoryview(answer.records or b""), answer.high_watermark)
-        partition.follow_log_start(answer.log_start_offset)
+        records, end_before = memoryview(answer.records or b""), partition.log.log_end_offset
+        count = partition.append_as_follower(records, answer.high_watermark, answer.log_start_offset)
+        if partition.follow_log_start(answer.log_start_offset) and answer.log_start_offset >= end_before:
+            # What was here before may be of a leader that nobody followed: no crash must bring it back.
+            self._on_all_deleted()
         if count:
             self._on_append(partition)
 

@@ -263,6 +263,7 @@ class ReplicaManager:
             values=self._values,
             trace=self._trace,
             on_append=self._wake,
+            on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
         )
 

@@ -321,7 +321,7 @@ class Cleaning:
         for segment, segment_end in self._segments_with_ends():
             if segment_end <= first:
                 continue
-            for _, batch in self._batches(segment, segment.offset_index.lookup(first).position):
+            for _, batch in self._batches(segment, segment.position_before(first)):
                 if not self._note(batch, transactions):
                     return
                 self.offsets.latest_offset = max(self.offsets.latest_offset, batch.last_offset)

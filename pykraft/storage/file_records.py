@@ -125,6 +125,15 @@ class FileRecords(Synced):
                 yield position, RecordBatch(piece[here : here + (size if whole else HEADER_BYTES)])
             position += size
 
+    def has_batch_up_to(self, offset: int, position: int) -> bool:
+        """Whether the header of a batch stands at `position`, and none of its offsets is above `offset`."""
+        if position + HEADER_BYTES > self._file.size:
+            return False
+        header = self._file.read(position, HEADER_BYTES)
+        base_offset, length, magic, last_offset_delta = _OFFSETS_LENGTH_MAGIC.unpack_from(header)
+        is_header = magic == CURRENT_MAGIC and length >= HEADER_BYTES - LOG_OVERHEAD and last_offset_delta >= 0
+        return bool(is_header and base_offset + last_offset_delta <= offset)
+
     def find(self, offset: int, position: int) -> BatchPosition | None:
         """The first batch at or after `position` whose last offset is at least `offset`."""
         return next((BatchPosition(*found) for found in self._scan(position, offset)), None)

@@ -39,13 +39,7 @@ from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.storage.checkpoint import (
-    LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
-    DamagedFileError,
-    read_partition_metadata,
-    write_partition_metadata,
-)
+from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
@@ -54,14 +48,13 @@ from pykraft.storage.producer_state import SNAPSHOT_SUFFIX, ProducerStateManager
 from pykraft.storage.segment_files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SMALL_FILES,
     SUFFIXES,
     finish_leftovers,
     offset_of,
     remove_segment_files,
 )
 from pykraft.storage.trash import Trash
-
-_SMALL_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 
 
 def nobody(*_: object) -> None:
@@ -271,7 +264,7 @@ class LogLoader:
 
 def _is_part_of_a_log(name: str) -> bool:
     stem, dot, suffix = name.partition(".")
-    return name in _SMALL_FILES or (offset_of(stem) is not None and dot + suffix in (*SUFFIXES, SNAPSHOT_SUFFIX))
+    return name in SMALL_FILES or (offset_of(stem) is not None and dot + suffix in (*SUFFIXES, SNAPSHOT_SUFFIX))
 
 
 def _was_kafka(active: LogSegment) -> bool:

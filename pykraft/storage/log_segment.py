@@ -193,7 +193,14 @@ class LogSegment:
         newest = self._newest
         if newest is not None and newest[0] <= offset:
             return self.records.find(offset, newest[1])
-        return self.records.find(offset, self.offset_index.lookup(offset).position)
+        return self.records.find(offset, self.position_before(offset))
+
+    def position_before(self, offset: int) -> int:
+        """Where a scan for the offset may begin: at the batch of the last index entry that is not above it. No checksum
+        covers an index, so an entry that is not of the batch there is not believed; then it is the first batch."""
+        entry = self.offset_index.lookup(offset)
+        is_true = entry.position and self.records.has_batch_up_to(entry.offset, entry.position)
+        return entry.position if is_true else 0
 
     def read(self, offset: int, max_bytes: int, end_position: int, at_least_one: bool) -> SegmentSlice | None:
         """The piece from the batch of `offset` on: up to `max_bytes`, up to `end_position`. With `at_least_one` the
@@ -215,7 +222,7 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """The offset after the last batch: a scan from the last index entry."""
-        position = self.offset_index.lookup(self.offset_index.last_offset).position
+        position = self.position_before(self.offset_index.last_offset)
         last = deque(self.records.headers(position), maxlen=1)
         return last[0].header.next_offset if last else self.base_offset
 
@@ -232,7 +239,7 @@ class LogSegment:
         if self.max_timestamp is None:
             largest = self.time_index.last
             try:
-                for at in self.records.headers(self.offset_index.lookup(largest.offset).position):
+                for at in self.records.headers(self.position_before(largest.offset)):
                     if at.header.max_timestamp > largest.timestamp:
                         largest = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
             except CorruptRecordError:
@@ -243,7 +250,7 @@ class LogSegment:
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record from `start_offset` on that is at least as young."""
         nearest = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(nearest.offset, start_offset)).position
+        position = self.position_before(max(nearest.offset, start_offset))
         for at in self.records.headers(position):
             if at.header.max_timestamp < timestamp or at.header.last_offset < start_offset:
                 continue

@@ -27,6 +27,7 @@ from itertools import count
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import LARGEST_OFFSET
+from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 
@@ -40,6 +41,8 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 
+SMALL_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+"""The other files of a log that are replaced as a whole."""
 _OFFSET_DIGITS = 20
 
 
@@ -99,7 +102,7 @@ def base_offset_of(name: str) -> int | None:
 
 def finish_leftovers(filesystem: FileSystem, directory: str) -> list[str]:
     """Finish or take back what a crash interrupted: replacements of small files, deletions, cleaning, swaps; and remove
-    indexes whose log is gone. Returns the names of the files that are left."""
+    indexes whose log is gone; but no file whose name is none of ours. Returns the names of the files that are left."""
     names = filesystem.list(directory)
     if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
         _finish_cleaning(filesystem, directory)
@@ -109,7 +112,8 @@ def finish_leftovers(filesystem: FileSystem, directory: str) -> list[str]:
     for name in names:
         stem, dot, suffix = name.partition(".")
         is_orphan = dot + suffix in SUFFIXES and stem not in logs
-        if name.endswith((TEMPORARY_SUFFIX, DELETED_SUFFIX)) or is_orphan:
+        is_over = name.endswith((TEMPORARY_SUFFIX, DELETED_SUFFIX)) or is_orphan
+        if is_over and (base_offset_of(name) is not None or name.removesuffix(TEMPORARY_SUFFIX) in SMALL_FILES):
             filesystem.remove(f"{directory}/{name}")
         else:
             left.append(name)

@@ -78,11 +78,12 @@ SCRIPTS: dict[str, list[Step]] = {
 }
 
 
-def stopped(story: Sequence[Step], in_background: bool = True, torn_bytes: int = 0) -> Iterator[Player]:
-    """The story's player, stopped before its first operation, its second, and so on to the end."""
+def stopped(story: Sequence[Step], in_background: bool = True, torn_bytes: int | None = None) -> Iterator[Player]:
+    """The story's player, stopped before its first operation, its second, and so on to the end. So much of that
+    operation is done, if it is a write; or each time another part."""
     for count in range(10_000):
         player = Player(in_background=in_background)
-        player.filesystem.crash_after(count, torn_bytes)
+        player.filesystem.crash_after(count, 7 * count % 97 if torn_bytes is None else torn_bytes)
         finished = player.play(story)
         yield player
         if finished:

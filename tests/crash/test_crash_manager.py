@@ -11,6 +11,7 @@ operation in turn; then the process is ended or the power fails, and the next st
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from random import Random
 
@@ -22,7 +23,7 @@ from pykraft.storage import log_manager
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_manager import LogManager, lock_directory
 from tests.harness.log_laws import all_batches, check
-from tests.harness.storage import LOGS, NEVER_MS, ByHand, ManualClock, at, batch, copied, disk, tiny
+from tests.harness.storage import LOGS, NEVER_MS, ByHand, ManualClock, at, batch, copied, disk, durable_end, tiny
 from tests.harness.story import Journal, Step
 
 FLIGHTS = TopicPartition("flights", 0)
@@ -152,11 +153,19 @@ class Broker:
             return False
         return True
 
-    def recover(self, power: Random | None) -> None:
-        synced = {} if self.manager is None else self.manager.logs
+    def fork(self) -> Broker:
+        """The same broker with a disk of its own, after a crash."""
+        twin = copy.copy(self)
+        twin.filesystem, twin.journals = copy.deepcopy(self.filesystem), copy.deepcopy(self.journals)
+        twin.random = copy.deepcopy(self.random)
+        return twin
+
+    def recover(self, power: Random | None, has_started: bool = True) -> None:
+        synced = self.manager.logs if self.manager is not None and has_started else {}
         for partition, log in synced.items():
             journal = self.journals[partition]
-            journal.synced_offset = max(journal.synced_offset, log.recovery_point)
+            on_disk = durable_end(self.filesystem, f"{LOGS}/{partition}")
+            journal.synced_offset = max(journal.synced_offset, log.recovery_point, on_disk)
         if power is None:
             self.filesystem.crash_process()
         else:
@@ -284,6 +293,23 @@ def test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(
         broker.recover(Random(1000 * seed + number))
 
 
+@pytest.mark.parametrize("name", STORIES)
+def test_a_crash_while_a_directory_is_opened_changes_nothing(name: str) -> None:
+    """The start after a crash is stopped at each of its operations, and begun anew."""
+    random = Random(7)
+    for broker in random.sample(stopped(STORIES[name]), 6):
+        broker.filesystem.crash_process()
+        for count in range(10_000):
+            twin = broker.fork()
+            twin.filesystem.crash_after(count, torn_bytes=7 * count % 97)
+            try:
+                twin.start()
+            except Crash:
+                twin.recover(random.choice((None, random)), has_started=False)
+                continue
+            break
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", STORIES)
 def test_a_second_loss_of_power_soon_after_a_crash_finds_no_stale_claims(name: str, seed: int) -> None:
@@ -318,7 +344,7 @@ def stopped(story: Sequence[Step], cleanup_policy: str = "delete") -> list[Broke
     brokers: list[Broker] = []
     while True:
         broker = Broker(cleanup_policy)
-        broker.filesystem.crash_after(len(brokers))
+        broker.filesystem.crash_after(len(brokers), torn_bytes=7 * len(brokers) % 97)
         finished = broker.play(story)
         brokers.append(broker)
         if finished:

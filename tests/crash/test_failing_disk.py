@@ -68,14 +68,15 @@ def test_a_directory_keeps_what_was_acknowledged(name: str) -> None:
             broker.recover(Random(number) if number % 2 else None)
 
 
+@pytest.mark.parametrize(("kind", "for_good"), [("an I/O error", False), ("an I/O error", True), ("a full disk", True)])
 @pytest.mark.parametrize("name", cleaner_crashes.SCRIPTS)
-def test_a_compacted_log_keeps_its_values(name: str) -> None:
+def test_a_compacted_log_keeps_its_values(name: str, kind: str, for_good: bool) -> None:
     story = cleaner_crashes.SCRIPTS[name]
 
     def make() -> Compactor:
         return Compactor(compacting(segment_bytes=500), in_background=True)
 
-    for number, player in enumerate(failed(make, lambda made: made.play(story), ERRORS["an I/O error"], False)):
+    for number, player in enumerate(failed(make, lambda made: made.play(story), ERRORS[kind], for_good)):
         player.recover(Random(number) if number % 2 else None)
 
 

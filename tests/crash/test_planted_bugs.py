@@ -23,7 +23,7 @@ from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import nobody
+from pykraft.storage.log_loader import LogLoader, nobody
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -34,6 +34,7 @@ from tests.golden import test_golden_storage as golden
 from tests.harness.log_laws import check, every_timestamp_is_found
 from tests.harness.storage import batch, end_transaction, fill, open_log, produced, read_batches, tiny
 from tests.harness.story import Player
+from tests.unit import test_storage_damage as damage
 from tests.unit import test_storage_log as appending
 from tests.unit import test_storage_log_loader as loading
 
@@ -144,6 +145,14 @@ def stale_indexes_are_found() -> None:
     loading.test_indexes_that_do_not_fit_are_rebuilt(clean=True, suffix="index", content=b"\xff" * 24)
 
 
+def older_indexes_are_found() -> None:
+    damage.test_an_index_of_a_longer_life_of_its_segment_is_made_anew()
+
+
+def batches_go_missing() -> None:
+    damage.test_a_log_that_lost_whole_batches_goes_on_and_is_closed_in_order(0)
+
+
 def a_sync_fails() -> None:
     failing.test_a_finished_segment_that_cannot_be_synced_stops_its_log()
 
@@ -189,6 +198,22 @@ def nothing(*_: Any, **__: Any) -> None:
 def forget(owner: Any, name: str) -> Plant:
     """The method does nothing."""
     return lambda monkeypatch: monkeypatch.setattr(owner, name, nothing)
+
+
+def without_folder_syncs(owner: Any, name: str) -> Plant:
+    """While this one runs, no folder is synced."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        original = getattr(owner, name)
+
+        def run(*arguments: Any, **fields: Any) -> Any:
+            with pytest.MonkeyPatch.context() as within:
+                within.setattr(MemoryFileSystem, "sync_directory", nothing)
+                return original(*arguments, **fields)
+
+        monkeypatch.setattr(owner, name, run)
+
+    return plant
 
 
 def instead(owner: Any, name: str, function: Any) -> Plant:
@@ -456,7 +481,26 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "the marker is honoured after an unclean stop": (marker_is_kept, a_directory_crashes_twice),
     "a missing directory sync": (forget(MemoryFileSystem, "sync_directory"), a_directory_loses_its_power),
     "a rename before the fsync": (renamed_before_the_sync, the_power_fails),
-    "a stale index is trusted": (forget(LogSegment, "check"), stale_indexes_are_found),
+    "a missing directory sync, when a log is made": (without_folder_syncs(LogLoader, "load"), the_power_fails),
+    "a missing directory sync, behind a roll": (without_folder_syncs(UnifiedLog, "sync_segments"), the_power_fails),
+    "a missing directory sync, under a Raft log": (without_folder_syncs(UnifiedLog, "sync_records"), the_power_fails),
+    "a missing directory sync, in a flush": (without_folder_syncs(UnifiedLog, "flush"), the_power_fails),
+    "a missing directory sync, in a truncation": (without_folder_syncs(UnifiedLog, "truncate_to"), the_power_fails),
+    "a missing directory sync, when a log is deleted": (
+        without_folder_syncs(LogManager, "_take_apart"),
+        a_directory_loses_its_power,
+    ),
+    "a missing directory sync, at a start": (without_folder_syncs(LogManager, "start"), a_directory_crashes_twice),
+    "a stale index is trusted": (forget(LogSegment, "check"), older_indexes_are_found),
+    "an index that cannot be read is trusted": (forget(LogSegment, "check"), stale_indexes_are_found),
+    "a start keeps epochs past the end": (
+        forget(LeaderEpochCache, "truncate_from_end"),
+        loading.test_an_epoch_whose_leader_wrote_nothing_before_an_orderly_stop_goes,
+    ),
+    "a start keeps time index entries past the end": (
+        instead(LogSegment, "last_indexed", property(lambda segment: -1)),
+        batches_go_missing,
+    ),
     "a write counts before its bytes are there": (
         instead(FileRecords, "append", counted_before_it_is_there),
         syncs_come_beside_writes,

@@ -19,7 +19,14 @@ from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import LogCleaner
 from pykraft.storage.log_segment import LogSegment
-from pykraft.storage.segment_files import SWAP_SUFFIX, begin_swap, finish_swap, segment_paths
+from pykraft.storage.segment_files import (
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    base_offset_of,
+    begin_swap,
+    finish_swap,
+    segment_paths,
+)
 from tests.crash import test_crash_cleaner as crashes
 from tests.harness.compaction import Compactor, compacting, random_story
 from tests.unit import test_storage_log_cleaner as cleaning
@@ -30,6 +37,12 @@ from tests.unit import test_storage_retention as retaining
 
 def values_are_replaced() -> None:
     crashes.test_a_compacted_log_survives_a_crash_at_any_moment("values are replaced, segments are put together")
+
+
+def swaps_are_interrupted_twice() -> None:
+    crashes.test_a_crash_while_a_swap_is_being_finished_changes_nothing(
+        "values are replaced, segments are put together"
+    )
 
 
 def random_stories_crash() -> None:
@@ -100,8 +113,8 @@ def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Cleaning.of.__func__  # type: ignore[attr-defined]
 
-    def of(*arguments: Any) -> Cleaning:
-        found: Cleaning = original(Cleaning, *arguments)
+    def of(*arguments: Any, **fields: Any) -> Cleaning:
+        found: Cleaning = original(Cleaning, *arguments, **fields)
         found.unsynced = []
         return found
 
@@ -124,12 +137,32 @@ def first_offset_of_a_key(offsets: OffsetMap, records: Iterable[Outline], first_
 
 
 def named_before_the_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start gives the new segment its name first, and then finds nothing that would have to go for it."""
+    """A start gives the new segment its name first. If it is stopped then, the next one finds no ``.swap`` that would
+    tell which of the others have to go."""
+
+    def finish(filesystem: FileSystem, directory: str) -> None:
+        segment_files._take_back_cleaning(filesystem, directory)
+        names = filesystem.list(directory)
+        swaps = {base for name in names if name.endswith(SWAP_SUFFIX) and (base := base_offset_of(name)) is not None}
+        for base_offset in sorted(swaps):
+            path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
+            end = segment_files._end_offset(filesystem, path, base_offset) if filesystem.exists(path) else base_offset
+            finish_swap(filesystem, directory, base_offset)
+            for name in filesystem.list(directory):
+                if base_offset < (base_offset_of(name) or 0) < end:
+                    filesystem.remove(f"{directory}/{name}")
+
+    monkeypatch.setattr(segment_files, "_finish_cleaning", finish)
+
+
+def old_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start gives the new segment its name, and removes none of those that it was made of."""
     monkeypatch.setattr(segment_files, "_remove_replaced", lambda *_: None)
 
 
 BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
-    "a swap is finished in the wrong order": (named_before_the_old_ones_go, values_are_replaced),
+    "a swap is finished in the wrong order": (named_before_the_old_ones_go, swaps_are_interrupted_twice),
+    "a swap is finished by half": (old_ones_stay, values_are_replaced),
     "a swap begins with the old segments": (old_segments_go_first, values_are_replaced),
     "a swap that a crash interrupted is thrown away": (swaps_are_thrown_away, values_are_replaced),
     "a cleaned segment is not synced": (cleaned_is_not_synced, values_are_replaced),

@@ -41,6 +41,7 @@ from tests.harness.storage import (
     bytes_of,
     copied,
     disk,
+    durable_end,
     loader,
     marker,
     tiny,
@@ -328,6 +329,7 @@ class Compactor:
         """Crash the disk, with the dice for a loss of power, open the log and judge what is left."""
         if self.started:
             self.synced_offset = max(self.synced_offset, self.log.recovery_point)
+        self.synced_offset = max(self.synced_offset, durable_end(self.filesystem))
         if power is None:
             self.filesystem.crash_process()
         else:

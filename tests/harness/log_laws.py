@@ -126,6 +126,11 @@ def epochs_are_those_of_the_batches(log: UnifiedLog) -> None:
     assert len(log.epochs.entries) - len(known) <= 1, "only the leader's own epoch may have no batch yet"
 
 
+def no_epoch_is_ahead(log: UnifiedLog) -> None:
+    """Right after a start: no leader has begun its own epoch yet."""
+    assert all(entry.start_offset < log.log_end_offset for entry in log.epochs.entries), log.epochs.entries
+
+
 def epochs_of(log: UnifiedLog) -> list[EpochEntry]:
     found: list[EpochEntry] = []
     for some in all_batches(log):

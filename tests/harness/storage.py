@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.config import Config
+from pykraft.common.errors import CorruptRecordError
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.records.batch import RecordBatch, batches
@@ -127,6 +129,27 @@ def loader(filesystem: FileSystem, config: Config | None = None, **fields: Any) 
 def open_log(filesystem: FileSystem | None = None, config: Config | None = None, **fields: Any) -> UnifiedLog:
     """A log on this disk, or on a fresh one; after a crash unless `clean`."""
     return loader(filesystem or disk(), config, **fields).load()
+
+
+def durable_end(filesystem: MemoryFileSystem, directory: str = DIRECTORY) -> int:
+    """The offset after the last batch that outlasts a loss of power with all before it: as the disk tells it, whatever
+    the log believes. 0 if there is none."""
+    names = filesystem.list(directory) if filesystem.exists(directory) else []
+    end = 0
+    with suppress(CorruptRecordError):
+        for number, path in enumerate(sorted(f"{directory}/{name}" for name in names if name.endswith(".log"))):
+            base_offset = int(path.removesuffix(".log")[-20:])
+            if number and base_offset != end:
+                break
+            data, durable = filesystem.read(path), filesystem.durable_size(path)
+            end = base_offset if durable else end
+            for some in batches(memoryview(data)[:durable]):
+                if not some.is_valid:
+                    return end
+                end = some.next_offset
+            if durable < len(data):
+                break
+    return end
 
 
 def open_directory(home: Path, config: Config, **fields: Any) -> LogManager:

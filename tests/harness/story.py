@@ -20,7 +20,7 @@ from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
-from tests.harness.log_laws import all_batches, check, recovered_indexes_are_rebuilt_ones
+from tests.harness.log_laws import all_batches, check, no_epoch_is_ahead, recovered_indexes_are_rebuilt_ones
 from tests.harness.storage import (
     NEVER_MS,
     NOW_MS,
@@ -30,6 +30,7 @@ from tests.harness.storage import (
     batch,
     copied,
     disk,
+    durable_end,
     loader,
     marker,
     produced,
@@ -256,9 +257,10 @@ class Player:
     def recover(self, power: Random | None, power_failed: bool = False) -> UnifiedLog:
         """Crash the disk, with the dice for a loss of power, open the log and judge what is left. `power_failed` says
         that it had failed before."""
-        # What the log said was synced, is: also what the background did.
+        # What the log said was synced, is, also what the background did; and so is what the disk has.
         if self.log is not None:
             self.journal.synced_offset = max(self.journal.synced_offset, self.log.recovery_point)
+        self.journal.synced_offset = max(self.journal.synced_offset, durable_end(self.filesystem))
         if power is None:
             self.filesystem.crash_process()
         else:
@@ -271,7 +273,7 @@ class Player:
     def judge(self, log: UnifiedLog, power_failed: bool) -> None:
         found = all_batches(log)
         self.journal.judge([bytes(each.buffer) for each in found], power_failed)
-        check(log, partial(recovered_indexes_are_rebuilt_ones, trusted_below=self.checkpoint))
+        check(log, partial(recovered_indexes_are_rebuilt_ones, trusted_below=self.checkpoint), no_epoch_is_ahead)
 
     def fork(self) -> Player:
         """The same player with a disk of its own, after a crash: to see several ends of one story."""

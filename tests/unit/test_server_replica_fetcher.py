@@ -42,7 +42,10 @@ def storage_error(_: OSError) -> KafkaError:
 
 
 def following(
-    filled: int = 0, epoch: int = 5, on_disk_failure: Callable[[OSError], KafkaError] = storage_error
+    filled: int = 0,
+    epoch: int = 5,
+    on_disk_failure: Callable[[OSError], KafkaError] = storage_error,
+    on_all_deleted: Callable[[], None] = lambda: None,
 ) -> tuple[Partition, ReplicaFetcher, Script]:
     """Broker 1 follows broker 2; its log holds so many batches of epoch 4."""
     log = open_log()
@@ -57,6 +60,7 @@ def following(
         values=NODE_CONFIG.resolve(REQUIRED),
         trace=Tracer(1, Silence()),
         on_append=lambda _: None,
+        on_all_deleted=on_all_deleted,
         on_disk_failure=on_disk_failure,
     )
     fetcher.add(follower)
@@ -335,6 +339,36 @@ def test_a_follower_that_begins_anew_within_a_batch_begins_with_all_of_it() -> N
             break
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (6, 14)
     assert contents(follower.log) == data
+
+
+def test_so_does_one_that_has_only_what_the_leader_has_deleted() -> None:
+    """It followed a leader whose records nobody else has. The new one deleted its first records, and does not know any
+    more of the epoch that would tell where the logs part."""
+    leader = open_log()
+    for count in (2, 10, 1, 1):
+        leader.append_as_leader(batch(count), 5)
+    leader.update_high_watermark(leader.log_end_offset)
+    leader.increase_log_start(6)
+    follower, _, script = following(filled=6)
+    script.poll()
+    assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 6
+    data = bytes_of(leader.read(6, 1 << 20, Isolation.LOG_END, at_least_one=True).records)
+    script.answer(FetchRequest, fetch_answer(records=data, high_watermark=14, log_start_offset=6))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (6, 14)
+    assert contents(follower.log) == data
+
+
+@pytest.mark.parametrize(("leader_start", "is_told"), [(2, False), (3, True)])
+def test_that_all_records_were_deleted_is_written_down_at_once(leader_start: int, is_told: bool) -> None:
+    """A crash brings back what was deleted, until the next checkpoint. That must not be what nobody else ever had."""
+    told: list[str] = []
+    follower, _, script = following(filled=3, on_all_deleted=lambda: told.append("now"))
+    for base_offset in (3, 4):
+        script.poll()
+        data = at(base_offset, batch(), 5).buffer
+        script.answer(FetchRequest, fetch_answer(records=data, high_watermark=4, log_start_offset=leader_start))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (leader_start, 5)
+    assert told == ["now"] * is_told
 
 
 def test_an_answer_about_a_partition_that_is_not_followed_any_more_is_dropped() -> None:

@@ -6,6 +6,7 @@ what is sound.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -17,7 +18,12 @@ from pykraft.storage.answers import Isolation
 from pykraft.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
 from pykraft.storage.log import UnifiedLog
 from tests.harness.compaction import compacting, records
-from tests.harness.log_laws import check
+from tests.harness.log_laws import (
+    check,
+    every_offset_is_found,
+    every_timestamp_is_found,
+    recovered_indexes_are_rebuilt_ones,
+)
 from tests.harness.storage import (
     DIRECTORY,
     LOGS,
@@ -29,6 +35,7 @@ from tests.harness.storage import (
     disk,
     end_transaction,
     fill,
+    open_log,
     produced,
     settings,
     started,
@@ -91,6 +98,37 @@ def test_a_log_opens_without_snapshots_also_where_a_header_is_damaged(kept: int)
     for name in snapshots[kept:]:
         filesystem.remove(f"{DIRECTORY}/{name}")
     assert opened(filesystem, config).log_end_offset == 30
+
+
+def test_an_index_entry_that_is_not_of_its_batch_is_not_believed() -> None:
+    """A start looks at the first and the last entries of closed segments only, and no checksum covers the others."""
+    config = tiny(2000)
+    filesystem, bases = written(config, count=40)
+    assert len(bases) > 1 and len(filesystem.read(path(0, INDEX))) >= 5 * 8
+    for position in range(8, len(filesystem.read(path(0, INDEX))) - 8):
+        damaged = copy.deepcopy(filesystem)
+        for bit in (1, 64):
+            change(damaged, path(0, INDEX), position, filesystem.read(path(0, INDEX))[position] ^ bit)
+            log = opened(copy.deepcopy(damaged), config)
+            every_offset_is_found(log)
+            every_timestamp_is_found(log)
+
+
+def test_an_index_of_a_longer_life_of_its_segment_is_made_anew() -> None:
+    """All its entries are in order, and their batches were there once."""
+    config = tiny(100_000)
+    filesystem, _ = written(config)
+    older = {suffix: filesystem.read(path(0, suffix)) for suffix in (INDEX, ".timeindex")}
+    log = opened(filesystem, config)
+    log.truncate_to(7)
+    fill(log, 6, leader_epoch=5, size=40)
+    log.roll(log.log_end_offset)
+    fill(log, 1, leader_epoch=5)
+    log.close()
+    for suffix, entries in older.items():
+        filesystem.write(path(0, suffix), entries)
+    log = open_log(filesystem, config, clean=True, recovery_point=log.log_end_offset)
+    check(log, recovered_indexes_are_rebuilt_ones, every_timestamp_is_found)
 
 
 @pytest.mark.parametrize("batch_count", [0, 1])

@@ -687,7 +687,9 @@ A, B, C = (f"{base:020d}" for base in (0, 10, 20))
 @pytest.mark.parametrize(
     ("there", "left"),
     [
-        ([f"{A}.log", f"{A}.index", "x.tmp", f"{B}.index"], [f"{A}.index", f"{A}.log"]),
+        ([f"{A}.log", f"{A}.index", f"{A}.index.tmp", f"{B}.index"], [f"{A}.index", f"{A}.log"]),
+        ([f"{A}.log", "leader-epoch-checkpoint.tmp", "partition.metadata.tmp"], [f"{A}.log"]),
+        ([f"{A}.log", "my.deleted", "my.index", "thesis.tmp"], [f"{A}.log", "my.deleted", "my.index", "thesis.tmp"]),
         ([f"{A}.log", f"{A}.log.deleted", f"{B}.index.deleted"], [f"{A}.log"]),
         ([f"{A}.log", f"{A}.log.cleaned", f"{A}.index.cleaned"], [f"{A}.log"]),
         ([f"{A}.log", f"{A}.log.cleaned", f"{A}.index.swap"], [f"{A}.log"]),
