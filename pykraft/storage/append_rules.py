@@ -65,6 +65,7 @@ class AppendRules:
 
     @classmethod
     def of(cls, config: Config) -> "AppendRules":
+        """What a topic's settings come to."""
         codec = config[COMPRESSION_TYPE]
         wants_keys = "compact" in config[CLEANUP_POLICY]
         uses_append_time = config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"

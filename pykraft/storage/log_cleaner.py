@@ -84,6 +84,7 @@ class Candidate(NamedTuple):
 
 
 def is_compacted(log: UnifiedLog) -> bool:
+    """Whether its topic's ``cleanup.policy`` has ``compact``, by now."""
     return "compact" in log.config[CLEANUP_POLICY]
 
 
