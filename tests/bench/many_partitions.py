@@ -2,8 +2,11 @@
 
 Measured are the making of the partitions, an orderly stop with something in every partition that is not on the disk
 yet, the start after it and after a kill, until every partition is led, and the memory of the node's process after that.
-What a partition costs is the slope: what it is more than at the smallest count, by partitions. After a kill the node is
-let in again when the session of the process before is over; that wait is taken off.
+What a partition costs is the slope: what it is more than at the smallest count, by partitions.
+
+A node that was killed is let in again when the session of the process before is over, after about 5 s. So a start
+after a kill has two rows: less 5 s, but never less than 0; and as it was measured, with the wait. Where the first is 0,
+or nearly, all was served as soon as the node was let in, and only the second says something.
 """
 
 from __future__ import annotations
@@ -26,7 +29,12 @@ class Figures(NamedTuple):
     clean_s: float
     clean_cpu_s: float
     killed_s: float
+    """With the wait for the end of the session."""
     memory_mb: float
+
+    @property
+    def killed_less_session_s(self) -> float:
+        return max(0.0, self.killed_s - SESSION_MS / 1000)
 
 
 def measure() -> list[Row]:
@@ -41,7 +49,8 @@ def measure() -> list[Row]:
             row(f"{name}, orderly stop", "s", each.stop_s),
             row(f"{name}, start after an orderly stop", "s", each.clean_s, CLEAN_START_S if is_largest else None),
             row(f"{name}, CPU of that start", "s", each.clean_cpu_s),
-            row(f"{name}, start after a kill", "s", each.killed_s),
+            row(f"{name}, start after a kill", "s", each.killed_less_session_s),
+            row(f"{name}, the same with the wait for the session's end", "s", each.killed_s),
             row(
                 f"{name}, memory after all were read and written",
                 "MB",
@@ -54,7 +63,11 @@ def measure() -> list[Row]:
         *rows,
         row("a partition more: orderly stop", "ms", 1000 * (largest.stop_s - smallest.stop_s) / more),
         row("a partition more: start", "ms", 1000 * (largest.clean_s - smallest.clean_s) / more),
-        row("a partition more: start after a kill", "ms", 1000 * (largest.killed_s - smallest.killed_s) / more),
+        row(
+            "a partition more: start after a kill",
+            "ms",
+            1000 * (largest.killed_less_session_s - smallest.killed_less_session_s) / more,
+        ),
         row("a partition more: memory", "KB", 1000 * (largest.memory_mb - smallest.memory_mb) / more),
     ]
 
@@ -76,12 +89,12 @@ def figures(count: int) -> Figures:
         many.fetch()
         many.produce(new_segment=False)
         many.kill()
-        killed_s = max(0.0, many.restart() - SESSION_MS / 1000)
+        killed_s = many.restart()
         many.fetch()
         many.produce(new_segment=False)
         found = Figures(count, made_s, stop_s, clean_s, clean_cpu_s, killed_s, many.megabytes())
     progress(
         f"{count:,}: made in {made_s:.1f} s, stop {stop_s:.1f} s, start {clean_s:.1f} s ({clean_cpu_s:.1f} s of CPU), "
-        f"after a kill {killed_s:.1f} s, {found.memory_mb:.0f} MB"
+        f"after a kill {killed_s:.1f} s with the wait for the session's end, {found.memory_mb:.0f} MB"
     )
     return found

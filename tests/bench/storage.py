@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
@@ -47,6 +48,7 @@ RECORD_BYTES = 1 << 10
 CLEANED_BYTES = 64 << 20
 RECORDS_PER_BATCH = 16
 KEYS_PER_LOG = 4
+PRODUCER_ID = 7
 
 RAW_WRITE = "raw write of the same bytes"
 RAW_READ = "raw read of the same bytes"
@@ -69,7 +71,7 @@ class Clock:
 
 
 def measure() -> list[Row]:
-    return [*append(), append_of_a_follower(), lookup(), recovery(), *cleaner()]
+    return [*append(), append_of_a_follower(), *lookup(), recovery(), *cleaner()]
 
 
 @contextmanager
@@ -92,9 +94,11 @@ def open_log(directory: pathlib.Path, *, clean: bool = True, **settings: object)
     ).load()
 
 
-def batch_of(size: int, count: int, key: Callable[[], bytes] | None = None) -> bytearray:
-    """A batch of about `size` bytes with `count` records."""
+def batch_of(size: int, count: int, key: Callable[[], bytes] | None = None, sequence: int | None = None) -> bytearray:
+    """A batch of about `size` bytes with `count` records; with a sequence number it is an idempotent producer's."""
     builder = RecordBatchBuilder()
+    if sequence is not None:
+        builder = RecordBatchBuilder(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence)
     value = bytes(max(0, size // count - 20))
     for _ in range(count):
         builder.append(NOW_MS, key() if key else None, value)
@@ -226,42 +230,62 @@ def in_turn(
     return [found[1:] for found in speeds]
 
 
-def lookup() -> Row:
-    """Where a random offset lies in a log of 1,000 segments: what a fetch asks first."""
+def lookup() -> list[Row]:
+    """Where a random offset lies in a log of 1,000 segments: what a fetch asks first. Most readers find the indexes in
+    memory. In a log that was just opened none is: there each segment is asked once, in any order, and its index and the
+    place in its log are read from files that are opened for it."""
     random = Random(1)
-    runs = []
+    cold = []
     with folder() as directory:
         data = batch_of(4 << 10, 4)
         log = open_log(directory, internal_segment_bytes=64 << 10)
         while len(log.segments) < SEGMENTS:
             append_again(log, data)
         log.update_high_watermark(log.log_end_offset)
+        end = log.log_end_offset
+        warm = [median_us(log, [random.randrange(end) for _ in range(LOOKUPS)]) for _ in range(ROUNDS + 1)]
+        log.close()
         for _ in range(ROUNDS + 1):
-            offsets = [random.randrange(log.log_end_offset) for _ in range(LOOKUPS)]
-            times = []
-            for offset in offsets:
-                began = time.perf_counter()
-                log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK, at_least_one=True)
-                times.append(time.perf_counter() - began)
-            runs.append(statistics.median(times) * 1e6)
-        log.abandon()
-    return beside(f"a look-up in a log of {SEGMENTS:,} segments", "us", runs[1:], "", (), at_most=50)
+            log = open_log(directory, internal_segment_bytes=64 << 10)
+            log.update_high_watermark(end)
+            begins = [segment.base_offset for segment in log.segments]
+            each_once = [random.randrange(*ends) for ends in pairwise([*begins, end])]
+            random.shuffle(each_once)
+            cold.append(median_us(log, each_once))
+            log.abandon()
+    name = f"a look-up in a log of {SEGMENTS:,} segments"
+    return [
+        beside(name, "us", warm[1:], "", (), at_most=50),
+        beside(f"{name}, the first in each since it was opened", "us", cold[1:], "", ()),
+    ]
+
+
+def median_us(log: UnifiedLog, offsets: Sequence[int]) -> float:
+    """Microseconds of a look-up: the median over these offsets."""
+    times = []
+    for offset in offsets:
+        began = time.perf_counter()
+        log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK, at_least_one=True)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
 
 
 def recovery() -> Row:
-    """Reading a log through after a crash: checksums checked, indexes and producers' state rebuilt."""
-    data = batch_of(64 << 10, 64)
+    """Reading a log of an idempotent producer through after a crash: checksums checked, indexes and the producer's
+    state rebuilt."""
     speeds: tuple[list[float], list[float]] = ([], [])
     with folder() as directory:
         log = open_log(directory)
         while log.size < RECOVERED_BYTES:
-            append_again(log, data)
-        log.close()
+            append_again(log, batch_of(64 << 10, 64, sequence=log.log_end_offset))
+        log.flush()
+        log.abandon()
         path = directory / "flights-0" / f"{0:020d}.log"
         for _ in range(ROUNDS + 1):
             began = time.perf_counter()
             again = open_log(directory, clean=False)
             speeds[0].append(again.size / (time.perf_counter() - began) / 1e6)
+            assert again.producer_state.producers[PRODUCER_ID].last_offset == again.log_end_offset - 1
             again.abandon()
             began = time.perf_counter()
             with path.open("rb", buffering=0) as file:

@@ -7,7 +7,8 @@ import pathlib
 import pytest
 
 from tests.harness.inner import run_pytest
-from tests.harness.skips import is_allowed
+from tests.harness.skips import LIST, allowed_patterns, is_allowed
+from tests.harness.tree import ROOT
 
 CASES = """
 import pytest
@@ -80,3 +81,26 @@ def test_a_module_skipped_as_a_whole_fails_too(tmp_path: pathlib.Path, allowed: 
 )
 def test_a_pattern_names_an_id_or_a_reason(test_id: str, reason: str, pattern: str, allowed: bool) -> None:
     assert is_allowed(test_id, reason, [pattern]) is allowed
+
+
+# --- the committed list -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.delenv("ALLOWED_SKIPS", raising=False)
+    return allowed_patterns()
+
+
+def test_whatever_needs_java_is_on_the_list(committed: list[str]) -> None:
+    """On a machine without Java each of these files is skipped as a whole, and would be a failure."""
+    files = sorted((ROOT / "tests" / "interop").glob("test_java*.py"))
+    assert len(files) > 5
+    forgotten = [file.name for file in files if not is_allowed(f"tests/interop/{file.name}::test_x", "", committed)]
+    assert not forgotten, f"{LIST.name} does not name {forgotten}"
+
+
+def test_the_list_names_no_file_that_is_gone(committed: list[str]) -> None:
+    names = [pattern.partition("::")[0] for pattern in committed if not pattern.startswith("reason:")]
+    gone = [name for name in names if not any(ROOT.glob(name))]
+    assert names and not gone, f"{LIST.name} names {gone}"

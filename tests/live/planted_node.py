@@ -1,19 +1,25 @@
-"""A node that makes one mistake: ``python -m tests.live.planted_node BUG FILE --stop-with-parent``, in place of
+"""A node that makes mistakes: ``python -m tests.live.planted_node BUG,BUG FILE --stop-with-parent``, in place of
 ``python -m pykraft server FILE --stop-with-parent``.
 
-The mistakes are those that the simulator is tried with (tests.sim.planted), and those here.
+The mistakes are those that the simulator is tried with (tests.sim.planted), and those here. To stand still is none: it
+lets a test kill the node at a place that it goes by in less than a millisecond.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from collections.abc import Callable
 
 from pykraft.cli import main
-from pykraft.storage import segment_files
+from pykraft.storage import log, segment_files
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_loader import LogLoader
 from tests.sim.planted import bug, plant, put
+
+LONGEST_STAND_S = 60.0
 
 
 @bug
@@ -22,10 +28,10 @@ def only_what_was_synced_survives() -> None:
     load = LogLoader.load
 
     def load_and_cut(self: LogLoader) -> UnifiedLog:
-        log = load(self)
+        loaded = load(self)
         if not self.clean and not self.topic_partition.topic.startswith("__"):
-            log.truncate_to(self.recovery_point)
-        return log
+            loaded.truncate_to(self.recovery_point)
+        return loaded
 
     put(LogLoader, "load", load_and_cut)
 
@@ -43,6 +49,48 @@ def an_unfinished_cleaning_is_taken_for_whole() -> None:
     put(segment_files, "_take_back_cleaning", finish)
 
 
+@bug
+def a_swap_is_taken_back() -> None:
+    """A start removes what was to be swapped, as if the segments that it was made of were still there."""
+
+    def take_back(filesystem: FileSystem, directory: str) -> None:
+        for name in filesystem.list(directory):
+            if name.endswith((segment_files.CLEANED_SUFFIX, segment_files.SWAP_SUFFIX)):
+                filesystem.remove(f"{directory}/{name}")
+
+    put(segment_files, "_finish_cleaning", take_back)
+
+
+# --- standing still ---------------------------------------------------------------------------------------------------
+
+Swap = Callable[[FileSystem, str, int], None]
+
+
+def stand_still() -> None:
+    """Do nothing more until somebody kills the process. If nobody does, it ends."""
+    threading.Event().wait(LONGEST_STAND_S)
+    os._exit(1)
+
+
+@bug
+def it_stands_still_before_the_old_segments_go() -> None:
+    """The cleaned segment is named ``.swap``, and the segments that it was made of have their names."""
+    begin_swap: Swap = segment_files.begin_swap
+
+    def begin_and_stand_still(filesystem: FileSystem, directory: str, base_offset: int) -> None:
+        begin_swap(filesystem, directory, base_offset)
+        stand_still()
+
+    put(log, "begin_swap", begin_and_stand_still)
+
+
+@bug
+def it_stands_still_after_the_old_segments_went() -> None:
+    """The cleaned segment is named ``.swap``, and the segments that it was made of are named ``.deleted``."""
+    put(log, "finish_swap", lambda *_: stand_still())
+
+
 if __name__ == "__main__":
-    plant(sys.argv[1])
+    for name in sys.argv[1].split(","):
+        plant(name)
     sys.exit(main(["server", *sys.argv[2:]]))

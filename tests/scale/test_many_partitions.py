@@ -1,6 +1,6 @@
 """Ten thousand partitions on one node with 1,024 descriptors: made, filled, stopped, killed, and all there each time.
 
-What it takes is measured by `make bench`, part storage. The ceilings here are for any machine, also a busy one.
+What it takes is measured by `make bench`, part `partitions`. The ceilings here are for any machine, also a busy one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def test_ten_thousand_partitions_are_served_before_and_after_a_stop_and_a_kill()
         killed_s = many.restart()
         many.fetch()
         many.produce(new_segment=False)
+        many.fetch()
         assert many.segments() == {2}
         assert many.open_files() < OPEN_FILES
         assert many.megabytes() < MEMORY_MB
