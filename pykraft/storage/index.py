@@ -205,6 +205,7 @@ class OffsetIndex(_Index):
         return self.base_offset + self._at(count - 1)[0] if count else self.base_offset
 
     def append(self, offset: int, position: int) -> None:
+        """Note where the batch with this last offset begins; it comes after all that were noted before."""
         relative = offset - self.base_offset
         last, _ = self._newest or self._look_up_newest()
         assert self.size < self.full_bytes, f"{self.path} is full: the segment should have been rolled"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pykraft.storage.file_records import FileRecords
-from pykraft.storage.filesystem import Data
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_manager import LogManager
+from tests.crash.test_planted_bugs import counted_before_it_is_there
 from tests.harness.compaction import compacting, records, shape_laws
 from tests.harness.racing import Racing
 from tests.harness.storage import NOW_MS, PARTITION, TOPIC_ID, disk, durable_end, started
@@ -108,13 +108,6 @@ def test_a_background_beside_every_operation_stops_no_node_and_loses_nothing(
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-
-def counted_before_it_is_there(file_records: FileRecords, data: Data) -> int:
-    position = file_records.size
-    file_records._changes += 1
-    file_records._file.append(data)
-    return position
 
 
 def counted_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
