@@ -19,6 +19,7 @@ import ctypes
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ IO_FILE = Path("/proc/self/io")
 PROCESSES = Path("/proc")
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 PROBE_BYTES = 8 * 1024 * 1024
+EVICTIONS = 10
+PAUSE_S = 0.025
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,29 @@ def file_system(folder: Path) -> str:
 
 
 def evict(path: Path) -> None:
-    """Ask the kernel to let go of a file's cached pages. What is dirty is written first, or it could not go."""
+    """Ask the kernel to let go of a file's cached pages, again and again for a quarter of a second if some stay.
+
+    What is dirty is written first, or it could not go. Pages that are on their way to a reader do not go either: what
+    was sent by ``sendfile`` is lent to the socket until the other side has confirmed it.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(EVICTIONS):
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            if not any(pages_in_memory(path)):
+                break
+            time.sleep(PAUSE_S)
     finally:
         os.close(descriptor)
 
 
 def pages_in_memory(path: Path) -> bytes:
     """One byte for each page of a file: 1 if the page is in memory, 0 if it is not. Nothing is read for it. Empty for
-    an empty file, and on a system that does not tell; the file must be ours."""
+    an empty file, for one that we may not write, and on a system that does not tell."""
+    if not os.access(path, os.W_OK):
+        return b""
     try:
         mincore = ctypes.CDLL(None, use_errno=True).mincore
     except (OSError, AttributeError, TypeError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +63,30 @@ def test_the_pages_of_a_file_in_memory_are_counted_before_and_after_an_eviction(
     kernel.evict(path)
     if kernel.why_no_cold_reads(tmp_path) is None:
         assert sum(kernel.pages_in_memory(path)) < 11
+
+
+def test_pages_on_their_way_to_a_reader_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a broker's: ``sendfile`` lends the pages of a log to a socket, and no eviction takes them from it."""
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(50 * mmap.PAGESIZE))
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as reader:
+        writer, _ = server.accept()
+        waits: list[int] = []
+
+        def read_all(_: float) -> None:
+            waits.append(sum(kernel.pages_in_memory(path)))
+            reader.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                while reader.recv(1 << 20):
+                    pass
+
+        with writer, path.open("rb") as file:
+            assert os.sendfile(writer.fileno(), file.fileno(), 0, 50 * mmap.PAGESIZE) > 0
+            monkeypatch.setattr(kernel.time, "sleep", read_all)
+            kernel.evict(path)
+    if kernel.why_no_cold_reads(tmp_path) is None:
+        assert waits and waits[0] > 0
+        assert sum(kernel.pages_in_memory(path)) == 0
 
 
 def test_another_process_has_counters_of_its_own(tmp_path: Path) -> None:
