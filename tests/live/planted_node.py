@@ -20,6 +20,8 @@ from pykraft.storage.log_loader import LogLoader
 from tests.sim.planted import bug, plant, put
 
 LONGEST_STAND_S = 60.0
+STANDS_STILL = "stands still, and waits for its end"
+"""This it prints when it does."""
 
 
 @bug
@@ -68,6 +70,7 @@ Swap = Callable[[FileSystem, str, int], None]
 
 def stand_still() -> None:
     """Do nothing more until somebody kills the process. If nobody does, it ends."""
+    print(STANDS_STILL, flush=True)
     threading.Event().wait(LONGEST_STAND_S)
     os._exit(1)
 

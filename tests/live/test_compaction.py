@@ -30,6 +30,7 @@ from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, read_offsets
 from pykraft.storage.filesystem import OsFileSystem
 from tests.harness.waiting import wait_until
 from tests.live.load import CONSUMER, PATIENCE_S, Load, Place, Row, read
+from tests.live.planted_node import STANDS_STILL
 
 pytestmark = pytest.mark.limit(300)
 
@@ -72,6 +73,7 @@ class Compacting:
         self.cluster = Cluster(1, mode="processes", directory=folder, properties=NODE)
         self.folder = self.cluster.partition_directory(1, *KEY)
         self._bug = bug
+        self._kills_in_stands = 0
         with self.cluster.admin() as admin:
             admin.create_topic(TOPIC, 1, 1, CONFIG)
 
@@ -105,9 +107,19 @@ class Compacting:
         raise AssertionError("the cleaner was never seen at work")
 
     def kill_while_swapping(self) -> None:
-        """The node was told to stand still there."""
-        wait_until(lambda: self.has(".log.swap"), "a cleaned segment waits to be swapped", 60)
+        """The node was told to stand still there, and prints that it does: the name alone tells only that it comes near."""
+        wait_until(lambda: self.stands() > self._kills_in_stands, "the node stands still", 60)
+        self._kills_in_stands += 1
+        assert self.has(".log.swap"), "no cleaned segment waits to be swapped"
         self.cluster.kill(1)
+
+    def stands(self) -> int:
+        """How often the node has stood still."""
+        return self.said().count(STANDS_STILL)
+
+    def said(self) -> str:
+        """All that the node has printed."""
+        return (self.cluster.directory / "node-1.out").read_text()
 
     def end_of_sealed(self) -> int:
         """The offset with which the active segment begins."""
@@ -246,7 +258,7 @@ def test_the_law_of_compaction_holds_though_the_cleaner_is_killed(tmp_path: Path
         assert EARLY <= before <= stood_at < after[0][0][1], "what it was to read next is still there"
         assert len(after) < (len(load.acknowledged) - stood_at) / 2, "not much was compacted beneath it"
         assert not node.has(".cleaned") and not node.has(".swap")
-    said = (tmp_path / "node-1.out").read_text()
+    said = node.said()
     assert "Traceback" not in said, said[said.index("Traceback") :][:3000]
 
 

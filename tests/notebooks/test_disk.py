@@ -25,9 +25,9 @@ A_NODE_WHOSE_FILES_LEAVE_THE_CACHE_AT_ITS_START = '''
 from pykraft.runtime.process import NodeProcess
 
 program = """
-import glob, os, runpy, sys
+import pathlib, runpy, sys
 from pykraft.course.kernel import evict
-for path in glob.glob(os.path.dirname(sys.argv[2]) + "/**/*.log", recursive=True):
+for path in pathlib.Path(sys.argv[2]).parent.rglob("*.log"):
     evict(path)
 runpy.run_module("pykraft", run_name="__main__", alter_sys=True)
 """
