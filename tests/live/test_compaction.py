@@ -107,7 +107,7 @@ class Compacting:
         raise AssertionError("the cleaner was never seen at work")
 
     def kill_while_swapping(self) -> None:
-        """The node was told to stand still there, and prints that it does: the name alone tells only that it comes near."""
+        """The node was told to stand still there, and prints that it does: the names alone tell that it comes near."""
         wait_until(lambda: self.stands() > self._kills_in_stands, "the node stands still", 60)
         self._kills_in_stands += 1
         assert self.has(".log.swap"), "no cleaned segment waits to be swapped"
