@@ -29,8 +29,8 @@ IO_FILE = Path("/proc/self/io")
 PROCESSES = Path("/proc")
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 PROBE_BYTES = 8 * 1024 * 1024
-EVICTIONS = 10
-PAUSE_S = 0.025
+EVICTIONS, PAUSE_S = 10, 0.025
+"""How often an eviction asks at most, and how long it waits in between."""
 
 
 @dataclass(frozen=True)

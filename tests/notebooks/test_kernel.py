@@ -82,8 +82,9 @@ def test_pages_on_their_way_to_a_reader_are_asked_for_again(tmp_path: Path, monk
 
         with writer, path.open("rb") as file:
             assert os.sendfile(writer.fileno(), file.fileno(), 0, 50 * mmap.PAGESIZE) > 0
-            monkeypatch.setattr(kernel.time, "sleep", read_all)
-            kernel.evict(path)
+            with monkeypatch.context() as patch:
+                patch.setattr(kernel.time, "sleep", read_all)
+                kernel.evict(path)
     if kernel.why_no_cold_reads(tmp_path) is None:
         assert waits and waits[0] > 0
         assert sum(kernel.pages_in_memory(path)) == 0
