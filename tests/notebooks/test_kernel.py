@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,27 +67,47 @@ def test_the_pages_of_a_file_in_memory_are_counted_before_and_after_an_eviction(
         assert sum(kernel.pages_in_memory(path)) < 11
 
 
-def test_pages_on_their_way_to_a_reader_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a broker's: ``sendfile`` lends the pages of a log to a socket, and no eviction takes them from it."""
-    path = tmp_path / "file"
+@contextlib.contextmanager
+def on_cpu(choose: Callable[[set[int]], int]) -> Iterator[None]:
+    """Let this thread run on one of its CPUs alone."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {choose(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.parametrize("readers_cpu", [min, max])
+def test_pages_on_their_way_to_a_reader_are_asked_for_again(
+    readers_cpu: Callable[[set[int]], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a broker's: ``sendfile`` lends the pages of a log to a socket, and no eviction takes them from it. Here the
+    reader reads when the first eviction waits. If it does so on another CPU, only traffic brings them back."""
+    path, sleep, cpus = tmp_path / "file", time.sleep, os.sched_getaffinity(0)
     path.write_bytes(os.urandom(50 * mmap.PAGESIZE))
+    can_be_evicted = kernel.why_no_cold_reads(tmp_path) is None
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as reader:
         writer, _ = server.accept()
         waits: list[int] = []
 
-        def read_all(_: float) -> None:
+        def read_all(pause_s: float) -> None:
             waits.append(sum(kernel.pages_in_memory(path)))
             reader.settimeout(0)
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError), on_cpu(readers_cpu):
                 while reader.recv(1 << 20):
                     pass
+            sleep(pause_s)
 
-        with writer, path.open("rb") as file:
-            assert os.sendfile(writer.fileno(), file.fileno(), 0, 50 * mmap.PAGESIZE) > 0
-            with monkeypatch.context() as patch:
-                patch.setattr(kernel.time, "sleep", read_all)
-                kernel.evict(path)
-    if kernel.why_no_cold_reads(tmp_path) is None:
+        with writer, path.open("rb") as file, monkeypatch.context() as patch:
+            with on_cpu(min):
+                assert os.sendfile(writer.fileno(), file.fileno(), 0, 50 * mmap.PAGESIZE) > 0
+            patch.setattr(kernel.time, "sleep", read_all)
+            if can_be_evicted:
+                patch.setattr(kernel, "EVICTIONS", kernel.EVICTIONS * 20)  # it ends when they are gone
+            kernel.evict(path)
+            assert os.sched_getaffinity(0) == cpus
+    if can_be_evicted:
         assert waits and waits[0] > 0
         assert sum(kernel.pages_in_memory(path)) == 0
 
