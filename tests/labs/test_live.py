@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import sys
 from pathlib import Path
@@ -53,6 +54,8 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
     assert list(outcome.calls) == [task.name for task in lab.tasks]
     assert all(calls > 0 for calls in outcome.calls.values()), outcome
     assert {"text/plain", "image/svg+xml"} <= set(outcome._repr_mimebundle_())
+    page = str(outcome._repr_mimebundle_()["text/html"])
+    assert outcome.figure.svg in page and html.escape(outcome.lines[0]) in page, "JupyterLab shows the HTML alone"
 
 
 @pytest.mark.parametrize("number", WRONG)

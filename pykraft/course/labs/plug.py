@@ -8,6 +8,7 @@ code answer when the learner's raises; the first such error is kept and told. A 
 does to the cluster is what the lab wants to show.
 """
 
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -145,11 +146,15 @@ class Outcome:
         return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        bundle: dict[str, object] = {"text/plain": self.text}
-        if self.figure is not None:
-            bundle["image/svg+xml"] = self.figure.svg
-            bundle["text/plain"] = f"{self.text}\n\n{self.figure.text}"
-        return bundle
+        # A page shows one of these forms only. JupyterLab prefers HTML to SVG, so HTML holds the words and the picture.
+        words = f"<pre>{html.escape(self.text)}</pre>"
+        if self.figure is None:
+            return {"text/html": words, "text/plain": self.text}
+        return {
+            "text/html": f"{words}\n{self.figure.svg}",
+            "image/svg+xml": self.figure.svg,
+            "text/plain": f"{self.text}\n\n{self.figure.text}",
+        }
 
 
 def _times(count: int) -> str:
