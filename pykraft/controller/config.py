@@ -21,6 +21,13 @@ METADATA_MAX_IDLE_INTERVAL_MS = integer(
     "the active controller writes a record at least so often, so that everybody sees that it lives; 0 for never",
     at_least=0,
 )
+UNCLEAN_LEADER_ELECTION_INTERVAL_MS = integer(
+    "unclean.leader.election.interval.ms",
+    300_000,
+    "how often the controller looks for partitions without a leader whose topic allows an unclean election",
+    at_least=1,
+    kind="long",
+)
 
 CONTROLLER_KEYS: list[Key[Any]] = [
     BROKER_SESSION_TIMEOUT_MS,
@@ -28,4 +35,5 @@ CONTROLLER_KEYS: list[Key[Any]] = [
     DEFAULT_REPLICATION_FACTOR,
     DELETE_TOPIC_ENABLE,
     METADATA_MAX_IDLE_INTERVAL_MS,
+    UNCLEAN_LEADER_ELECTION_INTERVAL_MS,
 ]

@@ -105,7 +105,9 @@ class QuorumController:
         self._trace = trace
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
         self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
-        self._replication = ReplicationControl()
+        self._replication = ReplicationControl(node_id, properties or {})
+        self._elections_ms = config[keys.UNCLEAN_LEADER_ELECTION_INTERVAL_MS]
+        self._next_elections = 0
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._configs = ConfigControl(node_id, properties or {})
@@ -175,7 +177,8 @@ class QuorumController:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> int:
-        """Fence brokers whose session is over, and keep the log alive; returns when to be called again.
+        """Fence brokers whose session is over, elect where that became possible, and keep the log alive; returns when
+        to be called again.
 
         UnsupportedFeatureError if the cluster runs, by now, what this controller cannot. The levels that it has run
         before do not matter."""
@@ -186,7 +189,10 @@ class QuorumController:
         for broker_id in self._heartbeats.stale(self._unfenced(), now):
             self._trace("broker_session_expired", broker=broker_id)
             self._append(self._cluster.plan_fencing(self._image, broker_id), now)
-        deadline = self._heartbeats.next_expiry(self._unfenced())
+        if now >= self._next_elections:
+            self._next_elections = now + self._elections_ms
+            self._append(self._replication.plan_unclean_elections(self._image), now)
+        deadline = min(self._heartbeats.next_expiry(self._unfenced()), self._next_elections)
         if self._idle_ms:
             if now >= self._last_append + self._idle_ms:
                 self._append([(NoOpRecord(), 0)], now)
@@ -200,6 +206,7 @@ class QuorumController:
         if self.is_active and not self._knows_sessions:
             self._knows_sessions = True
             self._heartbeats.begin(self._unfenced(), now)
+            self._next_elections = now + self._elections_ms
 
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in sorted(self._image.brokers.items()) if not broker.fenced]

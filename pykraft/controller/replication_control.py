@@ -1,5 +1,10 @@
 """Who leads and who is in sync: the plans when brokers go and come, and when a leader asks for another ISR.
 
+A topic may allow an *unclean* election: when no member of its ISR is alive, a replica that lacks acknowledged records
+may lead. ``unclean.leader.election.enable`` says so, for one topic, for this controller's node, for all brokers, or in
+the node's file, the strongest first. The setting may change while a partition has no leader, so the controller looks at
+such partitions again every ``unclean.leader.election.interval.ms``.
+
 A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
 (AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
 request carries what the leader believes (leader epoch, partition epoch, the broker epoch of each replica); if any of it
@@ -8,7 +13,7 @@ is outdated, nothing is changed and the leader learns why.
 Follows org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
@@ -16,6 +21,7 @@ from pykraft.common.types import Uuid
 from pykraft.controller.partition_change import plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
+from pykraft.metadata.settings import node_layers, topic_setting
 from pykraft.protocol.messages.brokers import RECOVERED, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
 
@@ -23,8 +29,17 @@ Answer = AlterPartitionResponse.Topic.Partition
 Wanted = AlterPartitionRequest.Topic.Partition
 
 
+MAX_ELECTIONS = 1000
+"""One look at the partitions without a leader plans at most this many unclean elections."""
+
+
 class ReplicationControl:
     """Plans leadership and ISR changes."""
+
+    def __init__(self, node_id: int, properties: Mapping[str, str]) -> None:
+        """`properties` is this node's file, which has defaults for settings of topics."""
+        self._node_id = node_id
+        self._properties = properties
 
     def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may neither lead nor count as in sync any more."""
@@ -54,6 +69,20 @@ class ReplicationControl:
             for record in self._plan(image, topic_id, number, partition.isr, may_lead)
         ]
 
+    def plan_unclean_elections(self, image: MetadataImage) -> list[VersionedRecord]:
+        """Leaders for partitions that have none and whose topics allow an unclean election by now."""
+        records: list[VersionedRecord] = []
+        for topic_id, number, partition in _partitions(image):
+            if not partition.has_leader:
+                records += self._plan(image, topic_id, number, partition.isr, image.is_active)
+            if len(records) == MAX_ELECTIONS:
+                break
+        return records
+
+    def _allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
+        own = image.config_of(TOPIC_RESOURCE, topic)
+        return topic_setting(UNCLEAN, own, node_layers(image, self._node_id, self._properties))
+
     def _plan(
         self,
         image: MetadataImage,
@@ -64,14 +93,13 @@ class ReplicationControl:
         recovery_state: int | None = None,
     ) -> list[VersionedRecord]:
         topic = image.topics[topic_id]
-        setting = image.config_of(TOPIC_RESOURCE, topic.name).get(UNCLEAN.name)
         record = plan_partition_change(
             topic_id,
             number,
             topic.partitions[number],
             new_isr=new_isr,
             may_lead=may_lead,
-            unclean=UNCLEAN.default if setting is None else UNCLEAN.read(setting),
+            unclean=self._allows_unclean_election(image, topic.name),
             recovery_state=recovery_state,
         )
         return [] if record is None else [record]

@@ -20,7 +20,7 @@ Follows kafka.server.{ConfigHelper,DynamicBrokerConfig} and org.apache.kafka.met
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
@@ -35,6 +35,7 @@ from pykraft.common.topic_config import (
 from pykraft.metadata.image import BROKER_RESOURCE, MetadataImage
 from pykraft.protocol.messages.configs import ConfigSource, ConfigType
 
+T = TypeVar("T")
 ALL_BROKERS = ""
 _NUMBER = re.compile(r"[+-]?\d{1,10}")
 _END_OF_NUMBERS = 1 << 31
@@ -111,6 +112,16 @@ def topic_config(own: Mapping[str, str], layers: NodeLayers) -> Config:
         return LOG_CONFIG.resolve(own, *layers)
     except ConfigError:
         return LOG_CONFIG.resolve({name: value for name, value in own.items() if _can_read(name, value)}, *layers)
+
+
+def topic_setting(key: Key[T], own: Mapping[str, str], layers: NodeLayers) -> T:
+    """One setting of a topic: the same as in `topic_config`, without working out the others. `key` must have the same
+    name for topics and for brokers."""
+    for layer in (own, *layers):
+        value = layer.get(key.name)
+        if value is not None and _can_read(key.name, value):
+            return key.read(value)
+    return key.default
 
 
 # --- descriptions -----------------------------------------------------------------------------------------------------

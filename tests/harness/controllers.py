@@ -27,6 +27,7 @@ from pykraft.protocol.messages.brokers import (
     SecuredEndpoint,
     SupportedFeature,
 )
+from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, Operation
 from pykraft.raft.client import RaftClient
 from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 
@@ -80,7 +81,8 @@ def make(*topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> Cre
 class ControllerScript:
     """The active controller, and what it is asked."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None, **settings: Any) -> None:
+        """`properties` is the node's file."""
         self.now = 1000
         self.raft: RaftClient = replica(1, voters=[1])
         self.controller = QuorumController(
@@ -90,6 +92,7 @@ class ControllerScript:
             config=CONFIG.resolve().with_values(**{"metadata_max_idle_interval_ms": 0, **settings}),
             random=Random(1),
             trace=Tracer(1, Silence()),
+            properties=properties,
         )
         self.heard = Heard()
         self.raft.register(self.controller)
@@ -141,6 +144,25 @@ class ControllerScript:
         for broker_id in brokers:
             self.register(broker_id, rack=(racks or {}).get(broker_id))
             self.heartbeat(broker_id)
+
+    def live(self, broker_id: int, duration_ms: int) -> None:
+        """Let time pass in which this broker sends its heartbeats, and the others send none."""
+        end = self.now + duration_ms
+        while self.now < end:
+            self.run(min(SESSION_MS // 3, end - self.now))
+            self.heartbeat(broker_id)
+
+    def configure(self, kind: int, name: str, settings: Mapping[str, str]) -> None:
+        """Set these settings of a topic or a broker."""
+        config = IncrementalAlterConfigsRequest.Resource.Config
+        resource = IncrementalAlterConfigsRequest.Resource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[config(name=key, config_operation=Operation.SET, value=value) for key, value in settings.items()],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        (result,) = self.answered(self.controller.incremental_alter_configs(request, self.now)).responses
+        assert not result.error_code, result.error_message
 
     def create(self, *topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> dict[str, ErrorCode]:
         """What became of each topic."""

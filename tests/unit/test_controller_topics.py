@@ -16,10 +16,14 @@ from pykraft.controller.topics import MAX_RECORDS_PER_REQUEST, check_topic_name
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import RECOVERED, RECOVERING, AlterPartitionRequest
+from pykraft.protocol.messages.configs import ResourceType
 from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, make, new_topic
 from tests.harness.quorum import directory_id
 
 INVALID = ErrorCode.INVALID_REQUEST
+
+
+SAFE = {"unclean.leader.election.enable": "false"}
 
 
 def cluster(*brokers: int, **settings: Any) -> ControllerScript:
@@ -265,6 +269,54 @@ def test_without_anybody_in_sync_a_topic_may_choose_to_go_on_with_less() -> None
     for state, error in ((RECOVERING, ErrorCode.NONE), (RECOVERED, ErrorCode.NONE), (RECOVERING, INVALID)):
         assert script.alter("eager", [2], leader_recovery_state=state).error_code == error
     assert script.partition("eager").leader_recovery_state == RECOVERED
+
+
+UNCLEAN = "unclean.leader.election.enable"
+ALL, ONE, OTHER = "", "1", "2"
+
+
+@pytest.mark.parametrize(
+    ("own", "dynamic", "static", "leader"),
+    [
+        ({}, {}, {}, NOBODY),
+        ({}, {}, {UNCLEAN: "true"}, 2),  # the file of the controller's node
+        ({}, {ALL: "true"}, {}, 2),
+        ({}, {ALL: "false"}, {UNCLEAN: "true"}, NOBODY),
+        ({}, {ONE: "true"}, {}, 2),  # of the controller's node
+        ({}, {OTHER: "true"}, {}, NOBODY),
+        ({}, {ONE: "false", ALL: "true"}, {}, NOBODY),
+        ({UNCLEAN: "true"}, {ONE: "false", ALL: "false"}, {UNCLEAN: "false"}, 2),
+        ({UNCLEAN: "false"}, {ONE: "true", ALL: "true"}, {UNCLEAN: "true"}, NOBODY),
+    ],
+)
+def test_an_unclean_election_is_allowed_by_the_strongest_setting(
+    own: dict[str, str], dynamic: dict[str, str], static: dict[str, str], leader: int
+) -> None:
+    script = cluster(1, 2, properties=static)
+    for broker, value in dynamic.items():
+        script.configure(ResourceType.BROKER, broker, {UNCLEAN: value})
+    script.create(new_topic("t", assignment={0: [1, 2]}, configs=own))
+    script.alter("t", [1])
+    script.run(SESSION_MS - 100)
+    script.heartbeat(2)
+    script.run(200)
+    assert script.partition("t").leader == leader
+
+
+@pytest.mark.parametrize("kind", [ResourceType.TOPIC, ResourceType.BROKER])
+def test_a_partition_without_a_leader_gets_one_when_its_topic_allows_it_later(kind: ResourceType) -> None:
+    script = cluster(1, 2, unclean_leader_election_interval_ms=20_000)
+    script.create(new_topic("t", assignment={0: [1, 2]}), new_topic("safe", assignment={0: [1, 2]}, configs=SAFE))
+    for topic in ("t", "safe"):
+        script.alter(topic, [1])
+    script.live(2, 10_000)
+    assert script.partition("t").leader == NOBODY
+    script.configure(kind, {ResourceType.TOPIC: "t", ResourceType.BROKER: ALL}[kind], {UNCLEAN: "true"})
+    assert script.partition("t").leader == NOBODY, "the controller looks again when its interval is over"
+    script.live(2, 20_000)
+    assert (script.partition("t").leader, script.partition("t").isr) == (2, (2,))
+    assert script.partition("t").leader_recovery_state == RECOVERING
+    assert script.partition("safe").leader == NOBODY
 
 
 def test_nobody_joins_a_leader_that_still_recovers() -> None:
