@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from pykraft.common.types import Node
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 FOREVER = 1 << 62
 """A deadline that never comes."""
@@ -77,23 +78,32 @@ def merge(polls: Sequence[Poll]) -> Poll:
 
 
 class Promise(Generic[T]):
-    """A value that may come later. Kept once; whoever asked with `then` is called when it is.
+    """A value that may come later. It is kept once, and then calls back what asked for it with `then`.
+
+    The asker may *abandon* a promise: it does not want the value any more, for instance because the client that sent
+    the request has closed its connection. The operation that would keep the promise asks to hear of that with
+    `on_abandoned`, and stops waiting. A promise has one asker: those that derive promises from it (`map`) pass
+    abandonment on to it.
 
     A node belongs to one thread, so there is no lock and nothing to wait on: a core never waits. (The façades, which
     other threads wait on, hand out `concurrent.futures.Future`.)
     """
 
-    __slots__ = ("_callbacks", "_value", "kept")
+    __slots__ = ("_callbacks", "_on_abandoned", "_value", "abandoned", "kept")
 
     def __init__(self) -> None:
         self.kept = False
+        self.abandoned = False
         self._value: T | None = None
         self._callbacks: list[Callable[[T], None]] = []
+        self._on_abandoned: tuple[Callable[[], None], ...] = ()
 
     @classmethod
     def of(cls, value: T) -> "Promise[T]":
+        """A promise that is kept from the start. It can never be abandoned."""
         promise: Promise[T] = cls()
-        promise.keep(value)
+        promise.kept = True
+        promise._value = value
         return promise
 
     @property
@@ -102,9 +112,13 @@ class Promise(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def keep(self, value: T) -> None:
+        """Give the value to all that asked for it. On an abandoned promise this does nothing."""
+        if self.abandoned:
+            return
         assert not self.kept, "a promise is kept once"
         self.kept = True
         self._value = value
+        self._on_abandoned = ()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(value)
@@ -113,8 +127,34 @@ class Promise(Generic[T]):
         """Call back with the value: now, if the promise is kept, or when it is."""
         if self.kept:
             callback(self.value)
-        else:
+        elif not self.abandoned:
             self._callbacks.append(callback)
+
+    def map(self, make: Callable[[T], U]) -> "Promise[U]":
+        """The promise of what `make` returns for this value. When it is abandoned, so is this one."""
+        if self.kept:
+            return Promise.of(make(self.value))
+        made: Promise[U] = Promise()
+        made.on_abandoned(self.abandon)
+        self.then(lambda value: made.keep(make(value)))
+        return made
+
+    def abandon(self) -> None:
+        """Say that the value is not wanted any more. A promise that is kept stays kept."""
+        if self.kept or self.abandoned:
+            return
+        self.abandoned = True
+        self._callbacks = []
+        callbacks, self._on_abandoned = self._on_abandoned, ()
+        for callback in callbacks:
+            callback()
+
+    def on_abandoned(self, callback: Callable[[], None]) -> None:
+        """Call back when the promise is abandoned: now, if it is already. Never, if it is kept first."""
+        if self.abandoned:
+            callback()
+        elif not self.kept:
+            self._on_abandoned += (callback,)
 
 
 class Clock(Protocol):

@@ -29,6 +29,45 @@ def test_a_promise_is_kept_once() -> None:
         _ = Promise[int]().value
 
 
+def test_abandoning_a_promise_tells_the_operation_once_and_its_value_goes_nowhere() -> None:
+    promise: Promise[int] = Promise()
+    heard: list[object] = []
+    promise.then(heard.append)
+    promise.on_abandoned(lambda: heard.append("first"))
+    promise.on_abandoned(lambda: heard.append("second"))
+    assert not promise.abandoned
+    promise.abandon()
+    promise.abandon()
+    promise.keep(7)
+    promise.keep(8)
+    assert promise.abandoned and not promise.kept and heard == ["first", "second"]
+    promise.on_abandoned(lambda: heard.append("late"))
+    assert heard == ["first", "second", "late"], "an operation that registers late hears of it at once"
+
+
+def test_a_kept_promise_cannot_be_abandoned() -> None:
+    kept: Promise[int] = Promise()
+    heard: list[str] = []
+    for promise in (kept, Promise.of(1)):
+        promise.on_abandoned(lambda: heard.append("abandoned"))
+        if not promise.kept:
+            promise.keep(1)
+        promise.abandon()
+        assert promise.kept and not promise.abandoned and promise.value == 1
+    assert heard == []
+
+
+def test_a_mapped_promise_is_kept_with_what_the_function_makes_and_abandons_its_source() -> None:
+    source: Promise[int] = Promise()
+    text = source.map(str)
+    assert not text.kept
+    source.keep(7)
+    assert text.value == "7" and source.map(float).value == 7.0
+    unwanted: Promise[int] = Promise()
+    unwanted.map(str).map(len).abandon()
+    assert unwanted.abandoned
+
+
 def test_polls_merge_to_the_nearest_deadline_and_all_requests() -> None:
     def request(name: str) -> Outbound:
         return Outbound("data", Node(1, "h", 9), name, lambda _, __: None, 10)
