@@ -42,18 +42,18 @@ from pykraft.records.builder import RecordBatchBuilder
 class ParkedFetch:
     """A fetch that waits for something to tell. `answer()` makes the answer as of now."""
 
-    __slots__ = ("_answer", "_expiry", "offset", "promise")
+    __slots__ = ("_answer", "expiry", "offset", "promise")
 
     def __init__(self, offset: int, answer: Callable[[], FetchResponse], expiry: TimerTask) -> None:
         self.offset = offset
         self.promise: Promise[FetchResponse] = Promise()
         self._answer = answer
-        self._expiry = expiry
+        self.expiry = expiry
 
     def release(self) -> None:
         """Answer, unless that was done."""
         if not self.promise.kept:
-            self._expiry.cancel()
+            self.expiry.cancel()
             self.promise.keep(self._answer())
 
 
@@ -288,7 +288,7 @@ class RaftReplica:
     # --- parked fetches -----------------------------------------------------------------------------------------------
 
     def park(self, offset: int, answer: Callable[[], FetchResponse], deadline: int) -> Promise[FetchResponse]:
-        """Hold a fetch back until there is news for it, or until its time is up."""
+        """Hold a fetch back until there is news for it, its time is up, or the replica that sent it has hung up."""
 
         def expire(_: int) -> None:
             self.parked.pop(fetch, None)
@@ -296,7 +296,12 @@ class RaftReplica:
 
         fetch = ParkedFetch(offset, answer, self.timer.at(deadline, expire))
         self.parked[fetch] = None
+        fetch.promise.on_abandoned(lambda: self._forget(fetch))
         return fetch.promise
+
+    def _forget(self, fetch: ParkedFetch) -> None:
+        self.parked.pop(fetch, None)
+        fetch.expiry.cancel()
 
     def release_parked(self) -> None:
         """Answer the fetches that wait: there is more to read, more is decided, or this node leads no more."""

@@ -23,7 +23,6 @@ from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
 from pykraft.server.apis.cluster import ClusterApis
 from pykraft.server.apis.configs import ConfigApis
-from pykraft.server.apis.data import DataApis
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.apis.logs import LogApis
@@ -136,7 +135,7 @@ class Broker:
     ) -> None:
         """Let the dispatcher serve the broker's APIs."""
         logs = LogApis(self.replicas, self.logs, self._filesystem)
-        dispatcher.add_broker(DataApis(self._config, self.replicas), logs, cluster, configs, forwarding)
+        dispatcher.add_broker(self._config, self.replicas, logs, cluster, configs, forwarding)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""

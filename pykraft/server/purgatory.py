@@ -1,27 +1,33 @@
 """Where requests wait for something to happen.
 
 A produce with acks=all waits for the high watermark, a fetch for new data. Such a request must not hold up the node's
-thread, so it becomes a *delayed operation*: it is tried once, and if it cannot be completed yet, it is put under watch
-for the partitions that it depends on. Whenever something happens to a partition (an append, a high watermark that
-rises, a leadership that is lost), the operations that watch it are tried again. If nothing helps, it expires at its
-deadline and answers with what there is.
+thread, so it becomes a *delayed operation*: it is tried once, and if it cannot be completed yet, it watches the
+partitions that it depends on. Whenever something happens to a partition (an append, a high watermark that rises, a
+leadership that is lost), the operations that watch it are tried again. If nothing helps, it expires at its deadline and
+answers with what there is.
 
-An operation watches several partitions and is completed once, through whichever of them; it is then dead in the other
-lists, and swept from them when they are looked at next.
+An operation watches several partitions and ends once: it is completed, it expires, or its client hangs up. Then it
+leaves all of them at once. A client chooses how long its fetch waits, up to 24 days, so a fetch that outlived its
+client would be tried at every append for as long.
 
-Follows org.apache.kafka.server.purgatory.{DelayedOperation,DelayedOperationPurgatory}.
+Follows org.apache.kafka.server.purgatory.{DelayedOperation,DelayedOperationPurgatory}. Kafka's purgatory keeps what
+departed clients asked for until it expires.
 """
 
 from collections.abc import Hashable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
+from pykraft.common.core import Promise
 from pykraft.common.timer import Timer, TimerTask
-
-_SWEEP_AT = 64
 
 
 class DelayedOperation(Protocol):
     """Something that waits."""
+
+    @property
+    def promise(self) -> Promise[Any]:
+        """Of its answer. When it is abandoned, the operation waits no longer."""
+        ...
 
     def try_complete(self) -> bool:
         """Complete if that is possible now; whether it was. Called again and again until it was."""
@@ -32,13 +38,17 @@ class DelayedOperation(Protocol):
         ...
 
 
-class _Watched:
-    __slots__ = ("done", "operation", "task")
+class _Watcher:
+    """One operation that waits, with the keys that it watches."""
 
-    def __init__(self, operation: DelayedOperation) -> None:
+    __slots__ = ("is_being_tried", "keys", "operation", "task")
+
+    def __init__(self, operation: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
         self.operation = operation
-        self.done = False
-        self.task: TimerTask | None = None
+        self.keys = keys
+        self.is_being_tried = False
+        """While it completes, its answer may make something happen to its own keys."""
+        self.task: TimerTask
 
 
 class Purgatory:
@@ -46,44 +56,57 @@ class Purgatory:
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
-        self._watched: dict[Hashable, list[_Watched]] = {}
+        self._watchers: dict[Hashable, dict[_Watcher, None]] = {}
+        """By key, in the order in which they came."""
+        self._waiting = 0
 
     def __len__(self) -> int:
         """How many operations wait (each counted once)."""
-        return len({id(entry) for entries in self._watched.values() for entry in entries if not entry.done})
+        return self._waiting
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], deadline: int) -> bool:
         """Complete the operation now, or watch these keys for it until `deadline`; whether it is complete."""
         if operation.try_complete():
             return True
-        entry = _Watched(operation)
-        for key in keys:
-            entries = self._watched.setdefault(key, [])
-            entries.append(entry)
-            if len(entries) > _SWEEP_AT and len(entries) % _SWEEP_AT == 0:
-                self._watched[key] = [each for each in entries if not each.done]
-        entry.task = self._timer.at(deadline, lambda _: self._expire(entry))
+        self.watch(operation, keys, deadline)
         return False
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], deadline: int) -> None:
+        """Watch these keys for an operation that was tried already."""
+        watcher = _Watcher(operation, tuple(keys))
+        for key in watcher.keys:
+            self._watchers.setdefault(key, {})[watcher] = None
+        self._waiting += 1
+        watcher.task = self._timer.at(deadline, lambda _: self._expire(watcher))
+        operation.promise.on_abandoned(lambda: self._leave(watcher))
 
     def check(self, key: Hashable) -> None:
         """Something happened to `key`: try what watches it."""
-        entries = self._watched.pop(key, None)
-        if not entries:
+        watchers = self._watchers.get(key)
+        if not watchers:
             return
-        still_waiting = [entry for entry in entries if not entry.done and not self._try(entry)]
-        if still_waiting:
-            # Trying may have brought new watchers of the same key.
-            self._watched[key] = still_waiting + self._watched.get(key, [])
+        # A copy: what is tried leaves, and may bring new watchers of the same key.
+        for watcher in list(watchers):
+            if watcher in watchers and not watcher.is_being_tried and self._try(watcher):
+                self._leave(watcher)
 
-    def _try(self, entry: _Watched) -> bool:
-        if not entry.operation.try_complete():
-            return False
-        entry.done = True
-        if entry.task is not None:
-            entry.task.cancel()
-        return True
+    @staticmethod
+    def _try(watcher: _Watcher) -> bool:
+        watcher.is_being_tried = True
+        is_complete = watcher.operation.try_complete()
+        watcher.is_being_tried = False
+        return is_complete
 
-    def _expire(self, entry: _Watched) -> None:
-        if not entry.done:
-            entry.done = True
-            entry.operation.expire()
+    def _expire(self, watcher: _Watcher) -> None:
+        self._leave(watcher)
+        watcher.operation.expire()
+
+    def _leave(self, watcher: _Watcher) -> None:
+        """The operation has ended: it watches nothing any more."""
+        watcher.task.cancel()
+        self._waiting -= 1
+        for key in watcher.keys:
+            watchers = self._watchers[key]
+            del watchers[watcher]
+            if not watchers:
+                del self._watchers[key]

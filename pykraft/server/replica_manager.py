@@ -28,12 +28,14 @@ from pykraft.server import config as keys
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.fetching import FetchPlace, FetchResult, diverging_end, read_partition
 from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
-from pykraft.storage.answers import AppendInfo
+from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
+from pykraft.storage.producer_state import AppendOrigin
 
 _LOOK_FOR_DELETED_MS = 1000
 _MADE_AT_ONCE = 50
@@ -281,11 +283,20 @@ class ReplicaManager:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def append(self, topic_partition: TopicPartition, batch: RecordBatch, needs_all: bool, now: int) -> AppendInfo:
-        """Append a producer's batch here, where its partition is led."""
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        batch: RecordBatch,
+        now: int,
+        *,
+        needs_all: bool,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Append a batch of a client or a coordinator here, where its partition is led. With `needs_all` it counts only
+        once all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
         partition = self.partition(topic_partition)
         try:
-            info = partition.append_as_leader(batch, needs_all, now)
+            info = partition.append_as_leader(batch, needs_all, now, origin)
         except OSError as error:
             raise self.on_disk_failure(error) from error
         self._trace("append", partition=str(topic_partition), end=partition.log.log_end_offset)
@@ -322,18 +333,66 @@ class ReplicaManager:
         self._trace("log_directory_failed", directory=self._logs.directory, reason=str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} has failed")
 
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def led(self, place: FetchPlace) -> Partition:
+        """The partition that a fetch asks for; KafkaError unless it is led here in the epoch that the reader knows."""
+        if place.refused is not None:
+            raise KafkaError(place.refused)
+        partition = self.partition(place.topic_partition)
+        partition.check_leader(place.current_leader_epoch)
+        return partition
+
+    def read(self, places: Sequence[FetchPlace], isolation: Isolation, max_bytes: int) -> list[FetchResult]:
+        """What these partitions give now. The first batch of the first partition that has any comes whole, however
+        large; the others get what is left of `max_bytes`."""
+        left = max_bytes
+        has_some = False
+        results = []
+        for place in places:
+            try:
+                result = read_partition(self.led(place), place, isolation, left, at_least_one=not has_some)
+            except KafkaError as error:
+                result = FetchResult(place, error.code)
+            except OSError as error:
+                result = FetchResult(place, self.on_disk_failure(error).code)
+            has_some = has_some or len(result.records) > 0
+            left = max(0, left - len(result.records))
+            results.append(result)
+        return results
+
     # --- replication, as the leader -----------------------------------------------------------------------------------
 
-    def record_fetch(
-        self, partition: Partition, replica: int, offset: int, log_start_offset: int, broker_epoch: int, now: int
-    ) -> None:
-        """A follower has everything from `log_start_offset` to before `offset`."""
-        rose = partition.record_fetch(replica, offset, broker_epoch, now, log_start_offset)
+    def record_fetches(
+        self, places: Sequence[FetchPlace], replica: int, broker_epoch: int, now: int
+    ) -> list[FetchPlace]:
+        """A follower's fetch is the news that it has everything before its offsets. Returns the places, refused where
+        the follower is no replica or its process is gone."""
+        return [self._record_fetch(place, replica, broker_epoch, now) for place in places]
+
+    def _record_fetch(self, place: FetchPlace, replica: int, broker_epoch: int, now: int) -> FetchPlace:
+        partition = self._prefixed_by(place)
+        if partition is None:
+            return place
+        try:
+            rose = partition.record_fetch(replica, place.offset, broker_epoch, now, place.log_start_offset)
+        except KafkaError as error:
+            return place._replace(refused=error.code)
         self._propose(partition.propose_expansion(replica), now)
         if rose:
             self._wake(partition)
         else:
             self.deletes.check(partition.key.topic_partition)
+        return place
+
+    def _prefixed_by(self, place: FetchPlace) -> Partition | None:
+        """The partition led here whose log the reader's log is a prefix of; None for all else, which a read answers."""
+        try:
+            partition = self.led(place)
+            is_within = partition.log.log_start_offset <= place.offset <= partition.log.log_end_offset
+            return partition if is_within and diverging_end(partition, place) is None else None
+        except KafkaError:
+            return None
 
     def _shrink_isrs(self, now: int) -> None:
         for _, partition in sorted(self.partitions.items()):

@@ -363,6 +363,17 @@ class UnifiedLog:
                 return FetchData(segment.region(piece), piece.first_batch_is_cut, aborted)
         return FetchData(b"", False, aborted)
 
+    def bytes_between(self, offset: int, upper_bound: int) -> int:
+        """How many bytes of batches begin at or after the batch that holds `offset`, and before `upper_bound`."""
+        segments = self._segments[self._floor(offset) :]
+        found = segments[0].find(offset)
+        size = 0 if found is None else -found.position
+        for segment in segments[0 if found is not None else 1 :]:
+            if segment.base_offset >= upper_bound:
+                break
+            size += self._end_position(segment, upper_bound)
+        return max(0, size)
+
     def upper_bound(self, isolation: Isolation) -> int:
         """The first offset that a reader of this isolation must not see."""
         match isolation:

@@ -8,8 +8,12 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
 from pykraft.server.apis.dispatch import Answer
+from pykraft.storage.log import UnifiedLog
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import batch, produced
 
@@ -111,6 +115,84 @@ def test_a_fetch_waits_for_enough_bytes_or_until_its_time_is_up(pair: tuple[Lone
     lone.run(1)
     assert len(read(patient).records) == 0 and len(read(greedy).records) > 0
     assert len(lone.broker.replicas.fetches) == 0
+
+
+def test_a_fetch_that_waits_compares_offsets_and_reads_once(
+    pair: tuple[LoneNode, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read_log = UnifiedLog.read
+
+    def counted(self: UnifiedLog, offset: int, *rest: Any) -> Any:
+        reads.append(offset)
+        return read_log(self, offset, *rest)
+
+    monkeypatch.setattr(UnifiedLog, "read", counted)
+    lone, topic = pair
+    greedy = lone.fetch(topic, 0, follower=2, max_wait_ms=60_000, min_bytes=1000)
+    for _ in range(20):
+        assert not greedy.kept and not reads, "an append makes it compare offsets, no more"
+        lone.produce(topic, batch(size=40).buffer, acks=1)
+        if greedy.kept:
+            break
+    assert reads == [0] and len(read(greedy).records) >= 1000
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_lie_in_several_segments(pair: tuple[LoneNode, Any]) -> None:
+    lone, _ = pair
+    topic = lone.create("small", internal_segment_bytes="300")
+    size = len(batch(size=40).buffer)
+    for _ in range(2):
+        lone.produce(topic, batch(size=40).buffer)
+    greedy = [lone.fetch(topic, 2, max_wait_ms=60_000, min_bytes=count * size) for count in range(1, 9)]
+    for number in range(9):
+        assert [each.kept for each in greedy] == [count <= number for count in range(1, 9)]
+        lone.produce(topic, batch(size=40).buffer)
+    (partition,) = [each for each in lone.broker.replicas.partitions.values() if each.key.topic == "small"]
+    assert len(partition.log._segments) > 3
+
+
+def test_the_fetches_and_produces_of_departed_clients_leave_and_cost_nothing(pair: tuple[LoneNode, Any]) -> None:
+    lone, topic = pair
+    replicas = lone.broker.replicas
+    fetches = [lone.fetch(topic, 0, max_wait_ms=2**31 - 1) for _ in range(1000)]
+    produces = [lone.produce(topic, batch().buffer, timeout_ms=2**31 - 1) for _ in range(10)]
+    assert (len(replicas.fetches), len(replicas.produces)) == (1000, 10)
+    tasks = len(lone.node._timer)
+    for answer in (*fetches, *produces):
+        answer.abandon()
+    assert (len(replicas.fetches), len(replicas.produces)) == (0, 0)
+    assert len(lone.node._timer) == tasks - 1010
+    lone.fetch(topic, 10, follower=2)
+    assert not any(answer.kept for answer in (*fetches, *produces))
+
+
+def test_a_fetch_of_the_metadata_log_whose_observer_hung_up_is_forgotten() -> None:
+    lone = LoneNode()
+    log = lone.node.raft.replica.log
+    request = FetchRequest(
+        replica_state=FetchRequest.ReplicaState(replica_id=7),
+        max_wait_ms=60_000,
+        topics=[
+            FetchRequest.Topic(
+                topic=METADATA_TOPIC,
+                topic_id=METADATA_TOPIC_ID,
+                partitions=[
+                    FetchRequest.Topic.Partition(
+                        partition=0,
+                        current_leader_epoch=lone.node.raft.replica.epoch,
+                        fetch_offset=log.end_offset,
+                        last_fetched_epoch=lone.node.raft.replica.epoch,
+                        high_watermark=log.end_offset,
+                    )
+                ],
+            )
+        ],
+    )
+    answer = lone.handle(request, ListenerKind.CONTROLLER)
+    assert not answer.kept and len(lone.node.raft.replica.parked) == 1
+    answer.abandon()
+    assert not lone.node.raft.replica.parked
 
 
 def test_a_leadership_that_is_lost_ends_the_waiting(pair: tuple[LoneNode, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.common.core import Failure
+from pykraft.common.core import Failure, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.timer import Timer
 from pykraft.common.types import Node
@@ -22,6 +22,7 @@ class Door:
         self.is_open = False
         self.tried = 0
         self.ended: list[str] = []
+        self.promise: Promise[None] = Promise()
 
     def try_complete(self) -> bool:
         self.tried += 1
@@ -95,7 +96,41 @@ def test_dead_operations_do_not_pile_up_under_a_key_that_nothing_happens_to() ->
     for now in range(1000):
         purgatory.try_complete_else_watch(Door(), ["quiet"], now)
         timer.expire(now)
-    assert sum(len(entries) for entries in purgatory._watched.values()) < 200
+    assert sum(len(entries) for entries in purgatory._watchers.values()) < 200
+
+
+def test_an_operation_whose_client_hung_up_leaves_every_key_and_is_tried_no_more() -> None:
+    timer = Timer()
+    purgatory, door, other = Purgatory(timer), Door(), Door()
+    for each in (door, other):
+        purgatory.try_complete_else_watch(each, ["a", "b"], 100)
+    door.promise.abandon()
+    assert len(purgatory) == 1 and len(timer) == 1
+    for key in ("a", "b"):
+        purgatory.check(key)
+    timer.expire(200)
+    assert (door.tried, door.ended) == (1, [])
+    assert (other.tried, other.ended) == (3, ["expired"])
+    assert len(purgatory) == 0 and not purgatory._watchers
+
+
+def test_what_an_answer_makes_happen_does_not_complete_the_operation_again() -> None:
+    purgatory = Purgatory(Timer())
+
+    class Echo(Door):
+        def try_complete(self) -> bool:
+            if self.is_open and not self.ended:
+                self.ended.append("complete")
+                for key in ("a", "b"):
+                    purgatory.check(key)
+                return True
+            return super().try_complete()
+
+    echo = Echo()
+    purgatory.try_complete_else_watch(echo, ["a", "b"], 100)
+    echo.is_open = True
+    purgatory.check("a")
+    assert echo.ended == ["complete"] and len(purgatory) == 0
 
 
 # --- to the controller ------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ FORWARDABLE = (
 _PRINCIPAL_VERSION_BYTES = 2
 _ADDRESS_BYTES = (4, 16)
 
-Handler = Callable[[Any, RequestContext, int], Promise[Any]]
+Handler = Callable[[Any, RequestContext, int], Any]
 
 
 class ControllerApis:

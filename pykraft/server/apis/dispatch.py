@@ -38,12 +38,16 @@ from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.cluster import ClusterApis
 from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.controller import ControllerApis, Handler
-from pykraft.server.apis.data import CloseConnection, DataApis
 from pykraft.server.apis.errors import error_response
+from pykraft.server.apis.fetch import FetchApis
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.apis.logs import LogApis
+from pykraft.server.apis.offsets import OffsetApis
+from pykraft.server.apis.produce import CloseConnection, ProduceApis
 from pykraft.server.authorizer import Authorizer
+from pykraft.server.config import NodeConfig
 from pykraft.server.quotas import Quotas
+from pykraft.server.replica_manager import ReplicaManager
 from pykraft.transport.server_channel import InboundRequest
 
 
@@ -65,14 +69,20 @@ class Dispatcher:
         self._handlers: dict[tuple[ListenerKind, type[Request]], Handler] = {}
 
     def add_broker(
-        self, data: DataApis, logs: LogApis, cluster: ClusterApis, configs: ConfigApis, forwarding: ForwardingApis
+        self,
+        config: NodeConfig,
+        replicas: ReplicaManager,
+        logs: LogApis,
+        cluster: ClusterApis,
+        configs: ConfigApis,
+        forwarding: ForwardingApis,
     ) -> None:
         """Serve clients and followers."""
         handlers: dict[type[Request], Handler] = {
-            ProduceRequest: data.produce,
-            FetchRequest: data.fetch,
-            ListOffsetsRequest: data.list_offsets,
-            OffsetForLeaderEpochRequest: data.offset_for_leader_epoch,
+            ProduceRequest: ProduceApis(replicas).produce,
+            FetchRequest: FetchApis(config, replicas).fetch,
+            ListOffsetsRequest: OffsetApis(replicas).list_offsets,
+            OffsetForLeaderEpochRequest: OffsetApis(replicas).offset_for_leader_epoch,
             DeleteRecordsRequest: logs.delete_records,
             DescribeLogDirsRequest: logs.describe_log_dirs,
             ApiVersionsRequest: cluster.api_versions,
@@ -106,10 +116,11 @@ class Dispatcher:
         if not self._authorizer.authorize(context, type(request).__name__, "*"):
             refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return Promise.of(Answer(error_response(request, refused), throttle_ms))
-        answer: Promise[Answer] = Promise()
         handler = self._handlers[context.kind, type(request)]
         try:
-            handler(request, context, now).then(lambda response: answer.keep(Answer(response, throttle_ms)))
+            handled = handler(request, context, now)
         except CloseConnection:
-            answer.keep(Answer(None, hang_up=True))
-        return answer
+            return Promise.of(Answer(None, hang_up=True))
+        if isinstance(handled, Promise):
+            return handled.map(lambda response: Answer(response, throttle_ms))
+        return Promise.of(Answer(handled, throttle_ms))

@@ -16,7 +16,7 @@ Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirs
 
 from collections.abc import Sequence
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Handled, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
@@ -46,7 +46,7 @@ class LogApis:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext, now: int
-    ) -> Promise[DeleteRecordsResponse | None]:
+    ) -> Handled[DeleteRecordsResponse]:
         offsets = {
             TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in request.topics
@@ -55,11 +55,11 @@ class LogApis:
         results = [self._delete(*asked) for asked in offsets.items()]
         self._write_down(results)
         delayed = DelayedDeleteRecords(self._replicas, results)
-        answer: Promise[DeleteRecordsResponse | None] = Promise()
-        delayed.promise.then(lambda done: answer.keep(_deleted(done)))
+        if delayed.is_decided():
+            return _deleted(results)
         waiting = sorted(result.topic_partition for result in results if result.error is None)
-        self._replicas.deletes.try_complete_else_watch(delayed, waiting, now + max(0, request.timeout_ms))
-        return answer
+        self._replicas.deletes.watch(delayed, waiting, now + max(0, request.timeout_ms))
+        return delayed.promise.map(_deleted)
 
     def _delete(self, topic_partition: TopicPartition, offset: int) -> DeleteResult:
         try:

@@ -1,0 +1,142 @@
+"""Fetch on a broker's listener, versions 4 to 18: consumers read, and followers replicate. Behaviour to know:
+
+* Fetch sessions (KIP-227) are not built: a request to begin one is answered with session id 0, which means "none", and
+  the client then sends full requests.
+* From version 13 on topics go by id; an id that this broker does not know is UNKNOWN_TOPIC_ID.
+* Of a partition that a request names twice the last mention counts, and it is answered once.
+
+Follows kafka.server.KafkaApis.handleFetchRequest.
+"""
+
+from collections.abc import Collection, Sequence
+
+from pykraft.common.core import Handled
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
+from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
+from pykraft.server import config as keys
+from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
+from pykraft.server.config import NodeConfig
+from pykraft.server.delayed import DelayedFetch
+from pykraft.server.fetching import FetchPlace, FetchResult
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.answers import Isolation
+from pykraft.transport.server_channel import RequestContext
+
+READ_COMMITTED = 1
+CONSUMER = -1
+"""The replica id of a reader that is no replica."""
+_NEW_SESSION, _NO_SESSION = 0, -1
+"""The session epochs of fetches that belong to no session that there was before."""
+_FIRST_VERSION_WITH_REPLICA_STATE = 15
+_FIRST_VERSION_WITH_LEADER = 16
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class FetchApis:
+    """Gives readers what there is, or lets them wait."""
+
+    def __init__(self, config: NodeConfig, replicas: ReplicaManager) -> None:
+        self._config = config
+        self._replicas = replicas
+
+    def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Handled[FetchResponse]:
+        if request.session_epoch not in (_NEW_SESSION, _NO_SESSION):
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        state = request.replica_state or FetchRequest.ReplicaState()
+        has_state = context.api_version >= _FIRST_VERSION_WITH_REPLICA_STATE
+        replica_id = state.replica_id if has_state else request.replica_id
+        asked: dict[Asked, FetchRequest.Topic.Partition] = {
+            (topic.topic, topic.topic_id, partition.partition): partition
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        places = [self._place(key, partition, context) for key, partition in asked.items()]
+        most_bytes = request.max_bytes
+        if replica_id >= 0:
+            places = self._replicas.record_fetches(places, replica_id, state.replica_epoch, now)
+        else:
+            most_bytes = min(most_bytes, self._config.values[keys.FETCH_MAX_BYTES])
+        fetch = DelayedFetch(
+            replicas=self._replicas,
+            places=places,
+            isolation=isolation_of(replica_id, request.isolation_level),
+            min_bytes=max(0, request.min_bytes),
+            max_bytes=max(0, most_bytes),
+        )
+        may_wait = request.max_wait_ms > 0 and bool(places)
+        results = fetch.results() if may_wait else fetch.read()
+        if results is not None:
+            return self._fetched(asked, context, results, replica_id)
+        watched = sorted({place.topic_partition for place in places})
+        self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
+        return fetch.promise.map(lambda late: self._fetched(asked, context, late, replica_id))
+
+    def _place(self, asked: Asked, partition: FetchRequest.Topic.Partition, context: RequestContext) -> FetchPlace:
+        name = topic_name(self._replicas, asked, context)
+        refused = ErrorCode.UNKNOWN_TOPIC_ID if name is None else None
+        topic_partition = TopicPartition(name or "", partition.partition)
+        held = self._replicas.partitions.get(topic_partition)
+        if held is not None and asked[1] not in (ZERO_UUID, held.key.topic_id):
+            refused = ErrorCode.INCONSISTENT_TOPIC_ID
+        return FetchPlace(
+            topic_partition,
+            partition.fetch_offset,
+            max(0, partition.partition_max_bytes),
+            max(NO_EPOCH, partition.current_leader_epoch),
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            refused,
+        )
+
+    def _fetched(
+        self, asked: Collection[Asked], context: RequestContext, results: Sequence[FetchResult], replica_id: int
+    ) -> FetchResponse:
+        tells_leader = context.api_version >= _FIRST_VERSION_WITH_LEADER
+        leaders: dict[int, NodeEndpoint] = {}
+        topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
+        for (name, topic_id, _), result in zip(asked, results, strict=True):
+            answer = self._fetched_partition(result)
+            if tells_leader and result.error in NOT_LEADER:
+                answer.current_leader = current_leader(
+                    self._replicas, result.error, result.place.topic_partition, context, leaders
+                )
+            topics.setdefault((name, topic_id), []).append(answer)
+        return FetchResponse(
+            responses=[
+                FetchResponse.Topic(topic=name, topic_id=topic_id, partitions=answers)
+                for (name, topic_id), answers in topics.items()
+            ],
+            # A follower has the endpoints from the metadata log.
+            node_endpoints=list(leaders.values()) if replica_id < 0 else (),
+        )
+
+    @staticmethod
+    def _fetched_partition(result: FetchResult) -> FetchResponse.Topic.Partition:
+        partition_type = FetchResponse.Topic.Partition
+        answer = partition_type(
+            partition_index=result.place.topic_partition.partition,
+            error_code=result.error,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            records=result.records,
+        )
+        if result.diverging is not None:
+            end = result.diverging
+            answer.diverging_epoch = partition_type.EpochEndOffset(epoch=end.epoch, end_offset=end.offset)
+        if result.aborted is not None:
+            answer.aborted_transactions = [
+                partition_type.AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
+                for a in result.aborted
+            ]
+        if result.error in _UNKNOWN:
+            answer.aborted_transactions = ()
+        return answer
+
+
+def isolation_of(replica_id: int, isolation_level: int) -> Isolation:
+    """How far this reader may see: a replica, or a consumer that looks at replicas one by one (-2), sees everything."""
+    if replica_id != CONSUMER:
+        return Isolation.LOG_END
+    return Isolation.COMMITTED if isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK

@@ -1,0 +1,139 @@
+"""ListOffsets and OffsetForLeaderEpoch on a broker's listener: offsets found by time, by mark and by epoch.
+
+Versions: ListOffsets 1 to 11, OffsetForLeaderEpoch 2 to 4. Behaviour to know:
+
+* ListOffsets by the latest timestamp answers what its isolation level lets see. Replica -2 is a tool that looks inside:
+  any replica answers it, and with the end of that replica's log.
+
+Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpochRequest}.
+"""
+
+from collections import Counter
+
+from pykraft.common.core import Handled
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.data import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from pykraft.server.apis.fetch import isolation_of
+from pykraft.server.partition import Partition
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.answers import Isolation, TimestampedOffset
+from pykraft.transport.server_channel import RequestContext
+
+DEBUGGING = -2
+"""The replica id of a tool that looks at replicas one by one."""
+_FIRST_VERSION_OF_MARK = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+
+
+class OffsetApis:
+    """Finds offsets."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    # --- ListOffsets --------------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, request: ListOffsetsRequest, context: RequestContext, now: int
+    ) -> Handled[ListOffsetsResponse]:
+        named = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+        twice = {topic_partition for topic_partition, times in Counter(named).items() if times > 1}
+        asked = {
+            TopicPartition(topic.name, partition.partition_index): partition
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        topics: dict[str, list[ListOffsetsResponse.Topic.Partition]] = {}
+        for topic_partition, partition in asked.items():
+            answer = ListOffsetsResponse.Topic.Partition(partition_index=topic_partition.partition)
+            topics.setdefault(topic_partition.topic, []).append(answer)
+            try:
+                if topic_partition in twice:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named twice")
+                _check_mark(partition.timestamp, context.api_version)
+                found = self._offset(self._replicas.partition(topic_partition), partition, request)
+                answer.timestamp, answer.offset, answer.leader_epoch = found
+            except KafkaError as error:
+                answer.error_code = error.code
+            except OSError as error:
+                answer.error_code = self._replicas.on_disk_failure(error).code
+        return ListOffsetsResponse(
+            topics=[ListOffsetsResponse.Topic(name=name, partitions=answers) for name, answers in topics.items()]
+        )
+
+    @staticmethod
+    def _offset(
+        partition: Partition, asked: ListOffsetsRequest.Topic.Partition, request: ListOffsetsRequest
+    ) -> TimestampedOffset:
+        if request.replica_id != DEBUGGING:
+            partition.check_leader(asked.current_leader_epoch)
+        log = partition.log
+        isolation = isolation_of(request.replica_id, request.isolation_level)
+        end = log.upper_bound(isolation)
+        # A new leader does not know yet how much of the older epochs is committed.
+        is_behind = isolation is not Isolation.LOG_END and log.high_watermark < partition.leader_epoch_start
+        nothing = TimestampedOffset(-1, -1, -1)
+        match asked.timestamp:
+            case _ if asked.timestamp == LATEST_TIMESTAMP:
+                if is_behind:
+                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+                return TimestampedOffset(-1, end, partition.leader_epoch)
+            case _ if asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+                epoch = log.epochs.epoch_for(log.log_start_offset)
+                return TimestampedOffset(-1, log.log_start_offset, -1 if epoch is None else epoch)
+            case _ if asked.timestamp == MAX_TIMESTAMP:
+                found = log.offset_of_max_timestamp()
+            case _ if asked.timestamp < 0:
+                return nothing  # of tiered storage, which there is none of
+            case _:
+                found = log.offset_for_timestamp(asked.timestamp)
+        if found is not None and found.offset < end:
+            return found
+        if found is not None and is_behind:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return nothing
+
+    # --- OffsetForLeaderEpoch -----------------------------------------------------------------------------------------
+
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext, now: int
+    ) -> Handled[OffsetForLeaderEpochResponse]:
+        topic_type = OffsetForLeaderEpochResponse.Topic
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = topic_type.Partition(partition=asked.partition)
+                answers.append(answer)
+                try:
+                    partition = self._replicas.partition(TopicPartition(topic.topic, asked.partition))
+                    partition.check_leader(asked.current_leader_epoch)
+                    end = partition.log.end_offset_for(asked.leader_epoch)
+                    if end is not None:
+                        answer.end_offset, answer.leader_epoch = end
+                except KafkaError as error:
+                    answer.error_code = error.code
+            topics.append(topic_type(topic=topic.topic, partitions=answers))
+        return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _check_mark(timestamp: int, version: int) -> None:
+    """Negative timestamps stand for places, and more of them came with the versions."""
+    if timestamp < EARLIEST_TIMESTAMP and version < _FIRST_VERSION_OF_MARK.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in version {version}")

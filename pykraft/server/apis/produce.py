@@ -1,0 +1,143 @@
+"""Produce on a broker's listener, versions 3 to 13 (advertised from 0, see `protocol.api`). Behaviour to know:
+
+* Produce with acks=0 is never answered. Kafka closes the connection if such a produce fails, so that the producer at
+  least sees something; so does this.
+* Of a partition that a request names twice the last mention counts, and it is answered once.
+
+Follows kafka.server.KafkaApis.handleProduceRequest.
+"""
+
+from collections.abc import Collection, Sequence
+
+from pykraft.common.core import Handled
+from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
+from pykraft.records.batch import CODEC_MASK, RecordBatch
+from pykraft.records.compression import Compression
+from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
+from pykraft.server.delayed import DelayedProduce, ProduceResult
+from pykraft.server.line import ALL_REPLICAS
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.validator import only_batch
+from pykraft.transport.server_channel import RequestContext
+
+_FIRST_ZSTD_VERSION = 7
+_BEFORE_THE_LOG = (
+    *NOT_LEADER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+)
+"""With these refusals of a batch the answer does not say where the log begins."""
+
+
+class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
+    """There is no way to tell this client what went wrong but to hang up."""
+
+
+class ProduceApis:
+    """Appends what producers send."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def produce(self, request: ProduceRequest, context: RequestContext, now: int) -> Handled[ProduceResponse]:
+        asked: dict[Asked, ProduceRequest.Topic.Partition] = {
+            (topic.name, topic.topic_id, partition.index): partition
+            for topic in request.topic_data
+            for partition in topic.partition_data
+        }
+        results = [self._append(request, context, key, partition, now) for key, partition in asked.items()]
+        if request.acks == 0:
+            if any(result.error not in (None, ErrorCode.NONE) for result in results):
+                raise CloseConnection("a produce with acks=0 failed")
+            return None
+        delayed = DelayedProduce(self._replicas, results)
+        if delayed.is_decided():
+            return self._produced(asked, context, results)
+        watched = sorted({result.topic_partition for result in results if result.error is None})
+        self._replicas.produces.watch(delayed, watched, now + max(0, request.timeout_ms))
+        return delayed.promise.map(lambda late: self._produced(asked, context, late))
+
+    def _append(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        asked: Asked,
+        partition: ProduceRequest.Topic.Partition,
+        now: int,
+    ) -> ProduceResult:
+        name = topic_name(self._replicas, asked, context)
+        topic_partition = TopicPartition(name or "", partition.index)
+        try:
+            if request.acks not in (0, 1, ALL_REPLICAS):
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked[1]}")
+            batch = self._checked(partition, context)
+        except KafkaError as error:
+            return ProduceResult(topic_partition, error.code, error.detail)
+        needs_all = request.acks == ALL_REPLICAS
+        try:
+            info = self._replicas.append(topic_partition, batch, now, needs_all=needs_all)
+        except KafkaError as error:
+            result = ProduceResult(topic_partition, error.code, error.detail)
+            if isinstance(error, InvalidRecordsError):
+                result.record_errors = error.records
+            if error.code not in _BEFORE_THE_LOG:
+                result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
+            return result
+        return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+
+    @staticmethod
+    def _checked(partition: ProduceRequest.Topic.Partition, context: RequestContext) -> RecordBatch:
+        """The partition's batch, as far as it can be judged without the log."""
+        if partition.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the records are null")
+        batch = only_batch(partition.records)
+        if batch.is_transactional:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker coordinates no transactions")
+        if batch.attributes & CODEC_MASK == Compression.ZSTD and context.api_version < _FIRST_ZSTD_VERSION:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        return batch
+
+    def _produced(
+        self, asked: Collection[Asked], context: RequestContext, results: Sequence[ProduceResult]
+    ) -> ProduceResponse:
+        leaders: dict[int, NodeEndpoint] = {}
+        topics: dict[tuple[str, Uuid], list[ProduceResponse.Topic.Partition]] = {}
+        for (name, topic_id, _), result in zip(asked, results, strict=True):
+            topics.setdefault((name, topic_id), []).append(self._produced_partition(result, context, leaders))
+        return ProduceResponse(
+            responses=[
+                ProduceResponse.Topic(name=name, topic_id=topic_id, partition_responses=answers)
+                for (name, topic_id), answers in topics.items()
+            ],
+            node_endpoints=list(leaders.values()),
+        )
+
+    def _produced_partition(
+        self, result: ProduceResult, context: RequestContext, leaders: dict[int, NodeEndpoint]
+    ) -> ProduceResponse.Topic.Partition:
+        assert result.error is not None
+        partition = result.topic_partition.partition
+        answer = ProduceResponse.Topic.Partition(index=partition, error_code=result.error)
+        if result.info is not None and result.error is ErrorCode.NONE:
+            answer.base_offset = result.info.first_offset
+            answer.log_append_time_ms = result.info.log_append_time_ms
+            answer.log_start_offset = result.info.log_start_offset
+        elif result.error is not ErrorCode.NONE:
+            answer.error_message = result.detail or None
+            answer.record_errors = [
+                ProduceResponse.Topic.Partition.RecordError(batch_index=index, batch_index_error_message=message)
+                for index, message in result.record_errors
+            ]
+            answer.log_start_offset = result.log_start_offset
+            answer.current_leader = current_leader(
+                self._replicas, result.error, result.topic_partition, context, leaders
+            )
+        return answer

@@ -1,0 +1,96 @@
+"""What a fetch asks of one partition, and what the partition gives.
+
+A reader names an offset and the epochs that it knows. Three things can be wrong with that, and each is news that the
+reader gets at once: the partition is not led here in the reader's epoch, the offset is outside of the log, or the
+reader's log has *diverged*. The last is told by `last_fetched_epoch`: if that epoch ends here at another offset than
+the reader believes, the answer says where, and the reader truncates (KIP-595, the idea of KIP-101).
+
+Follows kafka.cluster.Partition.fetchRecords and kafka.server.{FetchPartitionData,LogReadResult}.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pykraft.common.core import FileRegion
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import OffsetAndEpoch, TopicPartition
+from pykraft.server.partition import Partition
+from pykraft.storage.answers import Isolation
+from pykraft.storage.transaction_index import AbortedTransaction
+
+
+class FetchPlace(NamedTuple):
+    """What a fetch asks of one partition. `refused` is set if the request itself is wrong about it."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int = -1
+    """Where a follower's log begins."""
+    refused: ErrorCode | None = None
+
+
+@dataclass(slots=True)
+class FetchResult:
+    """What one partition gave."""
+
+    place: FetchPlace
+    error: ErrorCode = ErrorCode.NONE
+    records: FileRegion | bytes = b""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: OffsetAndEpoch | None = None
+    aborted: list[AbortedTransaction] | None = None
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the reader gets it at once, even without a record."""
+        return self.error is not ErrorCode.NONE or self.diverging is not None
+
+
+def read_partition(
+    partition: Partition, place: FetchPlace, isolation: Isolation, max_bytes: int, at_least_one: bool
+) -> FetchResult:
+    """What is there now, `max_bytes` at most; with `at_least_one` the first batch comes whole, however large.
+
+    KafkaError if the reader's offset or epoch is not of this log; OSError if the disk fails."""
+    log, result = partition.log, FetchResult(place)
+    result.diverging = diverging_end(partition, place)
+    result.high_watermark = log.high_watermark
+    result.log_start_offset = log.log_start_offset
+    result.last_stable_offset = log.last_stable_offset
+    if result.diverging is None:
+        data = log.read(place.offset, min(place.max_bytes, max_bytes), isolation, at_least_one)
+        # A first batch without its end is of no use to a reader that gets less than a whole batch.
+        result.records, result.aborted = b"" if data.first_batch_is_cut else data.records, data.aborted
+    return result
+
+
+def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolation) -> int | None:
+    """How many bytes `read_partition` would give, at most the place's own limit, without reading them. None if there is
+    news. KafkaError and OSError as for `read_partition`."""
+    log = partition.log
+    if diverging_end(partition, place) is not None:
+        return None
+    upper_bound = log.upper_bound(isolation)
+    if place.offset == upper_bound:
+        return 0  # the reader is where everything ends: mostly so, and the quickest to tell
+    if not log.log_start_offset <= place.offset <= log.log_end_offset:
+        return None
+    return min(place.max_bytes, log.bytes_between(place.offset, upper_bound))
+
+
+def diverging_end(partition: Partition, place: FetchPlace) -> OffsetAndEpoch | None:
+    """Where the reader's last epoch ends here, if its log is no prefix of this one."""
+    if place.last_fetched_epoch < 0:
+        return None
+    end = partition.log.end_offset_for(place.last_fetched_epoch)
+    if end is None or place.offset < partition.log.log_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {place.offset} of epoch {place.last_fetched_epoch} is not known here",
+        )
+    return end if end.epoch < place.last_fetched_epoch or end.offset < place.offset else None
