@@ -15,8 +15,10 @@ compact_ forms      the same with an unsigned varint of length + 1, so that 0 is
 tagged fields       unsigned varint count, then for each: tag, size (both unsigned varints), that many octets
 ==================  ==========================================================================================
 
-Reading trusts nobody: a length that goes past the end raises `ProtocolError`, and a count is checked against the bytes
-that are left before anything is allocated, so that eight bytes cannot ask for a gigabyte.
+Reading trusts no peer: a length that goes past the end raises `ProtocolError`, and a count is checked against the bytes
+that are left before anything is allocated, so that eight bytes cannot ask for a gigabyte. An element of an array may be
+two bytes on the wire and a hundred times as much in memory. So a message also has a *budget* of elements: all its
+arrays together, and its tagged fields, may have no more. Apache Kafka 4.4 limits each array instead.
 
 Follows org.apache.kafka.common.protocol.types.Type and org.apache.kafka.common.utils.ByteUtils.
 """
@@ -27,6 +29,11 @@ Buffer = memoryview
 
 LONGEST_STRING = 0x7FFF
 """Bytes of UTF-8."""
+
+
+MOST_TAGGED_FIELDS = 10_000
+"""Of one structure, as in Apache Kafka 4.4."""
+UNLIMITED = 1 << 62
 
 
 def encode_unsigned_varint(value: int) -> bytes:
@@ -70,6 +77,11 @@ def too_short(name: str, wanted: int, left: int) -> ProtocolError:
 def too_long(name: str, limit: int) -> ProtocolError:
     """What a decoder raises when a string is longer than any may be, or a tagged value longer than its size says."""
     return ProtocolError(f"{name} is longer than {limit} bytes")
+
+
+def too_many(name: str, count: int) -> ProtocolError:
+    """What a decoder raises when a message has more elements, or a structure more tagged fields, than are allowed."""
+    return ProtocolError(f"{name} has {count} elements, more than are allowed here or in the message as a whole")
 
 
 def unexpected_null(name: str) -> ProtocolError:

@@ -38,6 +38,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union, d
 
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import Uuid
+from pykraft.protocol.primitives import UNLIMITED
 from pykraft.protocol.source import decoder_source, encoder_source
 from pykraft.protocol.wire import FOR_EVER, Field, Fixed, Variable, Wire
 
@@ -159,18 +160,31 @@ class Message(Struct):
         return b"".join(self.encode(version))
 
     @classmethod
-    def decode(cls, buffer: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
-        """The message that begins at `position`; what follows it is ignored. ProtocolError if it cannot be read."""
-        return cls.decode_from(buffer, version, position)[0]
+    def decode(
+        cls,
+        buffer: bytes | bytearray | memoryview,
+        version: int,
+        position: int = 0,
+        max_elements: int = UNLIMITED,
+    ) -> Self:
+        """The message that begins at `position`; what follows it is ignored. ProtocolError if it cannot be read, or has
+        more than `max_elements` in its arrays and tagged fields."""
+        return cls.decode_from(buffer, version, position, max_elements)[0]
 
     @classmethod
-    def decode_from(cls, buffer: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
+    def decode_from(
+        cls,
+        buffer: bytes | bytearray | memoryview,
+        version: int,
+        position: int = 0,
+        max_elements: int = UNLIMITED,
+    ) -> tuple[Self, int]:
         """The message that begins at `position`, and the position after it."""
         if not cls.versions[0] <= version <= cls.versions[1]:
             raise ProtocolError(f"{cls.__name__} has no version {version}")
         decode = _decoders.get((cls, version, version >= cls.flexible)) or decoder(cls, version)
         try:
-            message, end = decode(memoryview(buffer), position)
+            message, end = decode(memoryview(buffer), position, [max_elements])
         except (struct.error, IndexError, ValueError) as error:
             raise ProtocolError(f"{cls.__name__} version {version} ends too soon: {error}") from error
         if end > len(buffer):
@@ -215,7 +229,7 @@ def _wire(annotation: Any) -> Wire:
 
 
 Encoder = Callable[[Any, Callable[[Any], None]], None]
-Decoder = Callable[[memoryview, int], tuple[Any, int]]
+Decoder = Callable[[memoryview, int, list[int]], tuple[Any, int]]
 
 
 _encoders: dict[tuple[Any, int, bool], Encoder] = {}
@@ -229,7 +243,8 @@ def encoder(message: type[Message], version: int) -> Encoder:
 
 
 def decoder(message: type[Message], version: int) -> Decoder:
-    """The compiled decoder of one version: ``decode(view, position)`` returns (message, position after it)."""
+    """The compiled decoder of one version: ``decode(view, position, [elements])`` returns (message, position after it).
+    The list holds how many elements the message may have, and then what is left of them."""
     return _struct_decoder(message, version, version >= message.flexible)
 
 

@@ -3,7 +3,7 @@
 `schema` declares messages; this module writes the code that reads and writes one version of one structure. Here is
 the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a number, to show the style::
 
-    def decode(b, p):
+    def decode(b, p, e):
         m = new(cls)
         size = len(b)
         n = b[p]; p += 1
@@ -17,6 +17,8 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
         m.feature_level, = fixed_8(b, p); p += 2
         count = b[p]; p += 1
         if count > 127: count, p = uvarint(b, p - 1)
+        e[0] -= count
+        if count > 10000 or e[0] < 0: raise too_many('tagged fields', count)
         for _ in range(count):
             tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length
             if end > size: raise too_short('a tagged field', length, size - p)
@@ -24,8 +26,8 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
             p = end
         return m, p
 
-One letter for what each line touches: b the buffer, p the position in it, m the message, w writes one part, n a count
-or length, q where the value ends.
+One letter for what each line touches: b the buffer, p the position in it, e what is left of the budget of elements, m
+the message, w writes one part, n a count or length, q where the value ends.
 """
 
 import struct
@@ -36,9 +38,11 @@ from typing import Any
 from pykraft.common.types import Uuid
 from pykraft.protocol.primitives import (
     LONGEST_STRING,
+    MOST_TAGGED_FIELDS,
     decode_unsigned_varint,
     encode_unsigned_varint,
     too_long,
+    too_many,
     too_short,
     unexpected_null,
 )
@@ -57,6 +61,7 @@ class Text:
             "uvarint": decode_unsigned_varint,
             "varint": encode_unsigned_varint,
             "too_long": too_long,
+            "too_many": too_many,
             "too_short": too_short,
             "unexpected_null": unexpected_null,
             "Uuid": Uuid,
@@ -112,8 +117,8 @@ def encoder_source(structure: Any, version: int, flexible: bool, coder_of: Coder
 
 
 def decoder_source(structure: Any, version: int, flexible: bool, coder_of: CoderOf) -> tuple[str, dict[str, Any]]:
-    """The text of ``decode(b, p)``, and the names that it needs."""
-    text = Text("def decode(b, p):", coder_of, version, flexible)
+    """The text of ``decode(b, p, e)``, and the names that it needs."""
+    text = Text("def decode(b, p, e):", coder_of, version, flexible)
     text.names |= {"cls": structure, "new": object.__new__}
     text.line("m = new(cls)")
     text.line("size = len(b)")
@@ -284,7 +289,7 @@ def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
         text.line(f"{target}, = {text.name('fixed', fixed.unpack_from)}(b, p); p += {fixed.size}")
     else:
         decode = text.coder_of(wire.element, text.version, text.flexible)
-        text.line(f"{target}, p = {text.name('decode', decode)}(b, p)")
+        text.line(f"{target}, p = {text.name('decode', decode)}(b, p, e)")
 
 
 def _read_length(text: Text, letter: str, flexible: bool) -> None:
@@ -328,6 +333,9 @@ def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
     with _unless_null(text, name, target, nullable):
         # Every element has at least one byte, so a count above the bytes left is a lie.
         text.line(f"if n > size - p: raise too_short({name!r}, n, size - p)")
+        # Before any memory is allocated for them.
+        text.line("e[0] -= n")
+        text.line(f"if e[0] < 0: raise too_many({name!r}, n)")
         if isinstance(wire.element, Fixed):
             text.names["unpack"] = struct.unpack_from
             text.line(f"{target} = list(unpack('>%d{wire.element.letter}' % n, b, p)); p += {wire.element.size} * n")
@@ -343,6 +351,8 @@ def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
 def _read_tags(text: Text, tagged: Sequence[Field]) -> None:
     text.line("count = b[p]; p += 1")
     text.line("if count > 127: count, p = uvarint(b, p - 1)")
+    text.line("e[0] -= count")
+    text.line(f"if count > {MOST_TAGGED_FIELDS} or e[0] < 0: raise too_many('tagged fields', count)")
     with text.block("for _ in range(count):"):
         text.line("tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length")
         text.line("if end > size: raise too_short('a tagged field', length, size - p)")

@@ -16,6 +16,7 @@ from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import TopicPartition
 from pykraft.server.fetching import FetchPlace, FetchResult, available_bytes
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import finish
 from pykraft.storage.answers import AppendInfo, Isolation
 
 
@@ -113,23 +114,8 @@ class DelayedFetch:
     max_bytes: int
     promise: Promise[list[FetchResult]] = field(default_factory=Promise)
 
-    def results(self) -> list[FetchResult] | None:
-        """What there is, if that is enough by now."""
-        if not self._has_enough():
-            return None
-        results = self.read()
-        if self.min_bytes > 0 and not any(len(result.records) or result.is_news for result in results):
-            return None  # what lies between was compacted away: the reader would ask again at once
-        return results
-
-    def try_complete(self) -> bool:
-        results = self.results()
-        if results is None:
-            return False
-        self.promise.keep(results)
-        return True
-
-    def _has_enough(self) -> bool:
+    def has_enough(self) -> bool:
+        """Whether the reader is to be answered now. Nothing is read for that."""
         size = 0
         for place in self.places:
             try:
@@ -141,9 +127,11 @@ class DelayedFetch:
             size += available
         return size >= self.min_bytes
 
-    def expire(self) -> None:
-        self.promise.keep(self.read())
+    def try_complete(self) -> bool:
+        if not self.has_enough():
+            return False
+        self.expire()
+        return True
 
-    def read(self) -> list[FetchResult]:
-        """What there is now."""
-        return self.replicas.read(self.places, self.isolation, self.max_bytes)
+    def expire(self) -> None:
+        self.promise.keep(finish(self.replicas.read(self.places, self.isolation, self.max_bytes)))

@@ -270,6 +270,9 @@ class Node:
             self._serve_waiting(now)
             deadline = min(deadline, brokers.deadline)
             requests += brokers.requests
+        self._dispatcher.turns.go_on(now)
+        if len(self._dispatcher.turns):
+            deadline = now
         self._continue_shutdown(now)
         return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
 

@@ -33,6 +33,7 @@ from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
+from pykraft.server.turns import PARTS_PER_TURN, Steps
 from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
@@ -343,13 +344,15 @@ class ReplicaManager:
         partition.check_leader(place.current_leader_epoch)
         return partition
 
-    def read(self, places: Sequence[FetchPlace], isolation: Isolation, max_bytes: int) -> list[FetchResult]:
+    def read(self, places: Sequence[FetchPlace], isolation: Isolation, max_bytes: int) -> Steps[list[FetchResult]]:
         """What these partitions give now. The first batch of the first partition that has any comes whole, however
         large; the others get what is left of `max_bytes`."""
         left = max_bytes
         has_some = False
         results = []
-        for place in places:
+        for number, place in enumerate(places, 1):
+            if number % PARTS_PER_TURN == 0:
+                yield
             try:
                 result = read_partition(self.led(place), place, isolation, left, at_least_one=not has_some)
             except KafkaError as error:

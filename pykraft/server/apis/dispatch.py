@@ -7,7 +7,8 @@ controller has answered.
 Follows kafka.server.KafkaApis.handle.
 """
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -48,6 +49,7 @@ from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import NodeConfig
 from pykraft.server.quotas import Quotas
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import Steps, Turns
 from pykraft.transport.server_channel import InboundRequest
 
 
@@ -66,6 +68,7 @@ class Dispatcher:
     def __init__(self, authorizer: Authorizer, quotas: Quotas) -> None:
         self._authorizer = authorizer
         self._quotas = quotas
+        self.turns = Turns()
         self._handlers: dict[tuple[ListenerKind, type[Request]], Handler] = {}
 
     def add_broker(
@@ -119,8 +122,24 @@ class Dispatcher:
         handler = self._handlers[context.kind, type(request)]
         try:
             handled = handler(request, context, now)
+            if isinstance(handled, Generator):
+                handled = self.turns.run(self._guarded(handled))
         except CloseConnection:
             return Promise.of(Answer(None, hang_up=True))
         if isinstance(handled, Promise):
-            return handled.map(lambda response: Answer(response, throttle_ms))
-        return Promise.of(Answer(handled, throttle_ms))
+            return handled.map(lambda response: _answer(response, throttle_ms))
+        return Promise.of(_answer(handled, throttle_ms))
+
+    @staticmethod
+    def _guarded(steps: Steps[Any]) -> Steps[Any]:
+        """Steps in which the client may turn out to be one to hang up on."""
+        try:
+            return (yield from steps)
+        except CloseConnection as order:
+            return order
+
+
+def _answer(handled: Any, throttle_ms: int) -> Answer:
+    if isinstance(handled, CloseConnection):
+        return Answer(None, hang_up=True)
+    return Answer(handled, throttle_ms)

@@ -10,7 +10,7 @@ Follows kafka.server.KafkaApis.handleFetchRequest.
 
 from collections.abc import Collection, Sequence
 
-from pykraft.common.core import Handled
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
@@ -20,6 +20,7 @@ from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
 from pykraft.server.fetching import FetchPlace, FetchResult
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import PARTS_PER_TURN, Steps, finish
 from pykraft.storage.answers import Isolation
 from pykraft.transport.server_channel import RequestContext
 
@@ -40,7 +41,9 @@ class FetchApis:
         self._config = config
         self._replicas = replicas
 
-    def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Handled[FetchResponse]:
+    def fetch(
+        self, request: FetchRequest, context: RequestContext, now: int
+    ) -> Steps[FetchResponse | Promise[FetchResponse]]:
         if request.session_epoch not in (_NEW_SESSION, _NO_SESSION):
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         state = request.replica_state or FetchRequest.ReplicaState()
@@ -51,7 +54,11 @@ class FetchApis:
             for topic in request.topics
             for partition in topic.partitions
         }
-        places = [self._place(key, partition, context) for key, partition in asked.items()]
+        places = []
+        for number, (key, partition) in enumerate(asked.items(), 1):
+            places.append(self._place(key, partition, context))
+            if number % PARTS_PER_TURN == 0:
+                now = yield
         most_bytes = request.max_bytes
         if replica_id >= 0:
             places = self._replicas.record_fetches(places, replica_id, state.replica_epoch, now)
@@ -64,13 +71,12 @@ class FetchApis:
             min_bytes=max(0, request.min_bytes),
             max_bytes=max(0, most_bytes),
         )
-        may_wait = request.max_wait_ms > 0 and bool(places)
-        results = fetch.results() if may_wait else fetch.read()
-        if results is not None:
-            return self._fetched(asked, context, results, replica_id)
-        watched = sorted({place.topic_partition for place in places})
-        self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
-        return fetch.promise.map(lambda late: self._fetched(asked, context, late, replica_id))
+        if request.max_wait_ms > 0 and places and not fetch.has_enough():
+            watched = sorted({place.topic_partition for place in places})
+            self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
+            return fetch.promise.map(lambda late: finish(self._fetched(asked, context, late, replica_id)))
+        results = yield from self._replicas.read(places, fetch.isolation, fetch.max_bytes)
+        return (yield from self._fetched(asked, context, results, replica_id))
 
     def _place(self, asked: Asked, partition: FetchRequest.Topic.Partition, context: RequestContext) -> FetchPlace:
         name = topic_name(self._replicas, asked, context)
@@ -91,11 +97,13 @@ class FetchApis:
 
     def _fetched(
         self, asked: Collection[Asked], context: RequestContext, results: Sequence[FetchResult], replica_id: int
-    ) -> FetchResponse:
+    ) -> Steps[FetchResponse]:
         tells_leader = context.api_version >= _FIRST_VERSION_WITH_LEADER
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
-        for (name, topic_id, _), result in zip(asked, results, strict=True):
+        for number, ((name, topic_id, _), result) in enumerate(zip(asked, results, strict=True), 1):
+            if number % PARTS_PER_TURN == 0:
+                yield
             answer = self._fetched_partition(result)
             if tells_leader and result.error in NOT_LEADER:
                 answer.current_leader = current_leader(

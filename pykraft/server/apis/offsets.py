@@ -10,7 +10,6 @@ Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpo
 
 from collections import Counter
 
-from pykraft.common.core import Handled
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import (
@@ -28,6 +27,7 @@ from pykraft.protocol.messages.data import (
 from pykraft.server.apis.fetch import isolation_of
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import PARTS_PER_TURN, Steps
 from pykraft.storage.answers import Isolation, TimestampedOffset
 from pykraft.transport.server_channel import RequestContext
 
@@ -51,7 +51,7 @@ class OffsetApis:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext, now: int
-    ) -> Handled[ListOffsetsResponse]:
+    ) -> Steps[ListOffsetsResponse]:
         named = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         twice = {topic_partition for topic_partition, times in Counter(named).items() if times > 1}
         asked = {
@@ -60,7 +60,9 @@ class OffsetApis:
             for partition in topic.partitions
         }
         topics: dict[str, list[ListOffsetsResponse.Topic.Partition]] = {}
-        for topic_partition, partition in asked.items():
+        for number, (topic_partition, partition) in enumerate(asked.items(), 1):
+            if number % PARTS_PER_TURN == 0:
+                yield
             answer = ListOffsetsResponse.Topic.Partition(partition_index=topic_partition.partition)
             topics.setdefault(topic_partition.topic, []).append(answer)
             try:
@@ -113,12 +115,14 @@ class OffsetApis:
 
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext, now: int
-    ) -> Handled[OffsetForLeaderEpochResponse]:
+    ) -> Steps[OffsetForLeaderEpochResponse]:
         topic_type = OffsetForLeaderEpochResponse.Topic
         topics = []
         for topic in request.topics:
             answers = []
-            for asked in topic.partitions:
+            for number, asked in enumerate(topic.partitions, 1):
+                if number % PARTS_PER_TURN == 0:
+                    yield
                 answer = topic_type.Partition(partition=asked.partition)
                 answers.append(answer)
                 try:

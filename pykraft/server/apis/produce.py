@@ -9,7 +9,7 @@ Follows kafka.server.KafkaApis.handleProduceRequest.
 
 from collections.abc import Collection, Sequence
 
-from pykraft.common.core import Handled
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
@@ -19,6 +19,7 @@ from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, to
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import PARTS_PER_TURN, Steps
 from pykraft.storage.validator import only_batch
 from pykraft.transport.server_channel import RequestContext
 
@@ -45,13 +46,19 @@ class ProduceApis:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
-    def produce(self, request: ProduceRequest, context: RequestContext, now: int) -> Handled[ProduceResponse]:
+    def produce(
+        self, request: ProduceRequest, context: RequestContext, now: int
+    ) -> Steps[ProduceResponse | Promise[ProduceResponse] | None]:
         asked: dict[Asked, ProduceRequest.Topic.Partition] = {
             (topic.name, topic.topic_id, partition.index): partition
             for topic in request.topic_data
             for partition in topic.partition_data
         }
-        results = [self._append(request, context, key, partition, now) for key, partition in asked.items()]
+        results = []
+        for number, (key, partition) in enumerate(asked.items(), 1):
+            results.append(self._append(request, context, key, partition, now))
+            if number % PARTS_PER_TURN == 0:
+                now = yield
         if request.acks == 0:
             if any(result.error not in (None, ErrorCode.NONE) for result in results):
                 raise CloseConnection("a produce with acks=0 failed")
