@@ -40,7 +40,7 @@ from pykraft.protocol.messages.quorum import (
 from pykraft.protocol.schema import Request, Response
 from pykraft.raft.service import RaftService
 from pykraft.server.apis.errors import error_response
-from pykraft.transport.server_channel import RequestContext
+from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS, RequestContext
 
 FORWARDABLE = (
     CreateTopicsRequest,
@@ -123,7 +123,7 @@ def _unwrap(envelope: EnvelopeRequest, context: RequestContext) -> tuple[Request
             raise ProtocolError(f"API {key} version {version} is not served by a controller")
         request_type = requests[key]
         header, position = RequestHeader.decode_from(frame, request_header_version(request_type, version))
-        request = request_type.decode(frame, version, position)
+        request = request_type.decode(frame, version, position, MAX_REQUEST_ELEMENTS)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
     if not isinstance(request, FORWARDABLE):

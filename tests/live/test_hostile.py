@@ -1,0 +1,100 @@
+"""Hostile requests against three nodes with the timeouts of a lesson: no node is fenced or deposed, none grows.
+
+Every node gets each request ten times, from a client that waits for the answer or until the node hangs up. Meanwhile a
+producer with acks=all goes on. A broker that misses its session is fenced and leaves its ISRs, and a leader of the
+quorum that misses its fetches is deposed: both leave an epoch behind that is higher than before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+
+from pykraft import Cluster, NewTopic
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.runtime.process import NodeProcess
+from tests.harness.connection import Closed, Connection
+from tests.live.hostile import COMPACTED, PARTITIONS, TOPIC, Hostile, hostile
+
+pytestmark = pytest.mark.limit(300)
+
+TIMES = 10
+MAY_GROW_BYTES = 256 << 20
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Cluster]:
+    with Cluster(nodes=3, mode="processes") as cluster:
+        compacted = NewTopic(COMPACTED, PARTITIONS, 3, topic_configs={"cleanup.policy": "compact"})
+        with cluster.admin() as admin:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), compacted])
+        yield cluster
+
+
+def address(cluster: Cluster, node_id: int, kind: ListenerKind) -> str:
+    listeners = dict(text.split("://") for text in cluster.properties(node_id)["listeners"].split(","))
+    return listeners["PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"]
+
+
+def epochs(cluster: Cluster) -> Any:
+    """What goes up when a node is fenced or deposed: the quorum's epoch, the leaders' and the ISRs."""
+    with Connection(address(cluster, 1, ListenerKind.BROKER)) as connection:
+        quorum = DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequest.Topic(
+                    topic_name="__cluster_metadata",
+                    partitions=[DescribeQuorumRequest.Topic.Partition(partition_index=0)],
+                )
+            ]
+        )
+        epoch = connection.ask(quorum, 2).topics[0].partitions[0].leader_epoch
+        topics = connection.ask(MetadataRequest(topics=None), 12).topics
+    return epoch, {
+        (topic.name, p.partition_index): (p.leader_epoch, sorted(p.isr_nodes))
+        for topic in topics
+        for p in topic.partitions
+    }
+
+
+def memory(cluster: Cluster) -> dict[int, int]:
+    """Resident bytes of each node's process."""
+    nodes = {node_id: cluster._nodes[node_id] for node_id in cluster.node_ids}
+    return {n: psutil.Process(node.pid).memory_info().rss for n, node in nodes.items() if isinstance(node, NodeProcess)}
+
+
+def attack(cluster: Cluster, node_id: int, request: Hostile) -> float:
+    """Send it, and wait until the node has answered it or has hung up; the seconds that took."""
+    started = time.monotonic()
+    with (
+        Connection(address(cluster, node_id, request.listener), patience_s=PATIENCE_S) as connection,
+        contextlib.suppress(Closed),
+    ):
+        connection.send_bytes(request.frame)
+        connection.receive_frame()
+    return time.monotonic() - started
+
+
+def test_no_hostile_request_fences_or_deposes_a_node_or_makes_it_grow(attacked: Cluster) -> None:
+    before, small = epochs(attacked), memory(attacked)
+    largest = dict(small)
+    with ThreadPoolExecutor(len(attacked.node_ids)) as pool:
+        for request in hostile():
+            started = time.monotonic()
+            for _ in range(TIMES):
+                took = list(pool.map(lambda node_id: attack(attacked, node_id, request), attacked.node_ids))
+                for node_id, size in memory(attacked).items():
+                    largest[node_id] = max(largest[node_id], size)
+            grown = max(largest[node_id] - small[node_id] for node_id in small) >> 20
+            frame, duration_s = len(request.frame), time.monotonic() - started
+            print(f"{request.name:<45} {frame:>9} bytes {max(took):.2f} s {duration_s:.1f} s {grown} MiB")
+            assert epochs(attacked) == before, request.name
+            assert all(largest[n] - small[n] <= MAY_GROW_BYTES for n in small), (request.name, small, largest)
