@@ -5,6 +5,7 @@
     course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
     course grade 08 --file f.py   check some other file
     course binder --write         put the badge that opens this copy on Binder into the README
+    course map --write            write pykraft/README.md, one line for each module
 
 A grade is a run of the same checks that the learner has; another seed asks other questions. Exit code 0 says that all
 points were won.
@@ -33,11 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     binder.add_argument("--repository", metavar="OWNER/NAME", help="on GitHub (default: this copy's origin)")
     binder.add_argument("--ref", default="HEAD", help="a branch or a tag (default: HEAD)")
     binder.add_argument("--write", action="store_true", help="put it into README.md")
+    mapping = actions.add_parser("map", help="print the map of the modules")
+    mapping.add_argument("--write", action="store_true", help="write it to pykraft/README.md")
 
 
 def run(options: argparse.Namespace) -> int:
+    act = {"build": _build, "status": _status, "grade": _grade, "binder": _binder, "map": _map}[options.action]
     try:
-        return {"build": _build, "status": _status, "grade": _grade, "binder": _binder}[options.action](options)
+        return act(options)
     except NoSuchLab as error:
         raise CommandError(str(error)) from None
 
@@ -149,4 +153,19 @@ def _binder(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
     say(text)
+    return 0
+
+
+# --- map --------------------------------------------------------------------------------------------------------------
+
+
+def _map(options: argparse.Namespace) -> int:
+    from pykraft.course import module_map
+
+    text = module_map.module_map()
+    if options.write:
+        module_map.MAP.write_text(text, encoding="utf-8")
+        say(f"{module_map.MAP.relative_to(ROOT)} is written")
+    else:
+        say(text)
     return 0

@@ -1,0 +1,130 @@
+"""The map of the package: one line for each module, taken from the sentence that opens it.
+
+A reader who wants to know how Kafka works should not begin at the top of a list of files. So the map has two parts. The
+*spine* comes first, in the order in which one record meets it: it becomes bytes, reaches a broker, is appended, copied
+to other brokers, and meanwhile a quorum and its controller decide which broker leads. Then all other modules follow,
+folder by folder.
+
+``python -m pykraft course map --write`` writes it into pykraft/README.md, and a test compares the two.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from pykraft.course.places import ROOT
+
+PACKAGE = ROOT / "pykraft"
+MAP = PACKAGE / "README.md"
+COMMAND = "python -m pykraft course map --write"
+
+SPINE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("A record becomes bytes", ("records/record.py", "records/batch.py", "records/builder.py")),
+    (
+        "The log that keeps them",
+        (
+            "storage/log.py",
+            "storage/log_segment.py",
+            "storage/index.py",
+            "storage/validator.py",
+            "storage/producer_state.py",
+            "storage/leader_epoch_cache.py",
+            "storage/log_loader.py",
+        ),
+    ),
+    (
+        "One request, from a socket to its answer",
+        (
+            "runtime/threaded.py",
+            "transport/frames.py",
+            "transport/server_channel.py",
+            "protocol/schema.py",
+            "server/node.py",
+            "server/apis/dispatch.py",
+            "server/apis/produce.py",
+            "server/apis/fetch.py",
+            "server/purgatory.py",
+            "server/delayed.py",
+            "server/turns.py",
+        ),
+    ),
+    (
+        "Copies on other brokers",
+        (
+            "server/replica_manager.py",
+            "server/partition.py",
+            "server/follower_state.py",
+            "server/fetching.py",
+            "server/replica_fetcher.py",
+            "server/alter_partition.py",
+        ),
+    ),
+    (
+        "The quorum that decides",
+        (
+            "raft/quorum_state.py",
+            "raft/client.py",
+            "raft/service.py",
+            "raft/replica.py",
+            "raft/leader_state.py",
+            "raft/replicated_log.py",
+            "raft/voters.py",
+        ),
+    ),
+    (
+        "The controller, and what brokers learn of it",
+        (
+            "controller/controller.py",
+            "controller/replication_control.py",
+            "controller/partition_change.py",
+            "controller/cluster_control.py",
+            "controller/topics.py",
+            "metadata/image.py",
+            "metadata/delta.py",
+            "metadata/loader.py",
+            "server/lifecycle.py",
+        ),
+    ),
+)
+"""The modules to read first, in this order, under the step that they belong to."""
+
+_HEAD = f"""# The modules of pykraft
+
+One line for each module: the sentence that opens it. Each module begins with its theory, so open it and read on. This
+page is made by `{COMMAND}`.
+"""
+
+
+def opening(path: Path) -> str:
+    """The first sentence of a module's docstring, on one line."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    first, dot, rest = paragraph.partition(". ")
+    return first + dot.strip() if rest else paragraph
+
+
+def module_map() -> str:
+    """The whole page, in Markdown."""
+    spine = [name for _, names in SPINE for name in names]
+    lines = [_HEAD, "## The spine: read these first, in this order", ""]
+    for title, names in SPINE:
+        lines += [f"**{title}**", "", *(_line(PACKAGE / name) for name in names), ""]
+    lines += ["## All the others", ""]
+    for folder, paths in _folders():
+        others = [path for path in paths if path.relative_to(PACKAGE).as_posix() not in spine]
+        about = opening(folder / "__init__.py")
+        title = folder.relative_to(ROOT).as_posix()
+        lines += [f"**{title}/**: {about}", "", *map(_line, others), ""]
+    return "\n".join(lines)
+
+
+def _folders() -> Iterator[tuple[Path, list[Path]]]:
+    """Each folder of the package with its modules, the package itself first."""
+    for init in sorted(PACKAGE.rglob("__init__.py"), key=lambda path: path.parent):
+        modules = sorted(path for path in init.parent.glob("*.py") if path != init)
+        yield init.parent, modules
+
+
+def _line(path: Path) -> str:
+    name = path.relative_to(PACKAGE).as_posix()
+    return f"- [`{name}`]({name}) {opening(path)}"

@@ -1,0 +1,25 @@
+"""pykraft/README.md is the map of the modules as they are."""
+
+from __future__ import annotations
+
+from pykraft.course.module_map import COMMAND, MAP, PACKAGE, SPINE, module_map, opening
+
+
+def test_the_map_is_that_of_the_modules_as_they_are() -> None:
+    assert MAP.read_text(encoding="utf-8") == module_map(), f"make it again: {COMMAND}"
+
+
+def test_each_module_has_one_line() -> None:
+    lines = [line for line in MAP.read_text(encoding="utf-8").splitlines() if line.startswith("- ")]
+    modules = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
+    assert sorted(line.split("`")[1] for line in lines) == sorted(modules)
+    assert all(len(line) > len(line.split("`")[1]) * 2 + 20 for line in lines), "a line says what its module is"
+
+
+def test_the_spine_can_be_read_in_a_week() -> None:
+    sizes = [(PACKAGE / name).read_text(encoding="utf-8").count("\n") for _, names in SPINE for name in names]
+    assert 7_000 < sum(sizes) < 12_000, sum(sizes)
+
+
+def test_an_opening_is_one_sentence() -> None:
+    assert opening(PACKAGE / "server/purgatory.py") == "Where requests wait for something to happen."
