@@ -96,7 +96,7 @@ class Promise(Generic[T]):
         self.abandoned = False
         self._value: T | None = None
         self._callbacks: list[Callable[[T], None]] = []
-        self._on_abandoned: tuple[Callable[[], None], ...] = ()
+        self._on_abandoned: tuple[Callable[[], object], ...] = ()
 
     @classmethod
     def of(cls, value: T) -> "Promise[T]":
@@ -149,7 +149,7 @@ class Promise(Generic[T]):
         for callback in callbacks:
             callback()
 
-    def on_abandoned(self, callback: Callable[[], None]) -> None:
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
         """Call back when the promise is abandoned: now, if it is already. Never, if it is kept first."""
         if self.abandoned:
             callback()

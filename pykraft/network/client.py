@@ -14,53 +14,56 @@ from random import Random
 from typing import Any
 
 from pykraft.common.types import Endpoint
-from pykraft.network.selector import READ, WRITE, Selector, Stream
+from pykraft.network.selector import READ, WRITE, Selector, WatchedStream
 from pykraft.transport.peers import Peer, Peers
 
 
-class SocketWire:
+class SocketWire(WatchedStream):
     """One socket that was opened."""
 
     def __init__(self, dialer: "SocketDialer", endpoint: Endpoint, peer: Peer, is_frozen: bool) -> None:
+        sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
+        super().__init__(dialer.selector, sock, peer.channel.frames)
         self._dialer = dialer
-        self._selector = dialer.selector
         self._peer = peer
         self.endpoint = endpoint
         self._is_connected = False
         self._is_frozen = is_frozen
         self._has_begun = False
-        self._events = 0
-        sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream = Stream(sock, peer.channel.frames)
-        if not is_frozen:
-            self._begin()
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not is_frozen:
+                self._begin()
+        except OSError:
+            sock.close()
+            raise
 
     def _begin(self) -> None:
         """Connect; how that went is told when the socket is ready, also if it failed at once. An address that is none
         is one that cannot be reached: peers tell addresses, and may tell any."""
         self._has_begun = True
         try:
-            self._result = self._stream.sock.connect_ex(tuple(self.endpoint))
+            self._result = self.sock.connect_ex(tuple(self.endpoint))
         except (OSError, OverflowError, TypeError, ValueError):
             self._result = errno.EADDRNOTAVAIL
-        self._watch(WRITE)
+        self.watch_for(WRITE)
 
     def _refusal(self) -> int:
         """Why the connection was not made, which is told only once, at once or later; 0 if it was."""
         if self._result not in (0, errno.EINPROGRESS):
             return self._result
-        return self._stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def send(self, parts: Sequence[Any]) -> None:
-        self._stream.queue(parts)
+        self.queue(parts)
         if not self._is_frozen:
-            self._stream.flush()
-            self._rewatch()
+            self.flush()
+            self._watch()
 
     def on_ready(self, events: int) -> None:
-        """The socket can be read or written."""
+        if not self.events:
+            return
         now = self._dialer.peers.now
         has_bytes = False
         try:
@@ -70,48 +73,35 @@ class SocketWire:
                 self._is_connected = True
                 self._peer.connected(now)
             elif events & WRITE:
-                self._stream.flush()
-            if events & READ:
-                has_bytes = self._stream.receive()
+                self.flush()
+            if events & ~WRITE:
+                has_bytes = self.receive()
                 if not has_bytes:
                     raise EOFError
-            self._rewatch()
+            self._watch()
         except (OSError, EOFError):
             self._peer.closed(now)
             return
         if has_bytes:  # not above: an error of those who are told is not one of the socket
             self._peer.received(now)
 
-    def _rewatch(self) -> None:
-        if self._is_connected and not self._is_frozen:
-            self._watch(READ | (WRITE if self._stream.has_output else 0))
-
-    def _watch(self, events: int) -> None:
-        sock = self._stream.sock
-        if sock.fileno() < 0 or events == self._events:
-            return
-        if not events:
-            self._selector.unregister(sock)
-        elif not self._events:
-            self._selector.register(sock, events, self)
-        else:
-            self._selector.modify(sock, events, self)
-        self._events = events
+    def _watch(self) -> None:
+        if self._is_connected and self.events:
+            self.watch_for(READ | (WRITE if self.output else 0))
 
     def freeze(self) -> None:
         self._is_frozen = True
-        self._watch(0)
+        self.watch_for(0)
 
     def thaw(self) -> None:
         self._is_frozen = False
         if not self._has_begun:
             self._begin()
         else:
-            self._watch(READ | WRITE if self._is_connected else WRITE)
+            self.watch_for(READ | WRITE if self._is_connected else WRITE)
 
     def close(self) -> None:
-        self._watch(0)
-        self._stream.sock.close()
+        self.close_socket()
         self._dialer.wires.discard(self)
 
 

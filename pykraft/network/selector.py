@@ -10,6 +10,7 @@ waits but `Selector.wait`, and that one can be woken from another thread.
 Follows org.apache.kafka.common.network.{Selector,KafkaChannel,PlaintextTransportLayer}.
 """
 
+import select
 import selectors
 import socket
 from collections import deque
@@ -19,8 +20,12 @@ from typing import Any, Protocol
 from pykraft.common.core import FileRegion
 from pykraft.transport.frames import FrameReader
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
+HAS_EPOLL = hasattr(select, "epoll")
+READ, WRITE = (select.EPOLLIN, select.EPOLLOUT) if HAS_EPOLL else (selectors.EVENT_READ, selectors.EVENT_WRITE)
+HANG_UP = select.EPOLLRDHUP if HAS_EPOLL else 0
+"""The peer has closed its half. What it sent before may still be there to read. Not every system tells of it."""
+RESET = select.EPOLLHUP | select.EPOLLERR if HAS_EPOLL else 0
+"""The connection is broken. A system that tells of it does so whether it was asked or not."""
 
 _COPIED_BYTES = 64 * 1024
 """A piece of a file up to this size is read and sent with its neighbours: one system call less."""
@@ -29,52 +34,65 @@ _MAX_EVENTS_BYTES = 4096
 
 
 class Ready(Protocol):
-    """Whoever wants to know when a socket is ready."""
+    """The owner of a socket, which is told when it is ready."""
 
     def on_ready(self, events: int) -> None: ...
+
+
+Told = tuple[Ready, int]
+"""The owner of a socket that is ready, and for which events."""
+
+
+class _Portable(selectors.DefaultSelector):
+    """What stands in for epoll where the system has none, under the same names."""
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        return [(key.fd, events) for key, events in self.select(timeout)]
 
 
 class Selector:
     """The sockets of one node (or client), and who is told when one of them is ready."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._poller: Any = select.epoll() if HAS_EPOLL else _Portable()
+        self._owners: dict[int, Ready] = {}
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._selector.register(self._wake_reader, READ, None)
+        self.watch(self._wake_reader, 0, READ, self)
 
-    def register(self, sock: socket.socket, events: int, owner: Ready) -> None:
-        self._selector.register(sock, events, owner)
+    def watch(self, sock: socket.socket, before: int, events: int, owner: Ready) -> None:
+        """Tell the owner of these events, instead of those before; of none, and the socket is not watched at all.
+        OSError: the system has no room for more."""
+        number = sock.fileno()
+        if not events:
+            self._poller.unregister(number)
+            del self._owners[number]
+        elif before:
+            self._poller.modify(number, events)
+        else:
+            self._poller.register(number, events)
+            self._owners[number] = owner
 
-    def modify(self, sock: socket.socket, events: int, owner: Ready) -> None:
-        """Other events, perhaps none: a socket without events is not watched at all."""
-        self._selector.modify(sock, events, owner)
-
-    def unregister(self, sock: socket.socket) -> None:
-        self._selector.unregister(sock)
-
-    def wait(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+    def wait(self, timeout_s: float) -> list[Told]:
         """Wait until a socket is ready, at most for so long; what is ready is for `tell`."""
-        return self._selector.select(max(0.0, timeout_s))
+        owners = self._owners
+        return [(owners[number], events) for number, events in self._poller.poll(max(0.0, timeout_s))]
 
-    def tell(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+    def tell(self, ready: list[Told]) -> None:
         """Tell the owners of the sockets that are ready. (Who holds a lock while it works takes it between the two.)"""
-        for key, events in ready:
-            owner: Ready | None = key.data
-            if owner is None:
-                self._drain()
-            else:
-                owner.on_ready(events)
+        for owner, events in ready:
+            owner.on_ready(events)
 
     def wakeup(self) -> None:
-        """Let `poll` return now. This alone may be called from any thread."""
+        """Let `wait` return now. This alone may be called from any thread."""
         try:
             self._wake_writer.send(b"\0")
         except (BlockingIOError, OSError):
             return  # it is full of wake-ups, or closed
 
-    def _drain(self) -> None:
+    def on_ready(self, events: int) -> None:
+        """Another thread has woken this one."""
         try:
             while self._wake_reader.recv(_MAX_EVENTS_BYTES):
                 continue
@@ -82,31 +100,33 @@ class Selector:
             return
 
     def close(self) -> None:
-        self._selector.close()
+        self._poller.close()
         self._wake_reader.close()
         self._wake_writer.close()
 
 
 class Stream:
-    """One connected socket."""
+    """One connected socket, which is read into a frame reader."""
 
     def __init__(self, sock: socket.socket, frames: FrameReader) -> None:
         self.sock = sock
+        self.output: deque[Any] = deque()
+        """What was sent, and has not left yet."""
+        self.is_readable = False
+        """The socket was ready, and was not read since."""
+        self.has_ended = False
         self._frames = frames
-        self._out: deque[Any] = deque()
         self._sent_of_first = 0
-
-    @property
-    def has_output(self) -> bool:
-        return bool(self._out)
 
     def receive(self) -> bool:
         """Read what is there; False at the end of the stream. OSError, ProtocolError: close it."""
+        self.is_readable = False
         try:
             count = self.sock.recv_into(self._frames.space())
         except BlockingIOError:
             return True
         self._frames.received(count)
+        self.has_ended = not count
         return count > 0
 
     def send(self, parts: Sequence[Any]) -> None:
@@ -129,14 +149,14 @@ class Stream:
 
     def _queue_one(self, part: Any) -> None:
         if len(part):
-            self._out.append(part)
+            self.output.append(part)
 
     def flush(self) -> None:
         """Write what the socket takes."""
         try:
-            while self._out:
-                if self._sends_file(self._out[0]):
-                    self._advance(self._out[0].send_to(self.sock.fileno(), self._sent_of_first))
+            while self.output:
+                if self._sends_file(self.output[0]):
+                    self._advance(self.output[0].send_to(self.sock.fileno(), self._sent_of_first))
                 else:
                     self._advance(self.sock.sendmsg(self._gathered()))
         except BlockingIOError:
@@ -149,19 +169,44 @@ class Stream:
     def _gathered(self) -> list[Any]:
         """The parts at the front that go out together, as bytes."""
         gathered: list[Any] = []
-        for number, part in enumerate(self._out):
+        for number, part in enumerate(self.output):
             if self._sends_file(part) or len(gathered) == _MAX_PARTS:
                 break
             if not isinstance(part, bytes | bytearray | memoryview):
-                part = self._out[number] = _read_all(part)
+                part = self.output[number] = _read_all(part)
             gathered.append(memoryview(part)[self._sent_of_first :] if number == 0 and self._sent_of_first else part)
         return gathered
 
     def _advance(self, count: int) -> None:
         count += self._sent_of_first
-        while self._out and count >= len(self._out[0]):
-            count -= len(self._out.popleft())
+        while self.output and count >= len(self.output[0]):
+            count -= len(self.output.popleft())
         self._sent_of_first = count
+
+
+class WatchedStream(Stream):
+    """A stream that a selector watches for it."""
+
+    def __init__(self, selector: Selector, sock: socket.socket, frames: FrameReader) -> None:
+        super().__init__(sock, frames)
+        self._selector = selector
+        self.events = 0
+        """What it is watched for."""
+
+    def watch_for(self, events: int) -> None:
+        """Be told of these events from now on; without any, of nothing. OSError: the system has no room for more."""
+        if events != self.events:
+            self._selector.watch(self.sock, self.events, events, self)
+            self.events = events
+
+    def on_ready(self, events: int) -> None:
+        """The socket is ready. It may have been closed meanwhile: then it is watched for nothing."""
+        raise NotImplementedError
+
+    def close_socket(self) -> None:
+        """Close the socket, once or again."""
+        self.watch_for(0)
+        self.sock.close()
 
 
 def _read_all(region: FileRegion) -> bytes:

@@ -18,15 +18,15 @@ Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
 import errno
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pykraft.common.errors import ProtocolError
-from pykraft.network.selector import READ, WRITE, Selector, Stream
+from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.schema import Request, Response
-from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
+from pykraft.protocol.schema import Request
+from pykraft.transport.frames import FrameReader
+from pykraft.transport.server_channel import ServerChannel
+from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _ACCEPT_AT_ONCE = 64
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 seconds: close() resets the connection
@@ -46,142 +46,56 @@ class SocketOptions(NamedTuple):
     lowest number that is free, so a socket's number tells how many files are open."""
 
 
-class QueuedRequest(NamedTuple):
-    """A request that waits to be handled, and where its answer goes."""
+class AcceptedSocket(WatchedStream):
+    """One accepted socket: the byte stream under a connection."""
 
-    connection: "Connection"
-    inbound: InboundRequest
+    connection: ServerConnection
 
-
-class RequestChannel:
-    """The queue between the processors and the node."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._queue: deque[QueuedRequest] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    @property
-    def has_room(self) -> bool:
-        return len(self._queue) < self._capacity
-
-    def put(self, request: QueuedRequest) -> None:
-        self._queue.append(request)
-
-    def receive(self) -> QueuedRequest | None:
-        """The request that has waited longest."""
-        return self._queue.popleft() if self._queue else None
-
-
-class Connection:
-    """One accepted connection: its socket and its channel."""
-
-    def __init__(self, processor: "Processor", sock: socket.socket, channel: ServerChannel, now: int) -> None:
+    def __init__(self, processor: "Processor", sock: socket.socket, frames: FrameReader) -> None:
+        super().__init__(processor.selector, sock, frames)
         self._processor = processor
-        self._stream = Stream(sock, channel.frames)
-        self.channel = channel
-        self.last_active = now
-        self.is_open = True
-        self._has_ended = False
-        """The client has closed its half. It may still read what it is owed."""
-        self._events = READ
-
-    @property
-    def sock(self) -> socket.socket:
-        return self._stream.sock
+        self.has_hung_up = False
+        self.last_active = processor.now
 
     def on_ready(self, events: int) -> None:
         """The socket can be read or written. Whatever is wrong with it closes this connection, and no other."""
+        if not self.events:
+            return
         self.last_active = self._processor.now
-        try:
-            if events & WRITE:
-                self._stream.flush()
-                self.take_request()
-            reads = READ
-            if events & READ and self.is_busy:
-                reads = 0
-            elif events & READ:
-                self._has_ended = not self._stream.receive()
-                self.take_request()
-            self._go_on(reads)
-        except (OSError, EOFError, ProtocolError):
-            self.close()
-
-    @property
-    def is_busy(self) -> bool:
-        """A request is in hand, or an answer has not left yet: who does not read is not read from."""
-        return self.channel.state is not ChannelState.NOT_MUTED or self._stream.has_output
-
-    def take_request(self) -> None:
-        """Queue the next request, if one has come in full. One that the channel refuses is answered here."""
-        while self.is_open and not self._stream.has_output:
-            if not self._processor.requests.has_room:
-                self._processor.starved.append(self)
-                return
-            taken = self.channel.next_request()
-            if taken is None:
-                return
-            if isinstance(taken, InboundRequest):
-                self._processor.requests.put(QueuedRequest(self, taken))
-                return
-            self._stream.send(self.channel.refuse(taken))
-
-    def respond(self, context: RequestContext, response: Response | None, throttled: bool) -> None:
-        """Send the answer, and take the next request that waits in the buffer."""
-        if not self.is_open:
+        if events & RESET and (self.has_ended or self.connection.is_busy):
+            self.connection.close()  # it is not read now, and its answers would go nowhere
             return
-        try:
-            self._stream.send(self.channel.respond(context, response, throttled))
-        except (OSError, EOFError, struct.error):
-            self.close()
-            return
-        self.resume()
+        if events & WRITE:
+            try:
+                self.flush()
+            except (OSError, EOFError):
+                self.connection.close()
+                return
+        if events & ~WRITE:
+            self.is_readable = True
+        if events & HANG_UP:
+            self.has_hung_up = True
+        self.connection.go_on()
 
-    def read_on(self) -> None:
-        """The request in hand was looked at, and is answered later."""
-        if self.is_open:
-            self.channel.read_on()
-            self.resume()
+    def watch(self) -> None:
+        """Wait for what the socket does next, but not for what is known already: the system would tell it again and
+        again. (Who is busy may be watched all the same: mostly nothing comes, and to stop watching costs more than to
+        be told once.)"""
+        events = RESET | WRITE if self.output else RESET
+        if not self.is_readable and not self.has_ended:
+            events |= READ
+        if not self.has_hung_up:
+            events |= HANG_UP
+        if events != self.events:
+            self.watch_for(events)
 
-    def unthrottle(self) -> None:
-        """The client's time of rest is over."""
-        if self.is_open:
-            self.channel.unthrottle()
-            self.resume()
-
-    def resume(self) -> None:
-        """Go on with what waits in the buffer, and in the socket."""
-        try:
-            self.take_request()
-            self._go_on()
-        except (OSError, EOFError, ProtocolError):
-            self.close()
-
-    def _go_on(self, reads: int = READ) -> None:
-        """Wait for what the socket does next. Who has ended is closed when nothing is owed any more. (Who is busy may
-        be watched all the same: mostly nothing comes, and to stop watching costs more than to be told once.)"""
-        if self._has_ended and not (self.is_busy or self.channel.owes_answers):
-            self.close()
-        if self.is_open:
-            self._watch(0 if self._has_ended else reads)
-
-    def _watch(self, reads: int) -> None:
-        """A socket that nothing is wanted of is not watched at all: the system tells of a reset again and again."""
-        wanted = reads | (WRITE if self._stream.has_output else 0)
-        if wanted != self._events:
-            self._processor.watch(self, self._events, wanted)
-            self._events = wanted
-
-    def close(self, reset: bool = False) -> None:
-        """Close the socket; with `reset` the peer sees an error instead of an end, as when a process dies."""
-        if self.is_open:
-            self.is_open = False
-            self._processor.remove(self, self._events)
-            if reset:
-                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self.sock.close()
+    def close(self, reset: bool) -> None:
+        """Close the socket; with `reset` the client sees an error instead of an end, as when a process dies."""
+        self._processor.remove(self)
+        if reset:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.close_socket()
+        del self.connection  # or the two keep each other, and the buffer, until the garbage collector comes
 
 
 class Processor:
@@ -194,76 +108,65 @@ class Processor:
         options: SocketOptions,
         may_wait_in_line: Callable[[Request], bool],
     ) -> None:
-        self._selector = selector
-        self.requests = requests
+        self.selector = selector
+        self._requests = requests
         self._options = options
         self._may_wait_in_line = may_wait_in_line
-        self._connections: set[Connection] = set()
-        self.starved: list[Connection] = []
-        """Connections with a request in their buffer for which the queue had no room."""
+        self._sockets: set[AcceptedSocket] = set()
         self._accepted = 0
         self.now = 0
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self._sockets)
 
     def add(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
-        if sock.fileno() >= self._options.max_file_number:
-            if not self.make_room():
-                sock.close()
-                return
-            sock, high = sock.dup(), sock  # it moves to the number that has become free, or what is free is used up
-            high.close()
+        """Serve an accepted socket. If the system refuses what that needs, this socket is closed, and nothing else."""
+        try:
+            if sock.fileno() >= self._options.max_file_number:
+                if not self.make_room():
+                    raise OSError(errno.EMFILE, "too many connections")
+                sock, high = sock.dup(), sock  # it moves to the number that is free now, or what is free is used up
+                high.close()
+            self._serve(sock, address, listener, kind)
+        except OSError:
+            sock.close()
+
+    def _serve(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
+        options = self._options
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._options.send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
+        if options.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        most_bytes = self._options.max_request_bytes
-        channel = ServerChannel(connection_id, listener, kind, address, most_bytes, self._may_wait_in_line)
-        connection = Connection(self, sock, channel, self.now)
-        self._connections.add(connection)
-        self._selector.register(sock, READ, connection)
+        limits = (options.max_request_bytes, self._may_wait_in_line)
+        channel = ServerChannel(connection_id, listener, kind, address, *limits)
+        stream = AcceptedSocket(self, sock, channel.frames)
+        stream.connection = ServerConnection(channel, stream, self._requests)
+        stream.watch()
+        self._sockets.add(stream)
 
     def make_room(self) -> bool:
         """There are too many connections: close the one that has been silent the longest, and is not owed an answer;
         False if there is none. A flood of connections neither takes the log's files from it, nor do those that say
         nothing keep others out."""
-        idle = [each for each in self._connections if not (each.is_busy or each.channel.owes_answers)]
+        idle = [stream for stream in self._sockets if not stream.connection.owes_something]
         if idle:
-            min(idle, key=lambda connection: connection.last_active).close()
+            min(idle, key=lambda stream: stream.last_active).connection.close()
         return bool(idle)
 
-    def watch(self, connection: Connection, before: int, events: int) -> None:
-        """Watch its socket for these events, instead of those before."""
-        if not before:
-            self._selector.register(connection.sock, events, connection)
-        elif not events:
-            self._selector.unregister(connection.sock)
-        else:
-            self._selector.modify(connection.sock, events, connection)
-
-    def remove(self, connection: Connection, events: int) -> None:
-        self._connections.discard(connection)
-        if events:
-            self._selector.unregister(connection.sock)
-
-    def feed(self) -> None:
-        """The queue has room again."""
-        starved, self.starved = self.starved, []
-        for connection in starved:
-            connection.resume()
+    def remove(self, stream: AcceptedSocket) -> None:
+        self._sockets.discard(stream)
 
     def close_idle(self, now: int) -> None:
         """Close connections that have been silent for too long."""
-        for connection in list(self._connections):
-            if now - connection.last_active > self._options.max_idle_ms:
-                connection.close()
+        for stream in list(self._sockets):
+            if now - stream.last_active > self._options.max_idle_ms:
+                stream.connection.close()
 
     def close(self, reset: bool) -> None:
-        for connection in list(self._connections):
-            connection.close(reset)
+        for stream in list(self._sockets):
+            stream.connection.close(reset)
 
 
 class Acceptor:
@@ -291,7 +194,7 @@ class Acceptor:
             raise
         sock.setblocking(False)
         self._sock = sock
-        self._selector.register(sock, READ, self)
+        self._selector.watch(sock, 0, READ, self)
         bound: int = sock.getsockname()[1]
         return bound
 
@@ -310,6 +213,6 @@ class Acceptor:
 
     def close(self) -> None:
         if self._sock is not None:
-            self._selector.unregister(self._sock)
+            self._selector.watch(self._sock, READ, 0, self)
             self._sock.close()
             self._sock = None

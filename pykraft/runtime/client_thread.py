@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from random import Random
-from selectors import SelectorKey
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -24,7 +23,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import Promise, RequestManager
 from pykraft.common.errors import KafkaError
 from pykraft.network.client import NetworkClient
-from pykraft.network.selector import Selector
+from pykraft.network.selector import Selector, Told
 from pykraft.runtime.clock import MonotonicClock
 
 T = TypeVar("T")
@@ -146,7 +145,7 @@ class ClientThread:
         finally:
             self._release()
 
-    def _step(self, ready: list[tuple[SelectorKey, int]]) -> int:
+    def _step(self, ready: list[Told]) -> int:
         """Hear, let the core act, send; returns when to do it again."""
         now = self._network.now = self.now
         self._selector.tell(ready)

@@ -33,11 +33,10 @@ from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
 from pykraft.network.selector import Selector
-from pykraft.network.socket_server import Acceptor, Processor, QueuedRequest, RequestChannel, SocketOptions
+from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.server import config as keys
-from pykraft.server.apis.dispatch import Answer
 from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
 from pykraft.server.line import may_wait_in_line
@@ -45,6 +44,7 @@ from pykraft.server.node import Node
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 from pykraft.storage.open_files import most_open_files
+from pykraft.transport.server_connection import RequestChannel
 
 T = TypeVar("T")
 
@@ -87,9 +87,9 @@ class NodeThread:
         self._background = BackgroundThread(self.name, self._selector.wakeup)
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
         self._options = _socket_options(config)
-        self._requests = RequestChannel(self._options.queued_max_requests)
-        self._processor = Processor(self._selector, self._requests, self._options, may_wait_in_line)
         self._client = NetworkClient(self._selector, f"{self.name}-client", random)
+        self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
+        self._processor = Processor(self._selector, self._requests, self._options, may_wait_in_line)
         self._acceptors: list[Acceptor] = []
         self.failure: BaseException | None = None
         self._kill = threading.Event()
@@ -197,7 +197,7 @@ class NodeThread:
             network_deadline = self._client.poll(now)
             self._client.dispatch()
             self._handle_requests(now)
-            self._processor.feed()
+            self._requests.feed()
             self._background.drain()
             self._answer_calls()
             poll = self.node.poll(now)
@@ -217,28 +217,11 @@ class NodeThread:
     def _handle_requests(self, now: int) -> None:
         """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
         enough = now + MAX_HANDLING_MS
-        while (request := self._requests.receive()) is not None:
-            self._handle(request, now)
+        while (queued := self._requests.receive()) is not None:
+            connection, inbound = queued
+            connection.serve(inbound, self.node, now)
             if self._clock.now() >= enough:
                 return
-
-    def _handle(self, request: QueuedRequest, now: int) -> None:
-        connection, inbound = request
-        if not connection.is_open:
-            return
-
-        def on_answer(answer: Answer) -> None:
-            if answer.hang_up:
-                connection.close()
-                return
-            connection.respond(inbound.context, answer.response, throttled=answer.throttle_ms > 0)
-            if answer.throttle_ms > 0:
-                self._client.timer.at(self._clock.now() + answer.throttle_ms, lambda _: connection.unthrottle())
-
-        answer = self.node.handle(inbound, now)
-        answer.then(on_answer)
-        if not answer.kept and self.node.has_looked_at(inbound):
-            connection.read_on()
 
     def _answer_calls(self) -> None:
         while self._calls:

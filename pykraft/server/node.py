@@ -41,7 +41,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis.cluster import ClusterApis
 from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.controller import ControllerApis
-from pykraft.server.apis.dispatch import Answer, Dispatcher
+from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.authorizer import AllowEverybody, Authorizer
 from pykraft.server.broker import Broker
@@ -54,6 +54,7 @@ from pykraft.storage.filesystem import FileSystem, Lock
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_connection import Answer
 
 SHUTDOWN_TIMEOUT_MS = 10_000
 
@@ -102,7 +103,8 @@ class Node:
             self._unlock()
             raise
         self._add_apis()
-        self._waiting: list[tuple[InboundRequest, Promise[Answer]]] = []
+        self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
+        """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
 
     def _open(self) -> None:
@@ -236,7 +238,8 @@ class Node:
         self._trace.now = now
         if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
             answer: Promise[Answer] = Promise()
-            self._waiting.append((inbound, answer))
+            self._waiting[id(inbound)] = inbound, answer
+            answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
             return answer
         try:
             return self._dispatcher.handle(inbound, now)
@@ -245,7 +248,7 @@ class Node:
 
     def has_looked_at(self, inbound: InboundRequest) -> bool:
         """Whether a request that was handed to `handle` is in the works, or still waits until the broker is open."""
-        return all(waiting is not inbound for waiting, _ in self._waiting)
+        return id(inbound) not in self._waiting
 
     def poll(self, now: int) -> Poll:
         """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:
@@ -278,8 +281,10 @@ class Node:
 
     def _serve_waiting(self, now: int) -> None:
         while self._waiting and self.broker is not None and self.broker.is_open:
-            inbound, answer = self._waiting.pop(0)
-            self._dispatcher.handle(inbound, now).then(answer.keep)
+            inbound, answer = self._waiting.pop(next(iter(self._waiting)))
+            handled = self._dispatcher.handle(inbound, now)
+            answer.on_abandoned(handled.abandon)
+            handled.then(answer.keep)
 
     def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
         """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""

@@ -9,17 +9,15 @@ the disk (and with a part of that one written); by an error of its disk; or in o
 byte that it wrote in the kernel's hands; a machine without power loses what was not synced.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.core import FOREVER, RequestManager
-from pykraft.common.errors import ProtocolError
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
-from pykraft.server.apis.dispatch import Answer
+from pykraft.server import config as keys
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
@@ -27,7 +25,8 @@ from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
 from pykraft.sim.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.transport.peers import Peer, Peers
-from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
+from pykraft.transport.server_channel import ServerChannel
+from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -143,59 +142,51 @@ class SimulatedClient(Machine):
         return poll.deadline
 
 
-class SimulatedConnection:
-    """One connection that a node has accepted."""
+class SimulatedStream:
+    """The byte stream under a connection that a node has accepted."""
 
-    def __init__(self, machine: "SimulatedNode", listener: Listener, end: End) -> None:
+    output = ()
+
+    def __init__(self, machine: "SimulatedNode", listener: Listener, end: End, requests: RequestChannel) -> None:
         self._machine = machine
         self._end = end
         name = f"{machine.name}-{machine.next_connection()}"
         limits = (_MAX_REQUEST_BYTES, may_wait_in_line)
-        self._channel = ServerChannel(name, listener.name, listener.kind, "peer", *limits)
+        channel = ServerChannel(name, listener.name, listener.kind, "peer", *limits)
+        self._frames = channel.frames
+        self._connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()
-        """What has come while the channel was muted: it is not read from then."""
+        """What has come, and was not read yet; nothing is the end."""
+        self.is_readable = self.has_hung_up = self.has_ended = False
 
     def connected(self) -> None:
         """It was from the beginning."""
 
     def received(self, data: bytes) -> None:
+        """More has come, or (without any bytes) the end."""
         self._unread.append(data)
-        self._machine.act(self._take_requests)
+        self.is_readable = True
+        self._machine.act(self._connection.go_on)
 
     def closed(self) -> None:
-        """A request that is being answered goes on; its answer goes nowhere."""
+        self.has_hung_up = True
+        self.received(b"")
 
-    def _take_requests(self) -> None:
-        try:
-            while self._channel.state is ChannelState.NOT_MUTED:
-                taken = self._channel.next_request()
-                if isinstance(taken, InboundRequest):
-                    self._machine.handle(taken, self)
-                elif taken is not None:
-                    self._end.send(self._channel.refuse(taken))
-                elif self._unread:
-                    self._channel.frames.feed(self._unread.popleft())
-                else:
-                    return
-        except (ProtocolError, struct.error, OSError):
-            self._end.close()
+    def receive(self) -> bool:
+        data = self._unread.popleft()
+        self.is_readable = bool(self._unread)
+        self._frames.feed(data)
+        self.has_ended = not data
+        return not self.has_ended
 
-    def read_on(self) -> None:
-        """The request in hand was looked at, and is answered later."""
-        self._channel.read_on()
-        self._take_requests()
+    def send(self, parts: Sequence[Any]) -> None:
+        self._end.send(parts)
 
-    def respond(self, context: RequestContext, answer: Answer) -> None:
-        """Send the answer, and go on with the next request."""
-        if answer.hang_up:
-            self._end.close()
-            return
-        try:
-            self._end.send(self._channel.respond(context, answer.response))
-        except (OSError, EOFError, struct.error):
-            self._end.close()
-            return
-        self._take_requests()
+    def watch(self) -> None:
+        """The network tells of what comes."""
+
+    def close(self, reset: bool) -> None:
+        self._end.close()
 
 
 class SimulatedBackground:
@@ -243,7 +234,7 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._connections = 0
-        self._waiting: list[tuple[InboundRequest, SimulatedConnection]] = []
+        self._requests: RequestChannel
         self.node: Node | None = None
         self.life = 0
         """Counts the starts."""
@@ -270,9 +261,9 @@ class SimulatedNode(Machine):
     def emit(self, event: TraceEvent) -> None:
         self._on_event(event)
 
-    def accept(self, endpoint: Endpoint, end: End) -> SimulatedConnection:
+    def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
         listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
-        return SimulatedConnection(self, listener, end)
+        return SimulatedStream(self, listener, end, self._requests)
 
     def next_connection(self) -> int:
         self._connections += 1
@@ -286,7 +277,6 @@ class SimulatedNode(Machine):
         self.life += 1
         self.was_active = True
         self.is_stopping = False
-        self._waiting = []
         background = SimulatedBackground(self, self._random, self._background_us)
         try:
             self._boot(background)
@@ -305,6 +295,8 @@ class SimulatedNode(Machine):
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random)
         self._peers.now = self.scheduler.now
+        capacity = self.config.values[keys.QUEUED_MAX_REQUESTS]
+        self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)
         self.is_up = True
         self.node.start(self.scheduler.now)
         self.step()
@@ -325,20 +317,12 @@ class SimulatedNode(Machine):
         else:
             self.crash()
 
-    def handle(self, request: InboundRequest, connection: SimulatedConnection) -> None:
-        """Queue a request; it is handled in this step."""
-        self._waiting.append((request, connection))
-
     def _poll(self, now: int) -> int:
         node = self.node
         assert node is not None
-        while self._waiting:
-            request, connection = self._waiting.pop(0)
-            context = request.context
-            promise = node.handle(request, now)
-            promise.then(lambda answer, context=context, connection=connection: connection.respond(context, answer))  # type: ignore[misc]
-            if not promise.kept and node.has_looked_at(request):
-                connection.read_on()
+        while (queued := self._requests.receive()) is not None:
+            queued.connection.serve(queued.inbound, node, now)
+            self._requests.feed()
         poll = node.poll(now)
         for outbound in poll.requests:
             self._peers.send(outbound, now)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from pykraft.common.core import Promise
+from pykraft.common.timer import Timer
 from pykraft.network.selector import Selector, Stream
-from pykraft.network.socket_server import Acceptor, Processor, QueuedRequest, RequestChannel, SocketOptions
+from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
-from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
+from pykraft.protocol.messages.data import FetchRequest, ProduceRequest, ProduceResponse
 from pykraft.server.line import may_wait_in_line
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
+from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_connection import Answer, QueuedRequest, RequestChannel, ServerConnection
 from tests.harness.waiting import wait_until
 
 OPTIONS = SocketOptions(
@@ -41,7 +47,9 @@ class Server:
 
     def __init__(self, options: SocketOptions = OPTIONS) -> None:
         self.selector = Selector()
-        self.requests = RequestChannel(options.queued_max_requests)
+        self.timer = Timer()
+        self.now = 0
+        self.requests = RequestChannel(options.queued_max_requests, self.timer, lambda: self.now)
         self.processor = Processor(self.selector, self.requests, options, may_wait_in_line)
         self.acceptor = Acceptor(self.selector, self.processor, "PLAINTEXT", ListenerKind.BROKER)
         self.port = self.acceptor.bind("127.0.0.1", 0, options)
@@ -70,8 +78,8 @@ class Server:
         """Answer the request that has waited longest, as a node does."""
         queued = self.requests.receive()
         assert queued is not None
-        queued.connection.respond(queued.inbound.context, ApiVersionsResponse(api_keys=[]), throttled=False)
-        self.processor.feed()
+        queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[])))
+        self.requests.feed()
         self.turn()
         return queued
 
@@ -121,7 +129,7 @@ def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server:
             sent += caller.send(flood[sent % len(flood) :])
             server.turn(1)
     assert server.requests.receive() is None and len(produce.connection.channel.frames._buffer) < 1 << 20
-    produce.connection.respond(produce.inbound.context, ProduceResponse(responses=[]), throttled=False)
+    produce.connection.respond(produce.inbound.context, Answer(ProduceResponse(responses=[])))
     following = server.requests.receive()
     assert following is not None and following.inbound.context.correlation_id == 1
 
@@ -137,7 +145,7 @@ def waiting_produce(server: Server, caller: socket.socket) -> QueuedRequest:
 
 
 def answered(server: Server, request: QueuedRequest) -> None:
-    request.connection.respond(request.inbound.context, ProduceResponse(responses=[]), throttled=False)
+    request.connection.respond(request.inbound.context, Answer(ProduceResponse(responses=[])))
     server.turn()
 
 
@@ -182,6 +190,173 @@ def test_a_caller_who_resets_while_a_request_is_in_hand_is_not_told_of_again_and
     server.answer()
     server.turn()
     assert not len(server.processor), "and when the answer does not get through it is closed"
+
+
+# --- a client that hangs up -------------------------------------------------------------------------------------------
+
+FETCH = b"".join(encode_request(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[]), 12, 0, "test"))
+
+
+class Parking:
+    """A node that answers nothing."""
+
+    def __init__(self) -> None:
+        self.abandoned = 0
+
+    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+        promise: Promise[Answer] = Promise()
+        promise.on_abandoned(self._count)
+        return promise
+
+    def _count(self) -> None:
+        self.abandoned += 1
+
+    def has_looked_at(self, inbound: InboundRequest) -> bool:
+        return True
+
+    def serve(self, server: Server) -> ServerConnection:
+        """Take the next request, and leave it unanswered."""
+        wait_until(lambda: server.turn(1) or len(server.requests), "it has come")
+        queued = server.requests.receive()
+        assert queued is not None
+        queued.connection.serve(queued.inbound, self, 0)
+        return queued.connection
+
+
+RESET = struct.pack("ii", 1, 0)
+
+
+def closes(caller: socket.socket) -> None:
+    caller.close()
+
+
+def resets(caller: socket.socket) -> None:
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    caller.close()
+
+
+def sends_more_and_closes(caller: socket.socket) -> None:
+    caller.sendall(FETCH + FETCH)
+    caller.close()
+
+
+def ends(caller: socket.socket) -> None:
+    caller.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("leaves", [closes, resets, sends_more_and_closes, ends])
+def test_a_client_that_leaves_while_its_fetch_waits_is_noticed_at_once(
+    server: Server, leaves: Callable[[socket.socket], None]
+) -> None:
+    node = Parking()
+    caller = server.call()
+    caller.sendall(FETCH)
+    connection = node.serve(server)
+    server.turn()
+    assert connection.is_open
+    leaves(caller)
+    wait_until(lambda: server.turn(1) or not len(server.processor), "the connection is closed")
+    assert node.abandoned == 1 and not connection.is_open
+    assert not server.selector.wait(0.05)
+
+
+def test_a_reset_is_noticed_while_a_write_waits(server: Server) -> None:
+    node = Parking()
+    caller = server.call()
+    caller.sendall(PRODUCE)
+    node.serve(server)
+    caller.sendall(FETCH)
+    server.turn()
+    resets(caller)
+    wait_until(lambda: server.turn(1) or not len(server.processor), "the connection is closed")
+    assert node.abandoned == 1
+
+
+@pytest.mark.parametrize("request_", [PRODUCE, FETCH])
+def test_an_idle_connection_is_closed_with_what_it_waits_for(server: Server, request_: bytes) -> None:
+    node = Parking()
+    server.call().sendall(request_)
+    node.serve(server)
+    server.processor.close_idle(1000)
+    assert node.abandoned == 0
+    server.processor.close_idle(1001)
+    assert node.abandoned == 1 and not len(server.processor)
+
+
+def test_a_half_closed_connection_with_a_write_that_waits_does_not_keep_the_selector_busy(server: Server) -> None:
+    node = Parking()
+    caller = server.call()
+    caller.sendall(PRODUCE + PRODUCE)
+    connection = node.serve(server)
+    node.serve(server)
+    caller.shutdown(socket.SHUT_WR)
+    server.turn()
+    assert connection.is_open and not server.selector.wait(0.05)
+
+
+# --- throttling -------------------------------------------------------------------------------------------------------
+
+
+def test_a_throttled_client_is_answered_at_once_and_read_again_when_the_time_is_over(server: Server) -> None:
+    caller = server.call()
+    server.ask(caller, 2)
+    queued = server.requests.receive()
+    assert queued is not None
+    queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[]), throttle_ms=500))
+    caller.settimeout(10)
+    assert caller.recv(1 << 16)[4:8] == bytes(4), "the correlation id"
+    server.ask(caller, 1)
+    server.timer.expire(499)
+    server.turn()
+    assert not len(server.requests)
+    server.timer.expire(500)
+    following = server.requests.receive()
+    assert following is not None and following.inbound.context.correlation_id == 1
+
+
+# --- what the system refuses ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["setblocking", "setsockopt", "dup", "epoll"])
+def test_a_socket_that_the_system_refuses_to_serve_is_closed_and_the_next_one_is_served(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(OPTIONS._replace(max_file_number=0 if call == "dup" else 1 << 20))
+    before = os.listdir("/dev/fd")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    class NoRoom:
+        """An epoll without room for one more socket."""
+
+        def __init__(self) -> None:
+            self._poller = server.selector._poller
+
+        def __getattr__(self, name: str) -> Any:
+            return refuse if name == "register" else getattr(self._poller, name)
+
+    try:
+        with monkeypatch.context() as planted:
+            planted.setattr(server.processor, "make_room", lambda: True)
+            if call == "epoll":
+                planted.setattr(server.selector, "_poller", NoRoom())
+            else:
+                planted.setattr(socket.socket, call, refuse)
+            caller = socket.socket()
+            socket.socket.connect(caller, ("127.0.0.1", server.port))
+            server.turn()
+        assert is_hung_up(caller)
+        caller.close()
+        assert not len(server.processor) and os.listdir("/dev/fd") == before
+        server.processor._options = OPTIONS
+        server.ask(server.call())
+        assert len(server.requests) == 1
+    finally:
+        server.close()
+
+
+# --- connections that come and go -------------------------------------------------------------------------------------
 
 
 def test_who_sends_a_large_request_is_not_silent(server: Server) -> None:
@@ -252,7 +427,7 @@ def test_where_files_are_few_the_longest_silent_goes_and_who_waits_for_an_answer
             server.processor.now = number
             callers.append(server.call())
         assert not is_hung_up(busy)
-        assert all(each.sock.fileno() < free[-1] for each in server.processor._connections)
+        assert all(each.sock.fileno() < free[-1] for each in server.processor._sockets)
         hung_up = [is_hung_up(caller) for caller in callers]
         assert hung_up.index(False) == sum(hung_up) > 0, "the oldest have to go, and only they"
         assert not any(is_hung_up(caller) for caller in callers[-1:]), "who comes last is let in"
@@ -293,13 +468,13 @@ def test_bytes_and_pieces_of_files_arrive_in_order_however_little_the_socket_tak
     ]
     expected = b"head" + content[10:300_010] + b"and " + content[5:75] + b"tail" + content[:65_537]
     stream.send(parts)
-    assert stream.has_output, "all of it fits: nothing waits, and nothing is tried here"
+    assert stream.output, "all of it fits: nothing waits, and nothing is tried here"
     found = bytearray()
     while len(found) < len(expected):
         found += far.recv(50_000)
         stream.flush()
     file.close()
-    assert bytes(found) == expected and not stream.has_output
+    assert bytes(found) == expected and not stream.output
 
 
 def test_a_piece_of_a_file_that_was_truncated_meanwhile_is_no_end_of_a_response(
@@ -311,7 +486,7 @@ def test_a_piece_of_a_file_that_was_truncated_meanwhile_is_no_end_of_a_response(
     stream.send([file.region(0, 300_000)])
     file.truncate(1000)
     with pytest.raises((OSError, EOFError)):
-        while stream.has_output:
+        while stream.output:
             far.recv(50_000)
             stream.flush()
     file.close()

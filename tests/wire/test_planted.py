@@ -7,9 +7,9 @@ import contextlib
 import pytest
 
 from pykraft.cluster import ClusterError
-from pykraft.network.socket_server import Connection as ServedConnection
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
 from pykraft.server.apis.cluster import ClusterApis
+from pykraft.transport.server_connection import ServerConnection
 from tests.harness.connection import Connection
 from tests.wire.ammunition import shoot
 from tests.wire.conftest import Target
@@ -36,7 +36,7 @@ def test_a_node_that_leaves_a_request_unanswered_is_noticed(monkeypatch: pytest.
         monkeypatch.context() as planted,
         Connection(target.broker, patience_s=0.3) as connection,
     ):
-        planted.setattr(ServedConnection, "respond", lambda *_, **__: None)
+        planted.setattr(ServerConnection, "respond", lambda *_, **__: None)
         connection.send_bytes(FRAME)
         with pytest.raises(TimeoutError):
             connection.is_closed()

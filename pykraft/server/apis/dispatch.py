@@ -8,7 +8,7 @@ Follows kafka.server.KafkaApis.handle.
 """
 
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ from pykraft.protocol.messages.data import (
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
-from pykraft.protocol.schema import Request, Response
+from pykraft.protocol.schema import Request
 from pykraft.server.apis.cluster import ClusterApis
 from pykraft.server.apis.configs import ConfigApis
 from pykraft.server.apis.controller import ControllerApis, Handler
@@ -51,15 +51,7 @@ from pykraft.server.quotas import Quotas
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import Steps, Turns
 from pykraft.transport.server_channel import InboundRequest
-
-
-class Answer(NamedTuple):
-    """What goes back: the response (None: nothing), and for how long the client is throttled."""
-
-    response: Response | None
-    throttle_ms: int = 0
-    hang_up: bool = False
-    """There is no way to tell this client what went wrong but to close its connection."""
+from pykraft.transport.server_connection import Answer
 
 
 class Dispatcher:
@@ -113,7 +105,7 @@ class Dispatcher:
         self._handlers |= {(ListenerKind.CONTROLLER, request): handler for request, handler in handlers.items()}
 
     def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
-        """Answer a request that the channel has let through."""
+        """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
         context, request = inbound
         throttle_ms = self._quotas.record(context, now)
         if not self._authorizer.authorize(context, type(request).__name__, "*"):

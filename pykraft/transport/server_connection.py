@@ -1,0 +1,253 @@
+"""One accepted connection without its socket: it takes requests, has them handled, and sends the answers.
+
+The socket server and the simulator supply the *byte stream* below a connection. Everything between the bytes and the
+node is here, once for both::
+
+    ByteStream        bytes of one connection: a socket, or a piece of the simulated network
+    ServerChannel     frames, headers, who is muted, the order of the answers
+    ServerConnection  takes the next request, throttles, hangs up, closes
+    RequestChannel    the bounded queue in front of the node
+    RequestHandler    the node
+
+A connection takes its next request after it has sent the answer to the one before, and only if the queue has room. What
+cannot be taken yet stays in the stream, and backs up into the client.
+
+A throttled client gets its answer at once, with the time in it. Its connection is not read until that time is over
+(KIP-219).
+
+When a client hangs up
+----------------------
+A connection that closes *abandons* the promises of its unanswered requests, so that the operations that would keep them
+stop waiting. It closes when the stream breaks or is reset, when the client sends what no client sends, when it is idle
+for too long, when the node asks for it, and when the client has closed its half.
+
+The last case needs a rule, because TCP sends the same FIN for "I am gone" and for "I have sent everything":
+
+* While a *fetch* waits for records, a FIN closes the connection at once, whatever else has come. The fetch may wait for
+  minutes, no Kafka client closes only one half, and every parked fetch costs each append on its partitions.
+* Any other request is carried out and answered as usual: a client that closes its half after a Produce still gets the
+  acknowledgement. Those requests end by themselves: when the write is committed, or at their timeout.
+
+Kafka has only the second rule. Its selector does not look at a muted connection at all, so it finds the FIN when the
+fetch has been answered (`max.wait.ms`, or data), or closes the connection as idle.
+
+Follows org.apache.kafka.common.network.Selector and kafka.network.{Processor,RequestChannel}.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ProtocolError
+from pykraft.common.timer import Timer
+from pykraft.protocol.messages.data import FetchRequest
+from pykraft.protocol.schema import Response
+from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
+
+
+class Answer(NamedTuple):
+    """What goes back: the response (None: nothing), and for how long the client is throttled."""
+
+    response: Response | None
+    throttle_ms: int = 0
+    hang_up: bool = False
+    """There is no way to tell this client what went wrong but to close its connection."""
+
+
+class ByteStream(Protocol):
+    """The bytes of one connection, in both directions."""
+
+    @property
+    def output(self) -> Collection[Any]:
+        """What was sent, and has not left yet."""
+        ...
+
+    is_readable: bool
+    """`receive` may find something: bytes, the end, or an error."""
+    has_hung_up: bool
+    """The client has closed its half, or all of it. Bytes that it sent before may still be there."""
+    has_ended: bool
+    """`receive` has come to the end."""
+
+    def receive(self) -> bool:
+        """Move bytes that have come into the channel's frame reader; False at the end. OSError, ProtocolError: close
+        it."""
+        ...
+
+    def send(self, parts: Sequence[Any]) -> None:
+        """Send these parts, in order, sooner or later. OSError, EOFError: close it."""
+        ...
+
+    def watch(self) -> None:
+        """Call the connection's `go_on` when the stream is readable, has room for its output, or breaks."""
+        ...
+
+    def close(self, reset: bool) -> None:
+        """Close it; with `reset` the client sees an error instead of an end, as when a process dies."""
+        ...
+
+
+class RequestHandler(Protocol):
+    """What answers the requests: the node."""
+
+    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+        """Answer a request, now or later."""
+        ...
+
+    def has_looked_at(self, inbound: InboundRequest) -> bool:
+        """Whether a request that was handed to `handle`, and is not answered, needs its bytes no more."""
+        ...
+
+
+class QueuedRequest(NamedTuple):
+    """A request that waits to be handled, and where its answer goes."""
+
+    connection: "ServerConnection"
+    inbound: InboundRequest
+
+
+class RequestChannel:
+    """The bounded queue between the connections and the node, and the clock and timer that the connections share."""
+
+    def __init__(self, capacity: int, timer: Timer, clock: Callable[[], int]) -> None:
+        self.timer = timer
+        self.clock = clock
+        self.room = capacity
+        """This many requests more may be put into the queue."""
+        self._queue: deque[QueuedRequest] = deque()
+        self.starved: dict[ServerConnection, None] = {}
+        """Connections that found no room, in the order in which they did."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, request: QueuedRequest) -> None:
+        self.room -= 1
+        self._queue.append(request)
+
+    def receive(self) -> QueuedRequest | None:
+        """The request that has waited longest."""
+        if not self._queue:
+            return None
+        self.room += 1
+        return self._queue.popleft()
+
+    def feed(self) -> None:
+        """The queue has room again: let the connections that found none go on."""
+        if self.starved:
+            starved, self.starved = self.starved, {}
+            for connection in starved:
+                connection.go_on()
+
+
+class ServerConnection:
+    """One accepted connection."""
+
+    def __init__(self, channel: ServerChannel, stream: ByteStream, requests: RequestChannel) -> None:
+        self.channel = channel
+        self.stream = stream
+        self.is_open = True
+        self._requests = requests
+        self._waiting: list[tuple[RequestContext, Promise[Answer]]] = []
+        """The requests that were handled, and whose answers come later."""
+
+    @property
+    def is_busy(self) -> bool:
+        """A request is in hand, the client is throttled, or an answer has not left yet: nothing is read meanwhile."""
+        return self.channel.state is not ChannelState.NOT_MUTED or bool(self.stream.output)
+
+    @property
+    def owes_something(self) -> bool:
+        """The client is to get an answer, or waits for the end of its throttling."""
+        return self.is_busy or self.channel.owes_answers
+
+    def go_on(self) -> None:
+        """Take the next request, if one is there and may be taken; then wait for what the stream does next."""
+        channel, stream, requests = self.channel, self.stream, self._requests
+        try:
+            while self.is_open and not stream.output:
+                if not requests.room:
+                    requests.starved[self] = None
+                    break
+                taken = channel.next_request()
+                if isinstance(taken, InboundRequest):
+                    requests.put(QueuedRequest(self, taken))
+                    break
+                if taken is not None:
+                    stream.send(channel.refuse(taken))
+                elif stream.is_readable and channel.state is ChannelState.NOT_MUTED:
+                    stream.receive()
+                else:
+                    break
+            if stream.has_hung_up and self._is_over:
+                self.close()
+            elif self.is_open:
+                stream.watch()
+        except (OSError, EOFError, ProtocolError):
+            self.close()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether there is nothing to wait for on a connection whose client has hung up."""
+        if any(context.api_key == FetchRequest.api for context, _ in self._waiting):
+            return True
+        return self.stream.has_ended and not self.owes_something
+
+    def serve(self, inbound: InboundRequest, handler: RequestHandler, now: int) -> None:
+        """Let the handler answer a request that was taken, and send the answer when it comes."""
+        if not self.is_open:
+            return
+        context = inbound.context
+        promise = handler.handle(inbound, now)
+        if promise.kept:
+            self.respond(context, promise.value)
+            return
+        self._waiting.append((context, promise))
+        promise.then(partial(self.respond, context))
+        if handler.has_looked_at(inbound):
+            self.read_on()
+        elif self.stream.has_hung_up:
+            self.go_on()
+
+    def read_on(self) -> None:
+        """The request in hand was looked at, and is answered later: one that may wait with it may be taken."""
+        self.channel.read_on()
+        self.go_on()
+
+    def respond(self, context: RequestContext, answer: Answer) -> None:
+        """Send the answer, and take the next request; after the time for which the client is throttled."""
+        if self._waiting:
+            self._waiting = [entry for entry in self._waiting if entry[0] is not context]
+        if not self.is_open:
+            return
+        if answer.hang_up:
+            self.close()
+            return
+        is_throttled = answer.throttle_ms > 0
+        try:
+            self.stream.send(self.channel.respond(context, answer.response, is_throttled))
+        except (OSError, EOFError, struct.error):
+            self.close()
+            return
+        if is_throttled:
+            requests = self._requests
+            requests.timer.at(requests.clock() + answer.throttle_ms, self._unthrottle)
+        self.go_on()
+
+    def _unthrottle(self, now: int) -> None:
+        """The time for which the client was throttled is over."""
+        self.channel.unthrottle()
+        self.go_on()
+
+    def close(self, reset: bool = False) -> None:
+        """Close the stream, and abandon what the client will not read any more."""
+        if self.is_open:
+            self.is_open = False
+            self.stream.close(reset)
+            self._requests.starved.pop(self, None)
+            waiting, self._waiting = self._waiting, []
+            for _, promise in waiting:
+                promise.abandon()
