@@ -10,6 +10,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
 from pykraft.server.apis.dispatch import Answer
@@ -193,6 +194,41 @@ def test_a_fetch_of_the_metadata_log_whose_observer_hung_up_is_forgotten() -> No
     assert not answer.kept and len(lone.node.raft.replica.parked) == 1
     answer.abandon()
     assert not lone.node.raft.replica.parked
+
+
+def parks(lone: LoneNode) -> list[Promise[Any]]:
+    """From now on the node parks every Metadata request; the promises of its handler."""
+    parked: list[Promise[Any]] = []
+
+    def park(*_: object) -> Promise[Any]:
+        parked.append(Promise())
+        return parked[-1]
+
+    lone.node._dispatcher._handlers[ListenerKind.BROKER, MetadataRequest] = park
+    return parked
+
+
+def test_an_answer_that_is_abandoned_abandons_what_its_handler_waits_for() -> None:
+    lone = LoneNode()
+    parked = parks(lone)
+    answers = [lone.handle(MetadataRequest()) for _ in range(2)]
+    answers[0].abandon()
+    assert [promise.abandoned for promise in parked] == [True, False]
+    parked[1].keep(MetadataResponse(brokers=[], topics=[]))
+    assert answers[1].value == Answer(MetadataResponse(brokers=[], topics=[]))
+
+
+def test_a_request_that_is_abandoned_before_the_broker_is_open_is_never_handled() -> None:
+    lone = LoneNode(cut_off=True)
+    parked = parks(lone)
+    early, late = [lone.handle(MetadataRequest()) for _ in range(2)]
+    early.abandon()
+    assert len(lone.node._waiting) == 1
+    lone.cut_off = False
+    lone.run(10_000)
+    assert len(parked) == 1 and not lone.node._waiting
+    late.abandon()
+    assert parked[0].abandoned
 
 
 def test_a_leadership_that_is_lost_ends_the_waiting(pair: tuple[LoneNode, Any]) -> None:
