@@ -8,6 +8,9 @@ then requests go out in order and are answered in order. What can go wrong has t
 * TIMED_OUT: no answer came in time. The connection is given up with it, since nobody knows which answer would come
   next; the receiver may still carry out what it was sent.
 
+A peer without anything under way is forgotten: when its connection was idle for `MAX_IDLE_MS`, which closes it, or when
+it has no connection, and its failures need not be remembered any more.
+
 A `Wire` moves the bytes: a socket, or the simulator's network. It is told what to send, and tells the peer when it is
 connected, when bytes have come, and when it is closed.
 
@@ -29,6 +32,10 @@ from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion, 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 1000
 CONNECT_TIMEOUT_MS = 10_000
+MAX_IDLE_MS = 540_000
+"""`connections.max.idle.ms` of Kafka's clients: nine minutes, one less than a broker's."""
+FAILURES_REMEMBERED_MS = 10 * RECONNECT_BACKOFF_MAX_MS
+"""After the pause before the next attempt. A sender that comes back later than that is in no hurry."""
 
 
 class Wire(Protocol):
@@ -72,6 +79,7 @@ class Peer:
         self._unanswered: deque[_Waiting] = deque()
         self._attempts = 0
         self._retry_at = 0
+        self._last_used = 0
         self._connect_task: TimerTask | None = None
 
     def send(self, outbound: Outbound, now: int) -> None:
@@ -79,6 +87,7 @@ class Peer:
         waiting = _Waiting(outbound)
         waiting.task = self._peers.timer.at(now + outbound.timeout_ms, lambda then: self._give_up(waiting, then))
         self._unsent.append(waiting)
+        self._last_used = now
         self._advance(now)
 
     def _advance(self, now: int) -> None:
@@ -141,6 +150,7 @@ class Peer:
         """There are more bytes in the channel's frame reader. What a peer sends closes this connection at worst; what
         goes wrong in those who are told of it is theirs, and is not caught here."""
         channel = self.channel
+        self._last_used = now
         while channel is self.channel and self._wire is not None:
             try:
                 answer = channel.next_response()
@@ -165,11 +175,7 @@ class Peer:
 
     def closed(self, now: int, failure: Failure = Failure.DISCONNECTED) -> None:
         """The connection is over: all that is under way fails."""
-        if self._wire is not None:
-            self._wire.close()
-        if self._connect_task is not None:
-            self._connect_task.cancel()
-        self._wire = self._connect_task = None
+        self.close()
         self._retry_at = now + self._peers.backoff.pause_ms(self._attempts)
         self._attempts += 1
         failed = [*self._unanswered, *self._unsent]
@@ -177,6 +183,24 @@ class Peer:
         self._unsent.clear()
         for waiting in failed:
             self._peers.done(waiting, failure)
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._wire is not None:
+            self._wire.close()
+        if self._connect_task is not None:
+            self._connect_task.cancel()
+        self._wire = self._connect_task = None
+
+    def is_forgettable(self, now: int) -> bool:
+        """Whether nothing is under way, and nothing about this peer is worth remembering."""
+        if self._unsent or self._unanswered:
+            return False
+        if self._wire is not None:
+            return now - self._last_used >= MAX_IDLE_MS
+        return now - self._retry_at >= FAILURES_REMEMBERED_MS
 
 
 class Peers:
@@ -189,7 +213,11 @@ class Peers:
         self.timer = Timer()
         self.now = 0
         self._peers: dict[tuple[str, Endpoint], Peer] = {}
+        self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._peers)
 
     def send(self, outbound: Outbound, now: int) -> None:
         """Put a request on its way; ``outbound.on_response`` is called from `dispatch`."""
@@ -202,7 +230,17 @@ class Peers:
         """Give up what is late, connect anew where it is time; returns when to be called again."""
         self.now = now
         self.timer.expire(now)
+        if now >= self._sweep_at:
+            self._sweep(now)
         return self.timer.deadline
+
+    def _sweep(self, now: int) -> None:
+        """Forget the peers that are not needed any more. A node polls often enough for that, so there is no timer."""
+        self._sweep_at = now + FAILURES_REMEMBERED_MS
+        for key, peer in list(self._peers.items()):
+            if peer.is_forgettable(now):
+                peer.close()
+                del self._peers[key]
 
     def done(self, waiting: _Waiting, result: object) -> None:
         """A request has its response, or a `Failure`; its sender is told by `dispatch`."""

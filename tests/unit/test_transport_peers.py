@@ -20,7 +20,14 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.server.line import may_wait_in_line
-from pykraft.transport.peers import CONNECT_TIMEOUT_MS, RECONNECT_BACKOFF_MAX_MS, Peer, Peers
+from pykraft.transport.peers import (
+    CONNECT_TIMEOUT_MS,
+    FAILURES_REMEMBERED_MS,
+    MAX_IDLE_MS,
+    RECONNECT_BACKOFF_MAX_MS,
+    Peer,
+    Peers,
+)
 from pykraft.transport.server_channel import InboundRequest, ServerChannel
 
 HERE = Node(1, "127.0.0.1", 9092)
@@ -86,12 +93,12 @@ class Story:
         self.told: list[tuple[int, object, int]] = []
         self.sent = 0
 
-    def send(self, request: Any, now: int = 0, timeout_ms: int = TIMEOUT_MS) -> int:
+    def send(self, request: Any, now: int = 0, timeout_ms: int = TIMEOUT_MS, to: Node = HERE) -> int:
         """Send it; the number under which its end will be told."""
         number = self.sent
         self.sent += 1
         tell = lambda result, then: self.told.append((number, result, then))  # noqa: E731
-        self.peers.send(Outbound("main", HERE, request, tell, timeout_ms), now)
+        self.peers.send(Outbound("main", to, request, tell, timeout_ms), now)
         return number
 
     @property
@@ -249,6 +256,79 @@ def test_an_error_of_who_is_told_is_not_taken_for_one_of_the_wire() -> None:
     with pytest.raises(ZeroDivisionError):
         story.cable.peer.received(0)
     assert not story.cable.is_closed
+
+
+# --- what is remembered -----------------------------------------------------------------------------------------------
+
+
+def test_after_ten_thousand_addresses_only_those_in_use_are_kept() -> None:
+    """Most refuse the connection; every tenth answers, and is not needed again."""
+    story = Story()
+    story.send(METADATA, 0, timeout_ms=1 << 40)
+    story.connect()
+    waiting = story.cable
+    most = 0
+    for number in range(10_000):
+        now = 1000 * number
+        story.cables.is_cut = number % 10 != 0
+        story.send(METADATA, now, to=Node(2, f"host-{number}", 9092))
+        if not story.cables.is_cut:
+            story.connect(now)
+            story.cable.taken()
+            story.cable.peer.received(now)
+        story.poll(now)
+        most = max(most, len(story.peers))
+    assert len(story.told) == 10_000
+    still_open = MAX_IDLE_MS // 10_000
+    assert most <= 1 + still_open + 2 * FAILURES_REMEMBERED_MS // 1000 + 2
+    story.poll(now + MAX_IDLE_MS)
+    assert len(story.peers) == 1
+    assert [cable for cable in story.cables.all if not cable.is_closed] == [waiting], "its answer may still come"
+
+
+def test_an_idle_connection_is_closed_and_the_next_request_dials_without_a_pause() -> None:
+    story = Story()
+    story.send(METADATA, timeout_ms=200_000)
+    story.connect()
+    story.cable.taken()
+    story.poll(100_000)
+    story.cable.peer.received(100_000)
+    story.poll(100_000 + MAX_IDLE_MS - 1)
+    assert not story.cable.is_closed
+    story.poll(100_000 + MAX_IDLE_MS + FAILURES_REMEMBERED_MS)
+    assert story.cable.is_closed and not len(story.peers)
+    story.send(METADATA, 1 << 30)
+    assert len(story.cables.all) == 2
+
+
+def test_a_connection_that_only_sends_what_is_not_answered_is_not_idle() -> None:
+    story = Story()
+    story.send(METADATA)
+    story.connect()
+    story.cable.taken()
+    story.cable.peer.received(0)
+    for minute in range(1, 20):
+        story.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), 60_000 * minute)
+        story.poll(60_000 * minute)
+    assert not story.cable.is_closed and len(story.told) == 20
+
+
+def test_failures_are_remembered_as_long_as_requests_come_at_the_pace_of_retries() -> None:
+    story = Story()
+    story.cables.is_cut = True
+    now = 0
+    for _ in range(30):
+        story.send(METADATA, now)
+        story.poll(now)
+        now += 2 * RECONNECT_BACKOFF_MAX_MS
+        story.poll(now - 1)
+    story.send(METADATA, now)
+    story.send(METADATA, now + 700)
+    story.cables.is_cut = False
+    story.poll(now + 700)
+    assert not story.cables.all, "it still waits for most of a second"
+    story.poll(now + 2 * RECONNECT_BACKOFF_MAX_MS)
+    assert len(story.cables.all) == 1
 
 
 def test_who_closes_calls_nobody_back() -> None:
