@@ -126,14 +126,14 @@ class Promise(Generic[T]):
     def then(self, callback: Callable[[T], None]) -> None:
         """Call back with the value: now, if the promise is kept, or when it is."""
         if self.kept:
-            callback(self.value)
+            callback(self._value)  # type: ignore[arg-type]
         elif not self.abandoned:
             self._callbacks.append(callback)
 
     def map(self, make: Callable[[T], U]) -> "Promise[U]":
         """The promise of what `make` returns for this value. When it is abandoned, so is this one."""
         if self.kept:
-            return Promise.of(make(self.value))
+            return Promise.of(make(self._value))  # type: ignore[arg-type]
         made: Promise[U] = Promise()
         made.on_abandoned(self.abandon)
         self.then(lambda value: made.keep(make(value)))
@@ -150,7 +150,10 @@ class Promise(Generic[T]):
             callback()
 
     def on_abandoned(self, callback: Callable[[], object]) -> None:
-        """Call back when the promise is abandoned: now, if it is already. Never, if it is kept first."""
+        """Call back when the promise is abandoned: now, if it is already. Never, if it is kept first.
+
+        Be ready for it at any moment: an answer that cannot be sent closes its connection, which abandons the other
+        promises of that connection while `keep` of this one is still on its way."""
         if self.abandoned:
             callback()
         elif not self.kept:

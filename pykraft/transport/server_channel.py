@@ -121,6 +121,8 @@ class ServerChannel:
         self._is_held = False
         """The next request is there, and has to wait until the line moves."""
         self._throttles = 0
+        self.wants_bytes = True
+        """Nothing but the rest of the next request is missing: bytes may be read."""
 
     @property
     def state(self) -> ChannelState:
@@ -138,10 +140,12 @@ class ServerChannel:
         A request that the channel itself refuses comes out as the response to it (send it with `refuse`).
         ProtocolError: close the connection.
         """
-        if self.state is not ChannelState.NOT_MUTED:
+        self.wants_bytes = False
+        if self._in_hand is not None or self._is_held or self._throttles:
             return None
         frame = self.frames.peek_frame()
         if frame is None:
+            self.wants_bytes = True
             return None
         try:
             context, message = self._read(frame)
@@ -204,12 +208,16 @@ class ServerChannel:
         """The bytes that may leave with this answer, as parts (see `Message.encode`): none if the request wants no
         answer, or if one before it has none yet; else its own, and those of the answers that waited for it. With
         `throttled` no request is taken before `unthrottle`."""
-        taken = next((taken for taken in self._line if taken.context is context and taken.answer is None), None)
+        taken = self._in_hand
+        if taken is None or taken.context is not context:
+            taken = next((taken for taken in self._line if taken.context is context and taken.answer is None), None)
         assert taken is not None, f"{self.connection_id} is answered while {self.state.value}"
         taken.answer = []
         if response is not None:
             taken.answer = encode_response(response, context.api_version, context.correlation_id)
-        self._throttles += throttled
+        if throttled:
+            self._throttles += 1
+            self.wants_bytes = False
         if taken is self._in_hand:
             self._in_hand = None
         leaving: list[Any] = []

@@ -172,15 +172,17 @@ class ServerConnection:
                 if not requests.room:
                     requests.starved[self] = None
                     break
+                if channel.wants_bytes:
+                    if not stream.is_readable:
+                        break
+                    stream.receive()
                 taken = channel.next_request()
                 if isinstance(taken, InboundRequest):
                     requests.put(QueuedRequest(self, taken))
                     break
                 if taken is not None:
                     stream.send(channel.refuse(taken))
-                elif stream.is_readable and channel.state is ChannelState.NOT_MUTED:
-                    stream.receive()
-                else:
+                elif not channel.wants_bytes:
                     break
             if stream.has_hung_up and self._is_over:
                 self.close()

@@ -169,6 +169,16 @@ def test_a_throttled_client_gets_its_answer_at_once_and_its_next_request_waits_f
     assert story.pipe.answered() == [1, 2] and story.timer.deadline == FOREVER
 
 
+def test_nothing_is_read_from_a_throttled_client() -> None:
+    story = Story()
+    story.bring(PRODUCE)
+    story.answer(1, throttle_ms=300)
+    story.bring(METADATA)
+    assert len(story.pipe._unread) == 1
+    story.pass_time(300)
+    assert list(story.promises) == [2]
+
+
 def test_the_time_of_a_throttled_answer_begins_when_it_is_sent() -> None:
     story = Story()
     story.bring(METADATA, METADATA)
