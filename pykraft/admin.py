@@ -26,11 +26,10 @@ from pykraft.client.admin import (
     TopicDescription,
     new_topic,
 )
+from pykraft.client.api_driver import Answers, ApiDriver
 from pykraft.client.arguments import topic_names, topic_partition
-from pykraft.client.calls import Calls
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource, config_resource
-from pykraft.client.leader_calls import Answers, LeaderCalls
 from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
@@ -51,16 +50,14 @@ class _AdminCore:
         self.metadata = ClusterMetadata(self.config, bootstrap_endpoints(self.config), random)
         self.metadata.may_create_topics = False
         self.metadata.request_update()
-        self._calls = Calls(self.config, self.metadata, random)
-        self.lookups = OffsetLookups(self.config, self.metadata, random)
-        self.ask = AdminCalls(self._calls)
-        self.configs = ConfigCalls(self._calls)
-        self._leader_calls = LeaderCalls(self.config, self.metadata, random)
-        self.logs = LogCalls(self._calls, self._leader_calls)
+        self._driver = ApiDriver(self.config, self.metadata, random)
+        self.lookups = OffsetLookups(self.config, self._driver)
+        self.ask = AdminCalls(self._driver)
+        self.configs = ConfigCalls(self._driver)
+        self.logs = LogCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
-        managers = (self._calls, self.lookups, self._leader_calls, self.metadata)
-        return merge([manager.poll(now) for manager in managers])
+        return merge([self._driver.poll(now), self.metadata.poll(now)])
 
 
 class Admin(ClosesOnExit):
@@ -127,7 +124,7 @@ class Admin(ClosesOnExit):
                 raise answer
         return {key: answer for key, answer in found.items() if not isinstance(answer, KafkaError)}
 
-    def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[int]:
+    def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:
         """As `delete_records`, with the error in the place of the offset where there was one."""
         wanted = {topic_partition(key): offset for key, offset in offsets.items()}
         timeout_ms = self._request_timeout_ms

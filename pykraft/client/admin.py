@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pykraft.client.calls import Calls
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.configs import setting_text
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -98,8 +98,8 @@ class QuorumDescription(NamedTuple):
 class AdminCalls:
     """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, driver: ApiDriver) -> None:
+        self._driver = driver
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class AdminCalls:
                 _check(topic.error_code, topic.name, topic.error_message)
             return {topic.name: topic.topic_id for topic in response.topics}
 
-        return self._calls.ask("to create topics", request, read, deadline)
+        return self._driver.ask_any("to create topics", request, read, deadline)
 
     def delete_topics(self, names: Iterable[str], timeout_ms: int, deadline: int) -> "Promise[KafkaError | None]":
         names = list(names)
@@ -146,7 +146,7 @@ class AdminCalls:
             for topic in response.responses:
                 _check_topic(topic.error_code, topic.name or "", topic.error_message)
 
-        return self._calls.ask("to delete topics", request, read, deadline)
+        return self._driver.ask_any("to delete topics", request, read, deadline)
 
     def describe_topics(
         self, names: Iterable[str] | None, deadline: int
@@ -160,7 +160,7 @@ class AdminCalls:
                 _check_topic(topic.error_code, topic.name or "", None)
             return {topic.name or "": _topic(topic) for topic in response.topics}
 
-        return self._calls.ask("to describe topics", request, read, deadline)
+        return self._driver.ask_any("to describe topics", request, read, deadline)
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class AdminCalls:
             brokers = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
             return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
-        return self._calls.ask("to describe the cluster", DescribeClusterRequest(), read, deadline)
+        return self._driver.ask_any("to describe the cluster", DescribeClusterRequest(), read, deadline)
 
     def describe_quorum(self, deadline: int) -> "Promise[QuorumDescription | KafkaError]":
         topic_type = DescribeQuorumRequest.Topic
@@ -190,7 +190,7 @@ class AdminCalls:
                 tuple(_replica(state) for state in partition.observers),
             )
 
-        return self._calls.ask("to describe the quorum", request, read, deadline)
+        return self._driver.ask_any("to describe the quorum", request, read, deadline)
 
 
 class UnknownTopicError(KafkaError):

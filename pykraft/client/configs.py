@@ -6,10 +6,11 @@ tells and changes, so such a question goes there.
 Follows org.apache.kafka.clients.admin.{Config,ConfigEntry,AlterConfigOp}.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from pykraft.client.calls import Calls, gathered
+from pykraft.client.api_driver import ADMIN_CHANNEL, ApiDriver, ApiHandler, Read, converted
+from pykraft.client.lookups import ANY_BROKER, BrokerStrategy
 from pykraft.common.config import as_text
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -23,6 +24,9 @@ from pykraft.protocol.messages.configs import (
     Operation,
 )
 from pykraft.protocol.messages.configs import ResourceType as ConfigResourceType
+from pykraft.protocol.schema import Request
+
+V = TypeVar("V")
 
 __all__ = [
     "AlterConfigOp",
@@ -90,31 +94,33 @@ ConfigChanges = Mapping[str, object] | Sequence[AlterConfigOp]
 class ConfigCalls:
     """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, driver: ApiDriver) -> None:
+        self._driver = driver
+        self._lookup = BrokerStrategy(driver.metadata, _broker_of)
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], include_synonyms: bool, include_documentation: bool, deadline: int
     ) -> "Promise[dict[ConfigResource, dict[str, ConfigEntry]] | KafkaError]":
         """The settings of each resource, by name."""
 
-        def read(response: DescribeConfigsResponse) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-            return {_checked(result): {c.name: _entry(c) for c in result.configs} for result in response.results}
-
-        promises = []
-        for node_id, some in sorted(_by_node(resources).items()):
-            request = DescribeConfigsRequest(
+        def request(asked: Sequence[ConfigResource]) -> DescribeConfigsRequest:
+            return DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name, configuration_keys=None)
-                    for kind, name in some
+                    for kind, name in asked
                 ],
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
-            promises.append(self._calls.ask("to describe settings", request, read, deadline, node_id))
-        return gathered(
-            promises, lambda found: {resource: entries for part in found for resource, entries in part.items()}
-        )
+
+        def read(
+            asked: Sequence[ConfigResource], response: DescribeConfigsResponse
+        ) -> Iterator[tuple[ConfigResource, dict[str, ConfigEntry] | KafkaError]]:
+            for result in response.results:
+                yield _resource(result), _refusal(result) or {c.name: _entry(c) for c in result.configs}
+
+        handler = self._handler("to describe settings", request, read)
+        return self._driver.ask_all(handler, map(config_resource, resources), deadline)
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, ConfigChanges], validate_only: bool, deadline: int
@@ -122,13 +128,8 @@ class ConfigCalls:
         """Change these settings of these resources, and leave their others."""
         resource_type = IncrementalAlterConfigsRequest.Resource
 
-        def read(response: IncrementalAlterConfigsResponse) -> None:
-            for result in response.responses:
-                _checked(result)
-
-        promises = []
-        for node_id, some in sorted(_by_node(changes).items()):
-            request = IncrementalAlterConfigsRequest(
+        def request(asked: Sequence[ConfigResource]) -> IncrementalAlterConfigsRequest:
+            return IncrementalAlterConfigsRequest(
                 resources=[
                     resource_type(
                         resource_type=resource.resource_type,
@@ -142,12 +143,24 @@ class ConfigCalls:
                             for change in operations(changes[resource])
                         ],
                     )
-                    for resource in some
+                    for resource in asked
                 ],
                 validate_only=validate_only,
             )
-            promises.append(self._calls.ask("to change settings", request, read, deadline, node_id))
-        return gathered(promises, lambda _: None)
+
+        def read(
+            asked: Sequence[ConfigResource], response: IncrementalAlterConfigsResponse
+        ) -> Iterator[tuple[ConfigResource, KafkaError | None]]:
+            for result in response.responses:
+                yield _resource(result), _refusal(result)
+
+        handler = self._handler("to change settings", request, read)
+        return converted(self._driver.ask_all(handler, map(config_resource, changes), deadline), lambda done: None)
+
+    def _handler(
+        self, what: str, request: Callable[[Sequence[ConfigResource]], Request], read: Read[ConfigResource, V]
+    ) -> ApiHandler[ConfigResource, V]:
+        return ApiHandler(what=what, lookup=self._lookup, request=request, read=read, channel=ADMIN_CHANNEL)
 
 
 def operations(changes: ConfigChanges) -> list[AlterConfigOp]:
@@ -165,23 +178,22 @@ def setting_text(value: object) -> str:
     return as_text(tuple(map(str, value)) if isinstance(value, list | tuple) else value)
 
 
-def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """The resources by the broker that must be asked, -1 for any."""
-    found: dict[int, list[ConfigResource]] = {}
-    for resource in dict.fromkeys(map(config_resource, resources)):
-        is_of_one = resource.resource_type is ConfigResourceType.BROKER and resource.name.isdecimal()
-        found.setdefault(int(resource.name) if is_of_one else -1, []).append(resource)
-    return found
+def _broker_of(resource: ConfigResource) -> int:
+    is_of_one = resource.resource_type is ConfigResourceType.BROKER and resource.name.isdecimal()
+    return int(resource.name) if is_of_one else ANY_BROKER
 
 
-def _checked(result: DescribeConfigsResponse.Result | IncrementalAlterConfigsResponse.Result) -> ConfigResource:
-    """The resource that is answered; KafkaError if it is refused."""
-    resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-    if result.error_code:
-        error = ErrorCode.of(result.error_code)
-        named = f"{resource.resource_type.name.lower()} {resource.name}".strip()
-        raise _RefusedError(error, f"{named}: {result.error_message or error.text}")
-    return resource
+def _resource(result: DescribeConfigsResponse.Result | IncrementalAlterConfigsResponse.Result) -> ConfigResource:
+    return ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+
+
+def _refusal(result: DescribeConfigsResponse.Result | IncrementalAlterConfigsResponse.Result) -> KafkaError | None:
+    """The error in the result of one resource."""
+    if not result.error_code:
+        return None
+    error, resource = ErrorCode.of(result.error_code), _resource(result)
+    named = f"{resource.resource_type.name.lower()} {resource.name}".strip()
+    return _RefusedError(error, f"{named}: {result.error_message or error.text}")
 
 
 class _RefusedError(KafkaError):

@@ -12,6 +12,7 @@ Follows org.apache.kafka.clients.consumer.KafkaConsumer.
 from random import Random
 
 from pykraft.client import config as keys
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.arguments import whole_number
 from pykraft.client.config import bootstrap_endpoints
 from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord, Fetcher
@@ -38,16 +39,17 @@ class ConsumerCore:
         self.config = config
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self.subscription = SubscriptionState(config[keys.AUTO_OFFSET_RESET])
-        self.lookups = OffsetLookups(config, self.metadata, random)
+        self._driver = ApiDriver(config, self.metadata, random)
+        self.lookups = OffsetLookups(config, self._driver)
         self.isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
-        self._positions = Positions(config, self.metadata, self.subscription, self.lookups, self.isolation_level)
+        self._positions = Positions(config, self.subscription, self._driver, self.lookups, self.isolation_level)
         self._fetcher = Fetcher(config, self.metadata, self.subscription)
         self._topic_ids: dict[str, Uuid] = {}
 
     def poll(self, now: int) -> Poll:
         if self.subscription.mode is Mode.SUBSCRIBE:
             self._take_all_partitions()
-        parts = [self._positions.poll(now), self.lookups.poll(now), self._fetcher.poll(now), self.metadata.poll(now)]
+        parts = [self._positions.poll(now), self._driver.poll(now), self._fetcher.poll(now), self.metadata.poll(now)]
         return merge(parts)
 
     def _take_all_partitions(self) -> None:

@@ -6,8 +6,9 @@ Follows org.apache.kafka.clients.admin.{DeleteRecordsResult,LogDirDescription,Re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pykraft.client.calls import Calls, gathered
-from pykraft.client.leader_calls import Answers, LeaderAnswer, LeaderCalls, Question
+from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHandler, key_answer
+from pykraft.client.lookups import BrokerStrategy
+from pykraft.client.metadata import CHANNEL as METADATA_CHANNEL
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -40,13 +41,12 @@ class LogDirDescription(NamedTuple):
 class LogCalls:
     """Each method asks one thing; `deadline` is when to give up. Promises bring the answer or the KafkaError."""
 
-    def __init__(self, calls: Calls, leader_calls: LeaderCalls) -> None:
-        self._calls = calls
-        self._leader_calls = leader_calls
+    def __init__(self, driver: ApiDriver) -> None:
+        self._driver = driver
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int, deadline: int
-    ) -> "Promise[Answers[int] | KafkaError]":
+    ) -> "Promise[Answers[TopicPartition, int] | KafkaError]":
         """The low watermark of each partition, or why its records are not deleted."""
 
         def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
@@ -59,36 +59,46 @@ class LogCalls:
                 timeout_ms=timeout_ms,
             )
 
-        question = Question(
-            api="DeleteRecords",
-            too_late="the records of {} were not deleted everywhere",
+        handler = ApiHandler(
+            what="the records of {} were not deleted everywhere",
+            lookup=self._driver.leaders,
             request=request,
             read=_low_watermarks,
-            is_whole=False,
+            channel=METADATA_CHANNEL,
         )
-        return self._leader_calls.ask(question, offsets, deadline)
+        return self._driver.ask_each(handler, offsets, deadline)
 
     def describe_log_dirs(
         self, brokers: Iterable[int], deadline: int
     ) -> "Promise[dict[int, dict[str, LogDirDescription]] | KafkaError]":
         """The log directories of these brokers, by path."""
-        asked = sorted(set(brokers))
 
-        def read(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
+        def read(
+            asked: Sequence[int], response: DescribeLogDirsResponse
+        ) -> Iterator[tuple[int, dict[str, LogDirDescription]]]:
             if response.error_code:
                 raise KafkaError(ErrorCode.of(response.error_code))
-            return {result.log_dir: _described(result) for result in response.results}
+            for broker in asked:
+                yield broker, {result.log_dir: _described(result) for result in response.results}
 
-        what = "to describe log directories"
-        promises = [self._calls.ask(what, DescribeLogDirsRequest(), read, deadline, broker) for broker in asked]
-        return gathered(promises, lambda found: dict(zip(asked, found, strict=True)))
+        handler = ApiHandler(
+            what="to describe log directories",
+            lookup=BrokerStrategy(self._driver.metadata, lambda broker: broker),
+            request=lambda asked: DescribeLogDirsRequest(),
+            read=read,
+            channel=ADMIN_CHANNEL,
+        )
+        return self._driver.ask_all(handler, sorted(brokers), deadline)
 
 
-def _low_watermarks(response: DeleteRecordsResponse) -> Iterator[LeaderAnswer[int]]:
+def _low_watermarks(
+    asked: Sequence[TopicPartition], response: DeleteRecordsResponse
+) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
     for topic in response.topics:
         for answer in topic.partitions:
-            key = TopicPartition(topic.name, answer.partition_index)
-            yield LeaderAnswer(key, ErrorCode.of(answer.error_code), answer.low_watermark)
+            yield key_answer(
+                TopicPartition(topic.name, answer.partition_index), answer.error_code, answer.low_watermark
+            )
 
 
 def _described(result: DescribeLogDirsResponse.Result) -> LogDirDescription:

@@ -1,25 +1,22 @@
 """Looking up offsets: where a log begins, where it ends, which record is the first at or after a moment.
 
 The leader of each partition is asked (ListOffsets). A leader that has moved, or does not know yet how far its log is
-committed, is asked again after a pause: see `leader_calls`.
+committed, is asked again after a pause: see `api_driver`.
 
 Follows org.apache.kafka.clients.consumer.internals.OffsetFetcher.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from random import Random
 from typing import NamedTuple
 
+from pykraft.client.api_driver import ApiDriver, ApiHandler, OnAnswer, key_answer
 from pykraft.client.config import REQUEST_TIMEOUT_MS
-from pykraft.client.leader_calls import CHANNEL, LeaderAnswer, LeaderCalls, OnAnswer, Question
-from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.metadata import CHANNEL
 from pykraft.common.config import Config
-from pykraft.common.core import Poll, Promise
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.core import Promise
+from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import ListOffsetsRequest, ListOffsetsResponse
-
-__all__ = ["CHANNEL", "Found", "OffsetAndTimestamp", "OffsetLookups"]
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -30,45 +27,44 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int
 
 
-Found = Mapping[TopicPartition, OffsetAndTimestamp]
+Found = dict[TopicPartition, OffsetAndTimestamp]
 
 
 class OffsetLookups:
-    """Asks the leaders. It is a RequestManager."""
+    """Asks the leaders for offsets."""
 
-    def __init__(self, config: Config, metadata: ClusterMetadata, random: Random) -> None:
+    def __init__(self, config: Config, driver: ApiDriver) -> None:
         self._timeout_ms: int = config[REQUEST_TIMEOUT_MS]
-        self._metadata = metadata
-        self._calls = LeaderCalls(config, metadata, random)
+        self._driver = driver
 
     def find(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: int
     ) -> "Promise[Found | KafkaError]":
         """For each partition the offset at a timestamp (or at -1: the end, -2: the start); the first error if there is
         one."""
-        question = self._question(timestamps, isolation_level, is_whole=True)
-        return self._calls.ask(question, timestamps, deadline)  # type: ignore[return-value]  # as a whole: no errors
+        handler = self._handler(timestamps, isolation_level)
+        return self._driver.ask_all(handler, timestamps, deadline)
 
     def find_each(
         self,
         timestamps: Mapping[TopicPartition, int],
         isolation_level: int,
         deadline: int,
-        on_found: OnAnswer[OffsetAndTimestamp],
+        on_found: OnAnswer[TopicPartition, OffsetAndTimestamp],
     ) -> None:
         """The same, but each partition is told alone: one without a leader holds up no other."""
-        question = self._question(timestamps, isolation_level, is_whole=False)
-        self._calls.ask(question, timestamps, deadline, on_found)
+        handler = self._handler(timestamps, isolation_level)
+        self._driver.ask_each(handler, timestamps, deadline, on_found)
 
-    def _question(
-        self, timestamps: Mapping[TopicPartition, int], isolation_level: int, is_whole: bool
-    ) -> Question[OffsetAndTimestamp]:
+    def _handler(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    ) -> ApiHandler[TopicPartition, OffsetAndTimestamp]:
         def request(asked: Sequence[TopicPartition]) -> ListOffsetsRequest:
             topics: dict[str, list[ListOffsetsRequest.Topic.Partition]] = {}
             for key in asked:
                 partition = ListOffsetsRequest.Topic.Partition(
                     partition_index=key.partition,
-                    current_leader_epoch=self._metadata.leader_epoch(key),
+                    current_leader_epoch=self._driver.metadata.leader_epoch(key),
                     timestamp=timestamps[key],
                 )
                 topics.setdefault(key.topic, []).append(partition)
@@ -78,22 +74,19 @@ class OffsetLookups:
                 timeout_ms=self._timeout_ms,
             )
 
-        return Question(
-            api="ListOffsets",
-            too_late="the offsets of {} were not found",
+        return ApiHandler(
+            what="the offsets of {} were not found",
+            lookup=self._driver.leaders,
             request=request,
             read=_read,
-            is_whole=is_whole,
+            channel=CHANNEL,
         )
 
-    def poll(self, now: int) -> Poll:
-        """Ask what is not under way; give up what is late."""
-        return self._calls.poll(now)
 
-
-def _read(response: ListOffsetsResponse) -> Iterator[LeaderAnswer[OffsetAndTimestamp]]:
+def _read(
+    asked: Sequence[TopicPartition], response: ListOffsetsResponse
+) -> Iterator[tuple[TopicPartition, OffsetAndTimestamp | KafkaError]]:
     for topic in response.topics:
         for answer in topic.partitions:
             found = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
-            key = TopicPartition(topic.name, answer.partition_index)
-            yield LeaderAnswer(key, ErrorCode.of(answer.error_code), found)
+            yield key_answer(TopicPartition(topic.name, answer.partition_index), answer.error_code, found)

@@ -8,19 +8,18 @@ the position, records that the consumer has read do not exist any more.
 Follows org.apache.kafka.clients.consumer.internals.{OffsetFetcher,OffsetsForLeaderEpochClient}.
 """
 
-from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from pykraft.client.config import DEFAULT_API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
-from pykraft.client.errors import LogTruncationError, NoOffsetError
-from pykraft.client.metadata import ClusterMetadata
-from pykraft.client.offsets import CHANNEL, OffsetAndTimestamp, OffsetLookups
+from pykraft.client.api_driver import ApiDriver, ApiHandler, key_answer
+from pykraft.client.config import DEFAULT_API_TIMEOUT_MS
+from pykraft.client.errors import ClientTimeoutError, LogTruncationError, NoOffsetError
+from pykraft.client.metadata import CHANNEL
+from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
 from pykraft.client.subscription import FetchPosition, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
-from pykraft.common.core import FOREVER, Failure, Outbound, Poll
+from pykraft.common.core import Poll
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import Node, TopicPartition
+from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import (
     LATEST_TIMESTAMP,
     OffsetForLeaderEpochRequest,
@@ -31,55 +30,51 @@ CONSUMER_REPLICA_ID = -1
 
 
 class Positions:
-    """Looks up and checks positions. It is a RequestManager."""
+    """Looks up and checks positions. It is a RequestManager, whose requests the `ApiDriver` sends."""
 
     def __init__(
         self,
         config: Config,
-        metadata: ClusterMetadata,
         subscription: SubscriptionState,
+        driver: ApiDriver,
         lookups: OffsetLookups,
         isolation_level: int,
     ) -> None:
-        self._config = config
-        self._metadata = metadata
+        self._timeout_ms: int = config[DEFAULT_API_TIMEOUT_MS]
         self._subscription = subscription
+        self._driver = driver
         self._lookups = lookups
         self._isolation_level = isolation_level
         self._under_way: set[TopicPartition] = set()
-        self._not_before = 0
-        self._errors: deque[KafkaError] = deque()
+        self._failed: dict[TopicPartition, KafkaError] = {}
+        """The errors that `raise_error` has not raised yet. Until then, their partitions are not asked for again."""
 
     def poll(self, now: int) -> Poll:
         """Begin what is needed and not under way."""
         self._reset(now)
-        by_node: dict[Node, list[TopicPartition]] = {}
+        self._validate(now)
+        return Poll()
+
+    def _idle(self, wanted: State) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        """The partitions in this state for which nothing is under way."""
         for key, state in self._subscription.partitions.items():
-            state.check(self._metadata.leader_epoch(key))
-            if state.state is State.AWAITING_VALIDATION and key not in self._under_way:
-                node = self._metadata.leader_of(key)
-                if node is None:
-                    self._metadata.request_update()
-                elif now >= self._not_before:
-                    by_node.setdefault(node, []).append(key)
-        waiting = self._not_before if now < self._not_before else FOREVER
-        return Poll(waiting, [self._request(node, keys) for node, keys in by_node.items()])
+            if state.state is wanted and key not in self._under_way and key not in self._failed:
+                yield key, state
 
     # --- positions that are missing -----------------------------------------------------------------------------------
 
     def _reset(self, now: int) -> None:
-        timestamps = {}
-        for key, state in self._subscription.partitions.items():
-            if state.state is not State.AWAITING_RESET or key in self._under_way:
-                continue
-            if state.reset_timestamp is not None:
-                self._under_way.add(key)
-                timestamps[key] = state.reset_timestamp
+        timestamps = {
+            key: state.reset_timestamp
+            for key, state in self._idle(State.AWAITING_RESET)
+            if state.reset_timestamp is not None
+        }
         if timestamps:
+            self._under_way.update(timestamps)
             self._lookups.find_each(
                 timestamps,
                 self._isolation_level,
-                now + self._config[DEFAULT_API_TIMEOUT_MS],
+                now + self._timeout_ms,
                 lambda key, found: self._on_found(key, timestamps[key], found),
             )
 
@@ -89,8 +84,7 @@ class Positions:
         if state is None or state.state is not State.AWAITING_RESET or state.reset_timestamp != timestamp:
             return  # meanwhile it was given up, or somebody has said where to read
         if isinstance(found, KafkaError):
-            if found not in self._errors:  # one error may be that of many partitions
-                self._errors.append(found)
+            self._failed[key] = found
         elif found.offset < 0:
             state.reset(LATEST_TIMESTAMP)  # no record is that young: from the end on
         else:
@@ -99,12 +93,15 @@ class Positions:
     @property
     def has_error(self) -> bool:
         """There is something for `raise_error` to tell."""
-        return bool(self._errors) or any(state.is_lost for state in self._subscription.partitions.values())
+        return bool(self._failed) or any(state.is_lost for state in self._subscription.partitions.values())
 
     def raise_error(self) -> None:
         """Tell what the consumer's user must know; NoOffsetError for as long as nobody says where to read."""
-        if self._errors:
-            raise self._errors.popleft()
+        if self._failed:
+            error = next(iter(self._failed.values()))
+            # One error may be that of many partitions.
+            self._failed = {key: other for key, other in self._failed.items() if other is not error}
+            raise error
         for key, state in self._subscription.partitions.items():
             if state.is_lost:
                 raise NoOffsetError(key)
@@ -115,77 +112,64 @@ class Positions:
 
     # --- positions that are in doubt ----------------------------------------------------------------------------------
 
-    def _request(self, node: Node, asked: Sequence[TopicPartition]) -> Outbound:
-        self._under_way.update(asked)
-        before = {key: self._subscription.partitions[key].position for key in asked}
-        topics: dict[str, list[OffsetForLeaderEpochRequest.Topic.Partition]] = {}
-        epochs = {}
-        for key in asked:
-            position = before[key]
-            assert position is not None
-            epochs[key] = self._metadata.leader_epoch(key)
-            partition = OffsetForLeaderEpochRequest.Topic.Partition(
-                partition=key.partition, current_leader_epoch=epochs[key], leader_epoch=position.offset_epoch
-            )
-            topics.setdefault(key.topic, []).append(partition)
-        request = OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            topics=[OffsetForLeaderEpochRequest.Topic(topic=name, partitions=parts) for name, parts in topics.items()],
+    def _validate(self, now: int) -> None:
+        metadata = self._driver.metadata
+        for key, state in self._subscription.partitions.items():
+            state.check(metadata.leader_epoch(key))
+        before = {
+            key: state.position for key, state in self._idle(State.AWAITING_VALIDATION) if state.position is not None
+        }
+        epochs: dict[TopicPartition, int] = {}
+
+        def request(asked: Sequence[TopicPartition]) -> OffsetForLeaderEpochRequest:
+            epochs.update((key, metadata.leader_epoch(key)) for key in asked)
+            return _request({key: (epochs[key], before[key].offset_epoch) for key in asked})
+
+        def on_answer(key: TopicPartition, end: _EpochEnd | KafkaError) -> None:
+            self._under_way.discard(key)
+            state = self._subscription.partitions.get(key)
+            if state is not None and state.state is State.AWAITING_VALIDATION and state.position == before[key]:
+                self._on_epoch_end(key, state, epochs[key], end)
+
+        handler = ApiHandler(
+            what="the positions in {} were not compared with the leader's log",
+            lookup=self._driver.leaders,
+            request=request,
+            read=_epoch_ends,
+            channel=CHANNEL,
         )
+        self._under_way.update(before)
+        self._driver.ask_each(handler, before, now + self._timeout_ms, on_answer)
 
-        def on_response(response: Any, now: int) -> None:
-            self._under_way.difference_update(asked)
-            if response is Failure.UNSUPPORTED_VERSION:  # an old broker: nothing can be said
-                for key in asked:
-                    state = self._subscription.partitions.get(key)
-                    if state is not None and state.state is State.AWAITING_VALIDATION:
-                        state.complete_check(epochs[key])
-                return
-            if not isinstance(response, OffsetForLeaderEpochResponse):
-                self._try_later(now)
-                return
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    key = TopicPartition(topic.topic, answer.partition)
-                    state = self._subscription.partitions.get(key)
-                    is_asked = state is not None and state.state is State.AWAITING_VALIDATION
-                    if is_asked and state is not None and state.position == before.get(key):
-                        self._on_answer(key, state, epochs[key], answer, now)
-
-        return Outbound(CHANNEL, node, request, on_response, self._config[REQUEST_TIMEOUT_MS])
-
-    def _on_answer(
-        self,
-        key: TopicPartition,
-        state: PartitionState,
-        leader_epoch: int,
-        answer: OffsetForLeaderEpochResponse.Topic.Partition,
-        now: int,
+    def _on_epoch_end(
+        self, key: TopicPartition, state: PartitionState, leader_epoch: int, end: "_EpochEnd | KafkaError"
     ) -> None:
-        error = ErrorCode.of(answer.error_code)
-        position = state.position
-        assert position is not None
-        if error is not ErrorCode.NONE:
-            self._try_later(now)
-            if not error.retriable:
-                self._errors.append(KafkaError(error, str(key)))
-        elif answer.end_offset >= position.offset and answer.leader_epoch >= 0:
+        assert state.position is not None
+        if isinstance(end, ClientTimeoutError):
+            pass  # the partition has no leader that answers; the next poll asks again
+        elif isinstance(end, KafkaError):
+            if end.code is ErrorCode.UNSUPPORTED_VERSION:  # an old broker: nothing can be said
+                state.complete_check(leader_epoch)
+            else:
+                self._failed[key] = end
+        elif end.end_offset >= state.position.offset and end.leader_epoch >= 0:
             state.complete_check(leader_epoch)
         else:
-            is_known = answer.end_offset >= 0 and answer.leader_epoch >= 0
-            self._on_truncation(key, state, leader_epoch, answer if is_known else None)
+            is_known = end.end_offset >= 0 and end.leader_epoch >= 0
+            self._on_truncation(key, state, leader_epoch, end if is_known else None)
 
     def _on_truncation(
         self,
         key: TopicPartition,
         state: PartitionState,
         leader_epoch: int,
-        end: OffsetForLeaderEpochResponse.Topic.Partition | None,
+        end: "_EpochEnd | None",
     ) -> None:
         """Records that were read are gone. Without `end` the leader has nothing of that epoch, nor of one before."""
         assert state.position is not None
         if not self._subscription.may_reset:
-            self._errors.append(LogTruncationError(key, state.position.offset, None if end is None else end.end_offset))
+            end_offset = None if end is None else end.end_offset
+            self._failed[key] = LogTruncationError(key, state.position.offset, end_offset)
             state.lose()
         elif end is None:
             self._subscription.reset(key)
@@ -193,6 +177,27 @@ class Positions:
             # What follows is read from where the two logs part: that is the best position there is.
             state.seek(FetchPosition(end.end_offset, end.leader_epoch), leader_epoch)
 
-    def _try_later(self, now: int) -> None:
-        self._not_before = now + self._config[RETRY_BACKOFF_MS]
-        self._metadata.request_update()
+
+_EpochEnd = OffsetForLeaderEpochResponse.Topic.Partition
+
+
+def _request(epochs: Mapping[TopicPartition, tuple[int, int]]) -> OffsetForLeaderEpochRequest:
+    """`epochs` are the leader's and that of the last record that was read."""
+    topics: dict[str, list[OffsetForLeaderEpochRequest.Topic.Partition]] = {}
+    for key, (leader_epoch, offset_epoch) in epochs.items():
+        partition = OffsetForLeaderEpochRequest.Topic.Partition(
+            partition=key.partition, current_leader_epoch=leader_epoch, leader_epoch=offset_epoch
+        )
+        topics.setdefault(key.topic, []).append(partition)
+    return OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        topics=[OffsetForLeaderEpochRequest.Topic(topic=name, partitions=parts) for name, parts in topics.items()],
+    )
+
+
+def _epoch_ends(
+    asked: Sequence[TopicPartition], response: OffsetForLeaderEpochResponse
+) -> Iterator[tuple[TopicPartition, _EpochEnd | KafkaError]]:
+    for topic in response.topics:
+        for answer in topic.partitions:
+            yield key_answer(TopicPartition(topic.topic, answer.partition), answer.error_code, answer)

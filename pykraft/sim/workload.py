@@ -11,7 +11,7 @@ from random import Random
 
 from pykraft.client.accumulator import RecordMetadata
 from pykraft.client.admin import AdminCalls, NewTopic
-from pykraft.client.calls import Calls
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.metadata import ClusterMetadata
@@ -33,7 +33,7 @@ class TopicMaker:
         config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
-        self._calls = Calls(config, self._metadata, random)
+        self._driver = ApiDriver(config, self._metadata, random)
         self._topic = topic
         self._asked = False
         self.is_done = False
@@ -41,9 +41,9 @@ class TopicMaker:
     def poll(self, now: int) -> Poll:
         if not self._asked:
             self._asked = True
-            made = AdminCalls(self._calls).create_topics([self._topic], False, 1000, FOREVER)
+            made = AdminCalls(self._driver).create_topics([self._topic], False, 1000, FOREVER)
             made.then(self._on_made)
-        return merge([self._calls.poll(now), self._metadata.poll(now)])
+        return merge([self._driver.poll(now), self._metadata.poll(now)])
 
     def _on_made(self, result: object) -> None:
         if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.calls import Calls
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import ConfigCalls, ConfigResource, ConfigResourceType
 from pykraft.client.metadata import ClusterMetadata
@@ -40,7 +40,7 @@ class Changer:
         self._random = random
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
-        self._calls = Calls(config, self._metadata, random)
+        self._driver = ApiDriver(config, self._metadata, random)
         self._next = 0
         self.is_done = False
         self.made = 0
@@ -52,9 +52,9 @@ class Changer:
             change: dict[ConfigResource, Any] = {TOPICS: {name: self._random.choice(CHOICES[name])}}
             if self._random.random() < 0.2:
                 change = {ALL_BROKERS: {"compression.type": self._random.choice(CHOICES["compression.type"])}}
-            promise = ConfigCalls(self._calls).incremental_alter_configs(change, False, now + 3000)
+            promise = ConfigCalls(self._driver).incremental_alter_configs(change, False, now + 3000)
             promise.then(lambda result: self._on_answer(result, now))
-        return merge([Poll(self._next), self._calls.poll(now), self._metadata.poll(now)])
+        return merge([Poll(self._next), self._driver.poll(now), self._metadata.poll(now)])
 
     def _on_answer(self, result: KafkaError | None, asked: int) -> None:
         self.made += result is None

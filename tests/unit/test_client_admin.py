@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.client.admin import AdminCalls, NewTopic, PartitionDescription, UnknownTopicError
-from pykraft.client.calls import Calls
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -28,8 +28,8 @@ PAUSE_MS = 200
 
 def asking() -> tuple[AdminCalls, Script]:
     config = settings("admin")
-    calls = Calls(config, knowing(config, {}), Random(1))
-    return AdminCalls(calls), Script(calls)
+    driver = ApiDriver(config, knowing(config, {}), Random(1))
+    return AdminCalls(driver), Script(driver)
 
 
 def created(name: str = "t", error: ErrorCode = ErrorCode.NONE, message: str | None = None) -> CreateTopicsResponse:

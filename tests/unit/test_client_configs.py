@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from pykraft.client.calls import Calls, gathered
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.configs import (
     AlterConfigOp,
     ConfigCalls,
@@ -15,7 +15,6 @@ from pykraft.client.configs import (
     Operation,
 )
 from pykraft.client.errors import ClientTimeoutError
-from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Node
 from pykraft.protocol.messages.configs import (
@@ -34,8 +33,8 @@ ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
 
 def scripted() -> tuple[ConfigCalls, Script]:
     config = settings("admin")
-    calls = Calls(config, knowing(config, {}), Random(1))
-    return ConfigCalls(calls), Script(calls)
+    driver = ApiDriver(config, knowing(config, {}), Random(1))
+    return ConfigCalls(driver), Script(driver)
 
 
 def told(request: Any, **values: str | None) -> DescribeConfigsResponse:
@@ -150,9 +149,9 @@ def test_a_refusal_names_the_resource_and_a_topic_that_is_not_there_is_not_asked
 def test_a_broker_that_is_not_known_is_looked_for() -> None:
     config = settings("admin")
     metadata = knowing(config, {})
-    calls = Calls(config, metadata, Random(1))
-    script = Script(calls)
-    promise = ConfigCalls(calls).describe_configs([ConfigResource(ConfigResourceType.BROKER, "7")], False, False, 5000)
+    driver = ApiDriver(config, metadata, Random(1))
+    script = Script(driver)
+    promise = ConfigCalls(driver).describe_configs([ConfigResource(ConfigResourceType.BROKER, "7")], False, False, 5000)
     assert script.poll() == []
     metadata.brokers = {broker.node_id: _node(broker) for broker in described({}, brokers=(7,)).brokers}
     (asked,) = script.poll(2000)
@@ -172,9 +171,11 @@ def test_nobody_is_asked_for_nothing() -> None:
 
 
 def test_the_first_error_is_the_answer_to_several_questions() -> None:
-    promises: list[Promise[int | KafkaError]] = [Promise() for _ in range(3)]
-    answer = gathered(promises, sum)
-    promises[2].keep(1)
-    promises[0].keep(KafkaError(ErrorCode.INVALID_CONFIG, "first"))
-    promises[1].keep(KafkaError(ErrorCode.INVALID_REQUEST, "second"))
-    assert isinstance(answer.value, KafkaError) and answer.value.detail == "first"
+    ask, script = scripted()
+    brokers = [ConfigResource(ConfigResourceType.BROKER, name) for name in ("1", "2", "3")]
+    promise = ask.incremental_alter_configs({key: {"a": "b"} for key in brokers}, False, 60_000)
+    first, second, third = script.poll()
+    script.answer(third, changed(third.request))
+    script.answer(first, changed(first.request, ErrorCode.INVALID_CONFIG, "first"))
+    script.answer(second, changed(second.request, ErrorCode.INVALID_REQUEST, "second"))
+    assert isinstance(promise.value, KafkaError) and promise.value.detail == "broker 1: first"

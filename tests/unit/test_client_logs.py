@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.client.calls import Calls
-from pykraft.client.leader_calls import LeaderCalls
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.logs import LogCalls
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -20,12 +19,11 @@ from tests.harness.scripted import Script, knowing, settings
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def asking() -> tuple[LogCalls, Script, Script]:
-    """With the script of the leaders, and that of brokers that are asked by their id."""
+def asking() -> tuple[LogCalls, Script]:
     config = settings("admin")
     metadata = knowing(config, {"t": [(1, 0), (2, 0)]})
-    calls, leaders = Calls(config, metadata, Random(1)), LeaderCalls(config, metadata, Random(1))
-    return LogCalls(calls, leaders), Script(leaders), Script(calls)
+    driver = ApiDriver(config, metadata, Random(1))
+    return LogCalls(driver), Script(driver)
 
 
 def deleted(partition: int, low_watermark: int = -1, error: ErrorCode = ErrorCode.NONE) -> DeleteRecordsResponse:
@@ -35,7 +33,7 @@ def deleted(partition: int, low_watermark: int = -1, error: ErrorCode = ErrorCod
 
 
 def test_each_leader_is_asked_for_its_partitions_and_refusals_stand_beside_answers() -> None:
-    ask, script, _ = asking()
+    ask, script = asking()
     promise = ask.delete_records({ZERO: 5, ONE: -1}, 500, 60_000)
     asked = [
         (outbound.destination.id, partition.partition_index, partition.offset, outbound.request.timeout_ms)
@@ -54,7 +52,7 @@ def test_each_leader_is_asked_for_its_partitions_and_refusals_stand_beside_answe
 
 
 def test_what_is_not_answered_in_time_is_said_partition_by_partition() -> None:
-    ask, script, _ = asking()
+    ask, script = asking()
     promise = ask.delete_records({ZERO: 5, ONE: 5}, 500, 2000)
     script.poll()
     script.answer(DeleteRecordsRequest, deleted(0, 5))
@@ -66,7 +64,7 @@ def test_what_is_not_answered_in_time_is_said_partition_by_partition() -> None:
 
 
 def test_each_broker_is_asked_about_its_own_disk() -> None:
-    ask, _, script = asking()
+    ask, script = asking()
     promise = ask.describe_log_dirs([2, 1], 60_000)
     assert [outbound.destination.id for outbound in script.poll()] == [1, 2]
     result = DescribeLogDirsResponse.Result

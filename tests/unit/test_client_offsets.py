@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import Found, OffsetAndTimestamp, OffsetLookups
@@ -24,8 +25,8 @@ PAUSE_MS = 200
 def looking(leaders: Leaders = LEADERS) -> tuple[OffsetLookups, ClusterMetadata, Script]:
     config = settings("consumer")
     metadata = knowing(config, leaders)
-    lookups = OffsetLookups(config, metadata, Random(1))
-    return lookups, metadata, Script(lookups)
+    driver = ApiDriver(config, metadata, Random(1))
+    return OffsetLookups(config, driver), metadata, Script(driver)
 
 
 def answered(

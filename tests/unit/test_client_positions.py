@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.errors import ClientTimeoutError, LogTruncationError, NoOffsetError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetLookups
@@ -33,9 +34,9 @@ class Positioning:
         self.metadata: ClusterMetadata = knowing(config, {"t": [(1, 0)]})
         self.subscription = SubscriptionState(reset)
         self.subscription.assign([T0])
-        lookups = OffsetLookups(config, self.metadata, Random(1))
-        self.positions = Positions(config, self.metadata, self.subscription, lookups, 0)
-        self.script = Script(self.positions, lookups)
+        driver = ApiDriver(config, self.metadata, Random(1))
+        self.positions = Positions(config, self.subscription, driver, OffsetLookups(config, driver), 0)
+        self.script = Script(self.positions, driver)
 
     @property
     def state(self) -> State:
