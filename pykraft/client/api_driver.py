@@ -204,6 +204,7 @@ class ApiDriver:
         for call in list(self._calls):
             if now >= call.deadline:
                 self._give_up(call)
+                deadline = now  # the caller may want to go on, and was polled before this
                 continue
             deadline = min(deadline, call.deadline)
             if now < call.not_before:

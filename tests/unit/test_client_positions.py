@@ -50,9 +50,11 @@ class Positioning:
         self.subscription.partitions[T0].seek(FetchPosition(offset, epoch), checked)
         self.positions.forget(T0)
 
-    def found(self, offset: int, epoch: int = 0) -> None:
+    def found(self, offset: int, epoch: int = 0, error: ErrorCode = ErrorCode.NONE) -> None:
         topic_type = ListOffsetsResponse.Topic
-        place = topic_type.Partition(partition_index=0, offset=offset, timestamp=-1, leader_epoch=epoch)
+        place = topic_type.Partition(
+            partition_index=0, offset=offset, timestamp=-1, leader_epoch=epoch, error_code=error
+        )
         self.script.answer(ListOffsetsRequest, ListOffsetsResponse(topics=[topic_type(name="t", partitions=[place])]))
 
     def ends(self, offset: int, epoch: int, error: ErrorCode = ErrorCode.NONE) -> None:
@@ -121,6 +123,28 @@ def test_what_cannot_be_found_is_told_and_tried_again() -> None:
         some.positions.raise_error()
     learn(some.metadata, {"t": [(1, 3)]})
     assert len(some.script.poll()) == 1
+
+
+def test_after_a_refusal_nothing_is_looked_up_until_the_user_has_seen_it() -> None:
+    some = Positioning()
+    some.script.poll()
+    some.found(-1, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert some.script.poll(PAUSE_MS) == []
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED: t-0: not allowed on this topic"):
+        some.positions.raise_error()
+    assert not some.positions.has_error
+    assert len(some.script.poll()) == 1
+
+
+def test_one_error_of_many_partitions_is_raised_once() -> None:
+    some = Positioning()
+    some.subscription.assign([T0, partition("t-1")])
+    learn(some.metadata, {"t": [None, None]})
+    some.script.poll()
+    some.script.poll(60_000)
+    with pytest.raises(ClientTimeoutError, match="the offsets of t-0, t-1 were not found: no leader is known"):
+        some.positions.raise_error()
+    assert not some.positions.has_error
 
 
 def test_who_has_sought_meanwhile_is_not_told_that_nothing_was_found() -> None:
@@ -233,6 +257,38 @@ def test_what_does_not_pass_is_told() -> None:
     some.ends(-1, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
         some.positions.raise_error()
+
+
+def test_after_a_refusal_nothing_is_compared_until_the_user_has_seen_it() -> None:
+    some = Positioning().after_a_new_leader()
+    some.ends(-1, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert some.script.poll(PAUSE_MS) == []
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        some.positions.raise_error()
+    assert len(some.script.poll()) == 1
+
+
+def test_a_comparison_without_an_answer_goes_on_and_the_user_hears_nothing() -> None:
+    some = Positioning().after_a_new_leader()
+    for _ in range(100):
+        some.script.fail(OffsetForLeaderEpochRequest)
+        some.script.poll(2000)
+        if not some.script.sent:  # default.api.timeout.ms is over
+            assert some.script.deadline == some.script.now
+            some.script.poll()
+    assert not some.positions.has_error
+    some.ends(80, 0)
+    assert some.state is State.FETCHING
+
+
+def test_an_answer_about_a_position_before_a_seek_says_nothing_of_the_new_one() -> None:
+    some = Positioning().after_a_new_leader()
+    some.seek(10, epoch=0, checked=0)
+    some.script.poll()
+    some.ends(30, 0)
+    assert some.state is State.AWAITING_VALIDATION
+    some.ends(30, 0)
+    assert (some.state, some.position) == (State.FETCHING, FetchPosition(10, 0))
 
 
 def test_a_seek_ends_the_doubt() -> None:
