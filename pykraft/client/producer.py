@@ -1,4 +1,4 @@
-"""A producer without a thread: partitioner, accumulator, sender and metadata put together.
+"""A producer without a thread: partitioner, accumulator, numbering, sender and metadata put together.
 
 `try_append` takes a record, or says what it must wait for; `poll` sends. Whoever has a clock and a network drives it:
 the `Producer` façade with a thread and sockets, the simulator with its own.
@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import OnDelivery, RecordAccumulator
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import bootstrap_endpoints
 from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.numbering import Numbering
 from pykraft.client.partitioner import StickyPartitioner, partition_of_key
 from pykraft.client.sender import Sender
 from pykraft.common.config import Config
@@ -53,7 +55,9 @@ class ProducerCore:
         self.config = config
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self.accumulator = RecordAccumulator(config)
-        self._sender = Sender(config, self.metadata, self.accumulator, random)
+        self._driver = ApiDriver(config, self.metadata, random)
+        numbering = Numbering(config, self._driver, self.accumulator)
+        self._sender = Sender(config, self.metadata, self.accumulator, numbering, random)
         self._partitioner = StickyPartitioner(random, config[keys.BATCH_SIZE])
         self._max_record_bytes = config[keys.MAX_REQUEST_SIZE]
         self.wants_poll = False
@@ -143,8 +147,8 @@ class ProducerCore:
 
     def poll(self, now: int) -> Poll:
         self.wants_poll = False
-        sender = self._sender.poll(now)  # first: it may find out that the metadata are old
-        return merge([sender, self.metadata.poll(now)])
+        sender = self._sender.poll(now)  # first: it may need a producer id, or find out that the metadata are old
+        return merge([sender, self._driver.poll(now), self.metadata.poll(now)])
 
 
 def _check(config: Config) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from pykraft.client.accumulator import RecordAccumulator, RecordMetadata
+from pykraft.client.api_driver import ApiDriver
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.numbering import Numbering
 from pykraft.client.sender import Sender
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -34,8 +36,11 @@ class Sending:
         config = settings("producer", **{"linger_ms": 0, "batch_size": 1, **given})
         self.metadata: ClusterMetadata = knowing(config, leaders)
         self.accumulator = RecordAccumulator(config)
-        self.sender = Sender(config, self.metadata, self.accumulator, Random(1))
-        self.script = Script(self.sender)
+        random = Random(1)
+        driver = ApiDriver(config, self.metadata, random)
+        numbering = Numbering(config, driver, self.accumulator)
+        self.sender = Sender(config, self.metadata, self.accumulator, numbering, random)
+        self.script = Script(self.sender, driver)
         self.log = ScriptedLog()
         self.told: dict[bytes, RecordMetadata | Exception | None] = {}
         self._next_id = 70
@@ -123,6 +128,18 @@ def test_nothing_is_sent_before_there_is_a_producer_id() -> None:
     assert (outbound.destination.id, outbound.request.acks) == (1, -1)
 
 
+def test_a_producer_with_nothing_to_send_asks_for_no_id() -> None:
+    assert Sending().script.poll() == []
+
+
+@pytest.mark.parametrize(("request_timeout_ms", "waited"), [(30_000, 5000), (1000, 1000)])
+def test_a_broker_has_five_seconds_for_a_producer_id(request_timeout_ms: int, waited: int) -> None:
+    some = Sending(request_timeout_ms=request_timeout_ms)
+    some.append(b"a")
+    (asked,) = some.script.poll()
+    assert asked.timeout_ms == waited
+
+
 def test_an_id_that_is_refused_is_asked_for_again_after_a_pause() -> None:
     some = Sending()
     some.append(b"a")
@@ -131,6 +148,26 @@ def test_an_id_that_is_refused_is_asked_for_again_after_a_pause() -> None:
     some.script.answer(InitProducerIdRequest, refusal)
     assert some.script.poll(10) == []
     assert len(some.script.poll(PAUSE_MS)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), Failure.UNSUPPORTED_VERSION],
+    ids=["refused", "not spoken"],
+)
+def test_a_producer_id_that_is_refused_for_good_is_asked_for_until_the_records_are_late(answer: Any) -> None:
+    some = Sending()
+    some.append(b"a")
+    some.poll()
+    for _ in range(3):
+        some.script.answer(InitProducerIdRequest, answer)
+        assert some.script.poll(10) == []
+        (asked,) = some.script.poll(some.script.deadline - some.script.now)
+        assert isinstance(asked.request, InitProducerIdRequest)
+    assert some.told == {}
+    some.give_id()
+    some.finish()
+    assert some.log.values[T0] == [b"a"]
 
 
 def test_without_idempotence_there_is_no_id_and_no_number() -> None:

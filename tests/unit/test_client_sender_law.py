@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
 from pykraft.client.accumulator import ProducerBatch, RecordAccumulator, RecordMetadata
-from pykraft.client.sender import Sender
+from pykraft.client.numbering import Numbering
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
@@ -82,7 +82,7 @@ def test_whatever_is_lost_each_record_is_written_once_and_in_order(seed: int) ->
     run(seed)
 
 
-def nobody_waits(sender: Sender, batch: ProducerBatch) -> bool:
+def nobody_waits(numbering: Numbering, batch: ProducerBatch, in_flight: Sequence[ProducerBatch]) -> bool:
     return True
 
 
@@ -90,8 +90,8 @@ def at_the_end(accumulator: RecordAccumulator, batch: ProducerBatch) -> None:
     accumulator._queues[batch.topic_partition].append(batch)
 
 
-def without_a_number(sender: Sender, batch: ProducerBatch) -> tuple[int, int, int]:
-    return (-1, -1, -1)
+def without_a_number(numbering: Numbering, batch: ProducerBatch) -> None:
+    batch.finish(-1, -1, -1)
 
 
 def numbers_again(
@@ -101,14 +101,12 @@ def numbers_again(
     put_back(accumulator, batch)
 
 
-def trusts_a_refusal(sender: Sender, batch: ProducerBatch, error: ErrorCode, now: int) -> bool:
-    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return sender._has_earlier(batch) or batch.topic_partition in sender._doubtful
-    return error.retriable
+def trusts_a_refusal(numbering: Numbering, batch: ProducerBatch, has_earlier: bool) -> bool:
+    return has_earlier or batch.topic_partition in numbering._doubtful
 
 
 def test_the_law_of_restarts_dies_of_a_planted_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sender, "_may_retry", trusts_a_refusal)
+    monkeypatch.setattr(Numbering, "may_retry", trusts_a_refusal)
     with pytest.raises(AssertionError, match="each once, and in order"):
         for seed in range(60):
             run(seed, restarts=True)
@@ -117,10 +115,10 @@ def test_the_law_of_restarts_dies_of_a_planted_bug(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("owner", "name", "bug"),
     [
-        (Sender, "_may_send", nobody_waits),
+        (Numbering, "may_send", nobody_waits),
         (RecordAccumulator, "put_back", at_the_end),
         (RecordAccumulator, "put_back", numbers_again),
-        (Sender, "_number", without_a_number),
+        (Numbering, "number", without_a_number),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
