@@ -5,6 +5,11 @@ may be made or not, so the same is asked again, until the controller answers or 
 Before it is asked again there is a pause: a controller that does not know this broker's registration yet answers at
 once, and would be asked at once.
 
+"The same" is meant to the letter: the proposal that was sent, with the broker epochs that it had. Suppose the leader
+read the epochs again. A follower that was in sync loses its power, registers as a new process and fetches from offset
+0. The retry would name that process; the controller would find its epoch right and take it into the ISR; if the leader
+then stops, the follower is elected without the records.
+
 Follows kafka.server.AlterPartitionManager (KIP-497).
 """
 
@@ -108,11 +113,13 @@ class AlterPartitionManager:
             return True  # the metadata log was faster
         error = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode.of(answer.error_code)
         if error is ErrorCode.NONE and answer is not None:
+            if answer.leader_epoch != proposal.leader_epoch:
+                return True  # the same change began another leader epoch: the metadata log will tell all of it
             if partition.accept_isr(frozenset(answer.isr), answer.partition_epoch, now):
                 self._on_high_watermark(partition)
         elif error in _REFUSED:
             partition.reject_isr()
         elif error in _RETRY:
-            self._pending[partition.key] = partition.proposal()
+            self._pending[partition.key] = proposal
             return False
         return True

@@ -69,7 +69,12 @@ class IsrState:
 
 
 class IsrProposal(NamedTuple):
-    """A change of the ISR to ask the controller for: the members with their broker epochs."""
+    """A change of the ISR to ask the controller for.
+
+    `isr` holds each member with its broker epoch, which names the process that was in sync when the leader proposed it.
+    A proposal never changes. A follower that loses its power and returns has a new epoch, and may lack records that the
+    old process had; if the leader sent the new epoch with the old decision, the controller would believe it (KIP-903).
+    """
 
     partition: "Partition"
     leader_epoch: int
@@ -251,6 +256,13 @@ class Partition:
         follower = self.followers.get(replica)
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} is no replica of {self.key}")
+        registered = None if self._image is None else self._image.brokers.get(replica)
+        if registered is not None and UNKNOWN < broker_epoch < registered.epoch:
+            # The fetch was under way while its sender was replaced: what that process had may be lost.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica} fetches with epoch {broker_epoch}, {registered.epoch} is registered",
+            )
         follower.record_fetch(fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch, now)
         return self.advance_high_watermark(now)
 
@@ -308,12 +320,8 @@ class Partition:
 
     def _propose(self, state: IsrState) -> IsrProposal:
         self._set_isr(state)
-        return self.proposal()
-
-    def proposal(self) -> IsrProposal:
-        """The change that is in flight."""
         epochs = {replica: follower.broker_epoch for replica, follower in self.followers.items()}
-        members = tuple((replica, epochs.get(replica, UNKNOWN)) for replica in sorted(self.isr_state.wanted))
+        members = tuple((replica, epochs.get(replica, UNKNOWN)) for replica in sorted(state.wanted))
         return IsrProposal(self, self.leader_epoch, self.partition_epoch, members)
 
     def accept_isr(self, isr: frozenset[int], partition_epoch: int, now: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pykraft.common.core import Outbound
+from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ErrorCode
 from pykraft.common.timer import Timer
 from pykraft.common.types import Node
@@ -14,7 +15,7 @@ from pykraft.protocol.messages.brokers import AlterPartitionResponse
 from pykraft.server.alter_partition import RETRY_BACKOFF_MS, AlterPartitionManager
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
-from tests.unit.test_server_partition import append, fetched, image, partition, registration
+from tests.unit.test_server_partition import append, broker, fetched, image, partition, registration
 
 CONTROLLER = Node(9, "controller", 9093)
 TIMEOUT_MS = 30_000
@@ -47,11 +48,22 @@ class Asking:
         return outbound
 
 
-def answer(led: Partition, isr: tuple[int, ...] = (1, 2, 3), epoch: int = 2, error: ErrorCode = ErrorCode.NONE) -> Any:
+def answer(
+    led: Partition,
+    isr: tuple[int, ...] = (1, 2, 3),
+    epoch: int = 2,
+    error: ErrorCode = ErrorCode.NONE,
+    leader_epoch: int = 5,
+) -> Any:
     """What the controller says of this one partition."""
     topic = AlterPartitionResponse.Topic
     told = topic.Partition(
-        partition_index=led.key.partition, error_code=error, leader_id=1, leader_epoch=5, isr=isr, partition_epoch=epoch
+        partition_index=led.key.partition,
+        error_code=error,
+        leader_id=1,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        partition_epoch=epoch,
     )
     return AlterPartitionResponse(topics=[topic(topic_id=led.key.topic_id, partitions=[told])])
 
@@ -133,6 +145,58 @@ def test_what_is_not_decided_is_asked_again_after_a_pause(error: ErrorCode) -> N
     assert asking.sent(RETRY_BACKOFF_MS) == []
     (again,) = asking.sent(1 + RETRY_BACKOFF_MS)
     assert again.request == outbound.request
+
+
+@pytest.mark.parametrize("lost", ["not the controller", "the answer does not name it", "the time was up"])
+def test_a_change_that_is_sent_again_names_the_process_that_was_in_sync_and_not_the_one_that_came_after(
+    lost: str,
+) -> None:
+    """Broker 3 loses its power, registers with epoch 203 and fetches from offset 0. Process 203 was never in sync."""
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    append(led, 4)
+    fetched(2, 4, led)
+    outbound = asking.asked(led)
+    led.set_image(image(broker(1), broker(2), replace(broker(3), epoch=203)))
+    led.record_fetch(3, 0, 203, 1)
+    if lost == "not the controller":
+        outbound.on_response(answer(led, error=ErrorCode.NOT_CONTROLLER), 1)
+    elif lost == "the answer does not name it":
+        outbound.on_response(AlterPartitionResponse(topics=[]), 1)
+    else:
+        outbound.on_response(Failure.TIMED_OUT, TIMEOUT_MS)
+        assert asking.sent(TIMEOUT_MS) == [], "the channel gives up"
+    (again,) = asking.sent(2 * TIMEOUT_MS)
+    assert again.request == outbound.request
+
+
+def test_a_leader_whose_change_was_refused_proposes_the_new_process_when_that_has_caught_up() -> None:
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    append(led, 4)
+    fetched(2, 4, led)
+    outbound = asking.asked(led)
+    led.set_image(image(broker(1), broker(2), replace(broker(3), epoch=203)))
+    led.record_fetch(3, 0, 203, 1)
+    append(led)
+    assert not fetched(2, 5, led) and led.log.high_watermark == 4, "the controller may yet agree: 3 is waited for"
+    outbound.on_response(answer(led, error=ErrorCode.INELIGIBLE_REPLICA), 2)
+    assert led.isr_state.change is IsrChange.COMMITTED and led.isr_state.maximal == {1, 2}
+    assert led.propose_expansion(3) is None, "process 203 has not reached the high watermark"
+    led.record_fetch(3, 5, 203, 3)
+    proposal = led.propose_expansion(3)
+    assert proposal is not None and proposal.isr == ((1, -1), (2, 102), (3, 203))
+
+
+def test_an_answer_of_another_leader_epoch_does_not_settle_a_change() -> None:
+    """The same change may have made this broker the leader of a newer epoch. The metadata log says so soon."""
+    asking = Asking()
+    led = partition(isr=(1, 2))
+    outbound = asking.asked(led)
+    outbound.on_response(answer(led, leader_epoch=6), 1)
+    assert led.isr_state.is_in_flight and led.partition_epoch == 1
+    assert led.update(registration(epoch=6, change=2), image(), 2)
+    assert led.isr_state.isr == {1, 2, 3} and not led.isr_state.is_in_flight
 
 
 @pytest.mark.parametrize("silence", ["nobody answers", "the answer does not name it"])

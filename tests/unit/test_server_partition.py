@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -280,11 +281,13 @@ def test_a_follower_joins_when_it_reaches_the_high_watermark() -> None:
 
 
 def test_a_new_leader_lets_nobody_in_who_has_not_reached_its_own_epoch() -> None:
-    led = partition(isr=(1,), leader=2)
-    led.append_as_follower(batch(5).buffer, 0)
-    led.update(registration(isr=(1,), epoch=6, change=2), image(), 0)
+    """Its high watermark lags behind what its predecessor has acknowledged: offset 4 is past it (KAFKA-7128)."""
+    led = partition(isr=(1, 2), leader=2)
+    led.append_as_follower(batch(5).buffer, leader_high_watermark=3)
+    led.update(registration(isr=(1, 2), epoch=6, change=2), image(), 0)
     assert led.leader_epoch_start == 5
     fetched(3, 4, led)
+    assert led.log.high_watermark == 3, "2 has not fetched from this leader, and 3 is to be kept out by the epoch alone"
     assert led.propose_expansion(3) is None
     fetched(3, 5, led)
     assert led.propose_expansion(3) is not None
@@ -292,9 +295,12 @@ def test_a_new_leader_lets_nobody_in_who_has_not_reached_its_own_epoch() -> None
 
 def test_a_process_that_the_controller_does_not_know_is_not_let_in() -> None:
     led = partition(isr=(1, 2))
-    led.record_fetch(3, 0, 99, 0)
+    with pytest.raises(KafkaError, match="fetches with epoch 99, 103 is registered"):
+        led.record_fetch(3, 0, 99, 0)
     assert led.propose_expansion(3) is None
-    led.record_fetch(3, 0, 103, 0)
+    led.record_fetch(3, 0, 203, 0)  # registered, but this broker has not read that yet
+    assert led.propose_expansion(3) is None
+    led.set_image(image(broker(1), broker(2), replace(broker(3), epoch=203)))
     assert led.propose_expansion(3) is not None
 
 
@@ -306,6 +312,17 @@ def test_a_fetch_of_a_process_that_is_gone_or_of_a_stranger_is_refused() -> None
             led.record_fetch(replica, 0, epoch, 0)
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     led.record_fetch(2, 0, -1, 0)  # an old follower does not say which process it is
+
+
+def test_a_fetch_of_a_process_that_the_metadata_log_has_replaced_is_refused_before_its_successor_fetches() -> None:
+    led = partition(isr=(1, 2))
+    append(led, 4)
+    led.set_image(image(broker(1), broker(2), replace(broker(3), epoch=203)))
+    with pytest.raises(KafkaError, match="fetches with epoch 103, 203 is registered") as refused:
+        led.record_fetch(3, 4, 103, 0)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert led.followers[3].end_offset == -1
+    led.record_fetch(3, 0, 203, 0)
 
 
 def test_a_follower_leaves_when_it_has_lagged_for_too_long_and_is_waited_for_until_then() -> None:

@@ -396,6 +396,7 @@ class Asking:
         self.manager = AlterPartitionManager(1, lambda: 101, self.channel, self.woken.append, self.timer)
         proposal = self.partition.propose_expansion(3)
         assert proposal is not None
+        self.proposal = proposal
         self.script = Script(self)
         self.manager.submit(proposal, self.script.now)
         self.script.poll()
@@ -460,7 +461,7 @@ def test_a_refusal_as_a_whole_is_answered_after_a_pause(response: AlterPartition
     for _ in range(3):
         asking.script.answer(AlterPartitionRequest, response)
         for waited_ms, is_asked in ((0, False), (49, False), (1, True)):
-            asking.manager.submit(asking.partition.proposal(), asking.script.now + waited_ms)
+            asking.manager.submit(asking.proposal, asking.script.now + waited_ms)
             asking.script.poll(waited_ms)
             assert asking.script.has_asked(AlterPartitionRequest) is is_asked
     asking.answer()
