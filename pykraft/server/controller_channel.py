@@ -48,17 +48,20 @@ class ControllerChannel:
         """Send what is held, if it is known to whom."""
         if not self._queue:
             return _NOTHING
-        for asked in [asked for asked in self._queue if asked.deadline <= now]:
+        late = [asked for asked in self._queue if asked.deadline <= now]
+        for asked in late:
             self._queue.remove(asked)
             asked.on_answer(None, now)
+        # A broker polls its lifecycle before this channel. After an answer the lifecycle has a new deadline to tell.
+        again = now if late else FOREVER
         node = self._controller()
         if now < self._backoff_until or node is None:
             # Whoever learns of a new leader polls again; until then the deadlines count.
-            waiting = min((asked.deadline for asked in self._queue), default=FOREVER)
+            waiting = min(again, *(asked.deadline for asked in self._queue), FOREVER)
             return Poll(min(waiting, self._backoff_until) if now < self._backoff_until else waiting)
         requests = [self._outbound(asked, node, now) for asked in self._queue]
         self._queue.clear()
-        return Poll(FOREVER, requests)
+        return Poll(again, requests)
 
     def _outbound(self, asked: _Asked, node: Node, now: int) -> Outbound:
         def on_response(response: Any, then: int) -> None:

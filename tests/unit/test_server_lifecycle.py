@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.common.core import Failure
+from pykraft.common.core import Failure, merge
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import RingBuffer, Silence, Tracer, TraceSink
 from pykraft.common.types import Node, Uuid
@@ -69,6 +69,17 @@ def test_a_heartbeat_that_nobody_answers_is_given_up_after_half_a_session_and_go
     assert isinstance(again.request, BrokerHeartbeatRequest)
     assert again.destination == ELECTED
     assert given_up + INTERVAL_MS < SESSION_MS
+
+
+def test_after_a_heartbeat_was_given_up_the_node_is_woken_for_the_next_one() -> None:
+    """A broker polls its lifecycle first and the channel after it: the lifecycle's new deadline is not lost."""
+    broker, channel = registered(Controllers())
+    broker.poll(0)
+    (lost,) = channel.poll(0).requests
+    given_up = lost.timeout_ms
+    lost.on_response(Failure.TIMED_OUT, given_up)
+    assert merge([broker.poll(given_up), channel.poll(given_up)]).deadline == given_up
+    assert merge([broker.poll(given_up), channel.poll(given_up)]).deadline == given_up + INTERVAL_MS
 
 
 def test_a_refusal_is_told_once_for_each_reason() -> None:
