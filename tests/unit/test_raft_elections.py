@@ -124,6 +124,27 @@ def test_a_lost_pre_vote_leads_back_to_the_leader_that_was_lost() -> None:
     assert raft.leader_and_epoch == (2, 5)
 
 
+def asks_for_its_vote(candidate: int, raft: RaftClient, script: Script) -> bool:
+    """A candidate of epoch 6 asks; whether it gets the vote."""
+    request = wire.vote_request(CLUSTER_ID, 6, key(candidate), key(1), OffsetAndEpoch(0, 0), pre_vote=False)
+    granted: bool = serve(raft, request, script.now).value.topics[0].partitions[0].vote_granted
+    return granted
+
+
+@pytest.mark.parametrize("voted_as", [RoleName.UNATTACHED, RoleName.PROSPECTIVE])
+def test_a_prospective_that_has_voted_refuses_the_other_candidate_of_the_epoch(voted_as: RoleName) -> None:
+    """Each candidate has its own vote. With this one as well, both would lead epoch 6."""
+    raft, script = voter(epoch=6 if voted_as is RoleName.PROSPECTIVE else 5)
+    if voted_as is RoleName.PROSPECTIVE:
+        stands(raft, script)
+    assert asks_for_its_vote(2, raft, script)
+    assert raft.replica.quorum.role.name is voted_as and raft.replica.epoch == 6
+    stands(raft, script)
+    assert not asks_for_its_vote(3, raft, script)
+    assert asks_for_its_vote(2, raft, script), "the same answer as before, if that was lost"
+    assert raft.replica.quorum.role.voted == key(2)
+
+
 def test_votes_of_an_older_role_do_not_count() -> None:
     raft, script = voter()
     stands(raft, script)

@@ -332,6 +332,8 @@ RESIGNED = Resigned(epoch=5, leader_id=1, election_deadline=9)
         (Unattached(epoch=5, election_deadline=9, voted=key(2)), False, False, True, False),
         (Unattached(epoch=5, election_deadline=9, leader_id=2), False, False, True, False),
         (PROSPECTIVE, True, False, True, False),
+        (Prospective(epoch=5, election_deadline=9, granted=frozenset([1]), voted=key(3)), True, True, True, False),
+        (Prospective(epoch=5, election_deadline=9, granted=frozenset([1]), voted=key(2)), False, False, True, False),
         (UNHEARD, False, False, True, False),
         (HEARD, False, False, False, False),
         (CANDIDATE, False, False, True, False),

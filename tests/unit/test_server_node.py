@@ -255,6 +255,30 @@ def test_a_follower_whose_log_parts_from_ours_is_told_where(pair: tuple[LoneNode
     assert read(lone.fetch(topic, 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_what_a_follower_does_not_share_with_its_leader_does_not_count_within_the_leaders_log_either() -> None:
+    """Offset 4 lies within the leader's log. The leader has a record of epoch 2 there, the follower one of epoch 0."""
+    lone = LoneNode(broker_session_timeout_ms="1000", broker_heartbeat_interval_ms="100")
+    lone.join(2)
+    topic = lone.create(replicas=(1, 2))
+    lone.produce(topic, batch(3).buffer, acks=1)
+    lone.run(500)
+    lone.cut_off = True
+    lone.run(2000)  # both sessions expire, that of broker 2 first: broker 1 stays in the ISR, and leads no more
+    lone.cut_off = False
+    lone.run(2000)
+    lone.heartbeat(2)
+    partition = next(iter(lone.broker.replicas.partitions.values()))
+    assert (partition.leader_epoch, partition.isr_state.isr) == (2, {1})
+    lone.produce(topic, batch(2).buffer, acks=1)
+    answer = read(lone.fetch(topic, 4, follower=2, last_epoch=0))
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
+    assert partition.followers[2].end_offset == -1
+    lone.run(100)
+    assert partition.isr_state.maximal == {1}, "nor does such a fetch bring the follower into the ISR"
+    lone.fetch(topic, 3, follower=2, last_epoch=0)
+    assert partition.followers[2].end_offset == 3
+
+
 @pytest.mark.parametrize(
     ("sequences", "last"),
     [
