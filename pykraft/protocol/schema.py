@@ -36,8 +36,9 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from pykraft.common.errors import ProtocolError
+from pykraft.common.errors import KafkaError, ProtocolError
 from pykraft.common.types import Uuid
+from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.primitives import UNLIMITED
 from pykraft.protocol.source import decoder_source, encoder_source
 from pykraft.protocol.wire import FOR_EVER, Field, Fixed, Variable, Wire
@@ -193,14 +194,45 @@ class Message(Struct):
 
 
 class Request(Message):
-    """A request: what a client or node asks of a node. `api` is its key on the wire."""
+    """A request: what a client or node asks of a node. `api` is its key on the wire.
+
+    The declaration says all that is known of the API before it has a handler: the listeners that serve it, the versions
+    that ApiVersions advertises (those that can be read, unless said otherwise), and whether a broker may forward it to
+    the active controller for its client."""
 
     api: ClassVar[int]
     response: ClassVar[type["Response"]]
+    served_by: ClassVar[tuple[ListenerKind, ...]]
+    advertised: ClassVar[tuple[int, int]]
+    forwardable: ClassVar[bool]
 
-    def __init_subclass__(cls, api: int, versions: tuple[int, int], flexible: int = FOR_EVER) -> None:
+    def __init_subclass__(
+        cls,
+        api: int,
+        versions: tuple[int, int],
+        flexible: int = FOR_EVER,
+        listeners: tuple[ListenerKind, ...] = (),
+        advertised: tuple[int, int] | None = None,
+        forwardable: bool = False,
+    ) -> None:
         super().__init_subclass__(versions, flexible)
         cls.api = api
+        cls.served_by = listeners
+        cls.advertised = advertised or versions
+        cls.forwardable = forwardable
+
+    def refusal(self, error: KafkaError) -> "Response | None":
+        """The response that refuses the whole request. None if this client wants no answer: its connection is closed,
+        which is all that it can notice.
+
+        Here it is the error code of the response as a whole, with a message where there is a field for it. A request
+        whose response has codes for its parts only overrides this, and gives each part the same error, where the
+        clients of this API look for it. Follows the getErrorResponse methods of org.apache.kafka.common.requests."""
+        response = self.response
+        has_code = "error_code" in response._names
+        assert has_code, f"{response.__name__} has no error code of its own: {type(self).__name__} overrides refusal"
+        message = {"error_message": error.detail or None} if "error_message" in response._names else {}
+        return response(error_code=error.code, **message)
 
 
 class Response(Message):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.protocol import api
-from pykraft.protocol.api import ListenerKind, advertised, apis, requests, served
+from pykraft.protocol.api import ListenerKind, advertised, apis, requests, served, table
 from pykraft.protocol.header import decode_response
 from pykraft.protocol.messages.cluster import ApiVersionsResponse
 from pykraft.protocol.messages.data import ProduceRequest
@@ -69,3 +69,18 @@ def test_the_ranges_are_those_that_kafka_advertises() -> None:
     ]
     kafkas = {(x.api_key, x.min_version, x.max_version) for answer in answers for x in answer.api_keys}
     assert {*advertised(BROKER), *advertised(CONTROLLER)} <= kafkas
+
+
+def test_the_table_shows_each_api_in_a_line() -> None:
+    lines = [" ".join(line.split()) for line in table().splitlines()]
+    assert len(lines) == len(apis)
+    assert lines[0] == "0 Produce 0 to 13 broker"
+    assert "55 DescribeQuorum 0 to 2 broker and controller" in lines
+    assert "59 FetchSnapshot 0 to 1 not served yet" in lines
+
+
+def test_what_a_broker_may_forward_is_served_by_both_listeners() -> None:
+    forwardable = {api.name for api in apis.values() if api.request.forwardable}
+    assert forwardable <= {api.name for api in apis.values() if api.listeners == (BROKER, CONTROLLER)}
+    assert {"CreateTopics", "IncrementalAlterConfigs", "DescribeQuorum"} <= forwardable
+    assert not {"Fetch", "ApiVersions", "DescribeConfigs"} & forwardable

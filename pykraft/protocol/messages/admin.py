@@ -4,7 +4,9 @@ A client sends them to any broker, which forwards them in an Envelope to the act
 answered when the change is committed in the metadata log; brokers may see it a moment later.
 """
 
+from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.protocol.listeners import BOTH
 from pykraft.protocol.schema import (
     Array,
     Request,
@@ -22,7 +24,7 @@ from pykraft.protocol.schema import (
 CLUSTER_DEFAULT = -1
 
 
-class CreateTopicsRequest(Request, api=19, versions=(2, 7), flexible=5):
+class CreateTopicsRequest(Request, api=19, versions=(2, 7), flexible=5, listeners=BOTH, forwardable=True):
     """Make these topics. `assignments` says which broker holds what; where it is empty, the controller places
     `num_partitions` times `replication_factor` replicas, -1 meaning the cluster's defaults (KIP-464)."""
 
@@ -45,6 +47,14 @@ class CreateTopicsRequest(Request, api=19, versions=(2, 7), flexible=5):
     timeout_ms: int32 = field(default=60_000)
     # Check everything and answer as if it were done, but change nothing.
     validate_only: boolean = field(default=False)
+
+    def refusal(self, error: KafkaError) -> "CreateTopicsResponse":
+        """Each topic gets the error."""
+        topic_type = CreateTopicsResponse.Topic
+        code, message = error.code, error.detail or None
+        return CreateTopicsResponse(
+            topics=[topic_type(name=topic.name, error_code=code, error_message=message) for topic in self.topics]
+        )
 
 
 class CreateTopicsResponse(Response, to=CreateTopicsRequest):
@@ -73,7 +83,7 @@ class CreateTopicsResponse(Response, to=CreateTopicsRequest):
     topics: Array[Topic]
 
 
-class DeleteTopicsRequest(Request, api=20, versions=(1, 6), flexible=4):
+class DeleteTopicsRequest(Request, api=20, versions=(1, 6), flexible=4, listeners=BOTH, forwardable=True):
     """Delete these topics: by name, or from version 6 on by id, so that a topic made anew is not hit (KIP-516)."""
 
     class Topic(Struct):
@@ -83,6 +93,20 @@ class DeleteTopicsRequest(Request, api=20, versions=(1, 6), flexible=4):
     topics: Array[Topic] = field(default=(), since=6)
     topic_names: Array[string] = field(default=(), until=5)
     timeout_ms: int32
+
+    def refusal(self, error: KafkaError) -> "DeleteTopicsResponse":
+        """Each topic gets the error."""
+        topic_type = DeleteTopicsResponse.Topic
+        code, message = error.code, error.detail or None
+        named = [(topic.name, topic.topic_id) for topic in self.topics] + [
+            (name, ZERO_UUID) for name in self.topic_names
+        ]
+        return DeleteTopicsResponse(
+            responses=[
+                topic_type(name=name, topic_id=topic_id, error_code=code, error_message=message)
+                for name, topic_id in named
+            ]
+        )
 
 
 class DeleteTopicsResponse(Response, to=DeleteTopicsRequest):

@@ -6,6 +6,7 @@ but only the controller may do, is forwarded in an Envelope (KIP-590). Each requ
 if it is not the latest one: its sender is a ghost of an earlier incarnation.
 """
 
+from pykraft.protocol.listeners import CONTROLLER
 from pykraft.protocol.schema import (
     Array,
     Message,
@@ -46,7 +47,7 @@ class SupportedFeature(Struct):
     max_supported_version: int16
 
 
-class AlterPartitionRequest(Request, api=56, versions=(2, 3), flexible=0):
+class AlterPartitionRequest(Request, api=56, versions=(2, 3), flexible=0, listeners=CONTROLLER):
     """The leader of these partitions wants their in-sync replicas changed. From version 3 on with the broker epochs
     that it saw in the fetches, so that a replica that restarted in between does not get in (KIP-903)."""
 
@@ -101,7 +102,7 @@ class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
     token_authenticated: boolean = field(default=False)
 
 
-class EnvelopeRequest(Request, api=58, versions=(0, 0), flexible=0):
+class EnvelopeRequest(Request, api=58, versions=(0, 0), flexible=0, listeners=CONTROLLER):
     """A client's request, header included, that the receiver shall treat as if it came from that client (KIP-590)."""
 
     request_data: octets
@@ -116,7 +117,7 @@ class EnvelopeResponse(Response, to=EnvelopeRequest):
     error_code: int16 = field(default=0)
 
 
-class BrokerRegistrationRequest(Request, api=62, versions=(0, 4), flexible=0):
+class BrokerRegistrationRequest(Request, api=62, versions=(0, 4), flexible=0, listeners=CONTROLLER):
     """A broker process has started. Its incarnation id is new with each process; the epoch of the one before is known
     after a clean shutdown only (KIP-966)."""
 
@@ -139,7 +140,7 @@ class BrokerRegistrationResponse(Response, to=BrokerRegistrationRequest):
     broker_epoch: int64 = field(default=NO_BROKER_EPOCH)
 
 
-class BrokerHeartbeatRequest(Request, api=63, versions=(0, 1), flexible=0):
+class BrokerHeartbeatRequest(Request, api=63, versions=(0, 1), flexible=0, listeners=CONTROLLER):
     """I am alive, and have applied the metadata log up to here; fence me, or let me go."""
 
     broker_id: int32
@@ -160,7 +161,7 @@ class BrokerHeartbeatResponse(Response, to=BrokerHeartbeatRequest):
     should_shut_down: boolean = field(default=False)
 
 
-class AllocateProducerIdsRequest(Request, api=67, versions=(0, 0), flexible=0):
+class AllocateProducerIdsRequest(Request, api=67, versions=(0, 0), flexible=0, listeners=CONTROLLER):
     """A broker needs producer ids to give away (KIP-730)."""
 
     broker_id: int32

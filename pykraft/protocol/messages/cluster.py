@@ -5,7 +5,9 @@ from then on talks to those brokers directly. The two lists of operations are bi
 access control lists; they are computed only on demand, since that takes a look-up for each resource (KIP-430).
 """
 
+from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.protocol.listeners import BOTH, BROKER
 from pykraft.protocol.schema import (
     Array,
     Request,
@@ -28,7 +30,7 @@ GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
 
 
-class ApiVersionsRequest(Request, api=18, versions=(0, 4), flexible=3):
+class ApiVersionsRequest(Request, api=18, versions=(0, 4), flexible=3, listeners=BOTH):
     """The first request on a connection: what do you speak? And, from version 3 on, who is asking (KIP-511)."""
 
     client_software_name: string = field(default="", since=3)
@@ -67,7 +69,7 @@ class ApiVersionsResponse(Response, to=ApiVersionsRequest):
     zk_migration_ready: boolean = field(default=False, since=3, tag=3)
 
 
-class MetadataRequest(Request, api=3, versions=(0, 13), flexible=9):
+class MetadataRequest(Request, api=3, versions=(0, 13), flexible=9, listeners=BROKER):
     """Who leads the partitions of these topics, and which brokers are there? A missing topic may be made on the way."""
 
     class Topic(Struct):
@@ -80,6 +82,18 @@ class MetadataRequest(Request, api=3, versions=(0, 13), flexible=9):
     allow_auto_topic_creation: boolean = field(default=True, since=4)
     include_cluster_authorized_operations: boolean = field(default=False, since=8, until=10)
     include_topic_authorized_operations: boolean = field(default=False, since=8)
+
+    def refusal(self, error: KafkaError) -> "MetadataResponse":
+        """Each topic that was asked for gets the error; before version 13 there is no other place for it."""
+        topic_type = MetadataResponse.Topic
+        return MetadataResponse(
+            error_code=error.code,
+            brokers=[],
+            topics=[
+                topic_type(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+                for topic in self.topics or ()
+            ],
+        )
 
 
 class MetadataResponse(Response, to=MetadataRequest):
@@ -119,7 +133,7 @@ class MetadataResponse(Response, to=MetadataRequest):
     error_code: int16 = field(default=0, since=13)
 
 
-class DescribeClusterRequest(Request, api=60, versions=(0, 2), flexible=0):
+class DescribeClusterRequest(Request, api=60, versions=(0, 2), flexible=0, listeners=BOTH):
     """Which nodes are there? Asked by tools, of brokers or, from version 1 on, of controllers (KIP-700, KIP-919)."""
 
     include_cluster_authorized_operations: boolean = field(default=False)
@@ -147,12 +161,24 @@ class DescribeClusterResponse(Response, to=DescribeClusterRequest):
     cluster_authorized_operations: int32 = field(default=OPERATIONS_NOT_ASKED_FOR)
 
 
-class FindCoordinatorRequest(Request, api=10, versions=(0, 6), flexible=3):
+class FindCoordinatorRequest(Request, api=10, versions=(0, 6), flexible=3, listeners=BROKER):
     """Which broker coordinates this group or this transactional id? From version 4 on for several at once (KIP-699)."""
 
     key: string = field(default="", until=3)
     key_type: int8 = field(default=GROUP_COORDINATOR, since=1)
     coordinator_keys: Array[string] = field(default=(), since=4)
+
+    def refusal(self, error: KafkaError) -> "FindCoordinatorResponse":
+        """Each key gets the error; the older versions have one place for it."""
+        code, message = error.code, error.detail or None
+        coordinator_type = FindCoordinatorResponse.Coordinator
+        return FindCoordinatorResponse(
+            error_code=code,
+            error_message=message,
+            coordinators=[
+                coordinator_type(key=key, error_code=code, error_message=message) for key in self.coordinator_keys
+            ],
+        )
 
 
 class FindCoordinatorResponse(Response, to=FindCoordinatorRequest):

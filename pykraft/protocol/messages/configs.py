@@ -6,6 +6,8 @@ defaults of all brokers. A broker describes what it knows itself; changes go by 
 
 from enum import IntEnum
 
+from pykraft.common.errors import KafkaError
+from pykraft.protocol.listeners import BOTH, BROKER
 from pykraft.protocol.schema import Array, Request, Response, Struct, boolean, field, int8, int16, int32, string
 
 
@@ -63,7 +65,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class DescribeConfigsRequest(Request, api=32, versions=(1, 4), flexible=4):
+class DescribeConfigsRequest(Request, api=32, versions=(1, 4), flexible=4, listeners=BOTH):
     """Which settings hold for these resources? `configuration_keys` names some; null or none at all means all."""
 
     class Resource(Struct):
@@ -74,6 +76,21 @@ class DescribeConfigsRequest(Request, api=32, versions=(1, 4), flexible=4):
     resources: Array[Resource]
     include_synonyms: boolean = field(default=False)
     include_documentation: boolean = field(default=False, since=3)
+
+    def refusal(self, error: KafkaError) -> "DescribeConfigsResponse":
+        """Each resource gets the error."""
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResponse.Result(
+                    error_code=error.code,
+                    error_message=error.detail or None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[],
+                )
+                for resource in self.resources
+            ]
+        )
 
 
 class DescribeConfigsResponse(Response, to=DescribeConfigsRequest):
@@ -105,7 +122,7 @@ class DescribeConfigsResponse(Response, to=DescribeConfigsRequest):
     results: Array[Result]
 
 
-class IncrementalAlterConfigsRequest(Request, api=44, versions=(0, 1), flexible=1):
+class IncrementalAlterConfigsRequest(Request, api=44, versions=(0, 1), flexible=1, listeners=BOTH, forwardable=True):
     """Change some settings of these resources, and leave the others (KIP-339)."""
 
     class Resource(Struct):
@@ -121,6 +138,20 @@ class IncrementalAlterConfigsRequest(Request, api=44, versions=(0, 1), flexible=
     resources: Array[Resource]
     validate_only: boolean
 
+    def refusal(self, error: KafkaError) -> "IncrementalAlterConfigsResponse":
+        """Each resource gets the error."""
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                IncrementalAlterConfigsResponse.Result(
+                    error_code=error.code,
+                    error_message=error.detail or None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource in self.resources
+            ]
+        )
+
 
 class IncrementalAlterConfigsResponse(Response, to=IncrementalAlterConfigsRequest):
     """What became of each resource: all that was asked for it, or nothing."""
@@ -135,7 +166,7 @@ class IncrementalAlterConfigsResponse(Response, to=IncrementalAlterConfigsReques
     responses: Array[Result]
 
 
-class AlterConfigsRequest(Request, api=33, versions=(0, 2), flexible=2):
+class AlterConfigsRequest(Request, api=33, versions=(0, 2), flexible=2, listeners=BOTH, forwardable=True):
     """Let these be the settings of the resources: what is not named is taken away. The older way; two clients that use
     it at once undo each other's changes."""
 
@@ -151,6 +182,20 @@ class AlterConfigsRequest(Request, api=33, versions=(0, 2), flexible=2):
     resources: Array[Resource]
     validate_only: boolean
 
+    def refusal(self, error: KafkaError) -> "AlterConfigsResponse":
+        """Each resource gets the error."""
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResponse.Result(
+                    error_code=error.code,
+                    error_message=error.detail or None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource in self.resources
+            ]
+        )
+
 
 class AlterConfigsResponse(Response, to=AlterConfigsRequest):
     """What became of each resource."""
@@ -165,7 +210,7 @@ class AlterConfigsResponse(Response, to=AlterConfigsRequest):
     responses: Array[Result]
 
 
-class ListConfigResourcesRequest(Request, api=74, versions=(0, 1), flexible=0):
+class ListConfigResourcesRequest(Request, api=74, versions=(0, 1), flexible=0, listeners=BROKER):
     """Which resources are there that may have settings (KIP-1142)? No types are all types; version 0 asks for
     subscriptions of clients' metrics only."""
 

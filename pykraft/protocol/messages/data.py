@@ -4,7 +4,9 @@ Since Kafka 4.0 versions older than those of 2.1 are gone (KIP-896). From Produc
 instead of by name (KIP-516), so that a topic deleted and made again is not taken for the old one.
 """
 
+from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.protocol.listeners import BOTH, BROKER
 from pykraft.protocol.schema import (
     Array,
     Request,
@@ -40,7 +42,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: int32 = field(default=-1)
 
 
-class ProduceRequest(Request, api=0, versions=(3, 13), flexible=9):
+class ProduceRequest(Request, api=0, versions=(3, 13), flexible=9, listeners=BROKER, advertised=(0, 13)):
     """Append these record batches. `acks` says whose writing the answer waits for: 1 the leader's, -1 that of all
     in-sync replicas; with 0 no answer is sent at all."""
 
@@ -57,6 +59,26 @@ class ProduceRequest(Request, api=0, versions=(3, 13), flexible=9):
     acks: int16
     timeout_ms: int32
     topic_data: Array[Topic]
+
+    def refusal(self, error: KafkaError) -> "ProduceResponse | None":
+        """Each partition gets the error; with acks=0 there is no answer."""
+        if self.acks == 0:
+            return None
+        topic_type = ProduceResponse.Topic
+        code, message = error.code, error.detail or None
+        return ProduceResponse(
+            responses=[
+                topic_type(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        topic_type.Partition(index=partition.index, error_code=code, error_message=message)
+                        for partition in topic.partition_data
+                    ],
+                )
+                for topic in self.topic_data
+            ]
+        )
 
 
 class ProduceResponse(Response, to=ProduceRequest):
@@ -86,7 +108,7 @@ class ProduceResponse(Response, to=ProduceRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=10, tag=0)
 
 
-class FetchRequest(Request, api=1, versions=(4, 18), flexible=12):
+class FetchRequest(Request, api=1, versions=(4, 18), flexible=12, listeners=BOTH):
     """Read record batches from `fetch_offset` on; wait up to `max_wait_ms` until there are `min_bytes`.
 
     Consumers, followers and Raft replicas all read with this request. A replica names itself, and the epoch of the last
@@ -131,6 +153,25 @@ class FetchRequest(Request, api=1, versions=(4, 18), flexible=12):
     forgotten_topics_data: Array[ForgottenTopic] = field(default=(), since=7)
     rack_id: string = field(default="", since=11)
 
+    def refusal(self, error: KafkaError) -> "FetchResponse":
+        """The error is that of the whole; where topics go by name, older clients look for it at each partition."""
+        topic_type = FetchResponse.Topic
+        return FetchResponse(
+            error_code=error.code,
+            session_id=self.session_id,
+            responses=[
+                topic_type(
+                    topic=topic.topic,
+                    partitions=[
+                        topic_type.Partition(partition_index=partition.partition, error_code=error.code)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.topics
+                if topic.topic
+            ],
+        )
+
 
 class FetchResponse(Response, to=FetchRequest):
     """Record batches, and how far each partition is replicated and decided."""
@@ -172,7 +213,7 @@ class FetchResponse(Response, to=FetchRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=16, tag=0)
 
 
-class ListOffsetsRequest(Request, api=2, versions=(1, 11), flexible=6):
+class ListOffsetsRequest(Request, api=2, versions=(1, 11), flexible=6, listeners=BROKER):
     """Find an offset by a timestamp, or by one of the negative marks below."""
 
     class Topic(Struct):
@@ -188,6 +229,22 @@ class ListOffsetsRequest(Request, api=2, versions=(1, 11), flexible=6):
     isolation_level: int8 = field(default=0, since=2)
     topics: Array[Topic]
     timeout_ms: int32 = field(default=0, since=10)
+
+    def refusal(self, error: KafkaError) -> "ListOffsetsResponse":
+        """Each partition gets the error."""
+        topic_type = ListOffsetsResponse.Topic
+        return ListOffsetsResponse(
+            topics=[
+                topic_type(
+                    name=topic.name,
+                    partitions=[
+                        topic_type.Partition(partition_index=partition.partition_index, error_code=error.code)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.topics
+            ]
+        )
 
 
 LATEST_TIMESTAMP = -1
@@ -216,7 +273,7 @@ class ListOffsetsResponse(Response, to=ListOffsetsRequest):
     topics: Array[Topic]
 
 
-class OffsetForLeaderEpochRequest(Request, api=23, versions=(2, 4), flexible=4):
+class OffsetForLeaderEpochRequest(Request, api=23, versions=(2, 4), flexible=4, listeners=BROKER):
     """Ask where the log of a leader epoch ends: a consumer checks so that its position was not truncated (KIP-320)."""
 
     class Topic(Struct):
@@ -230,6 +287,22 @@ class OffsetForLeaderEpochRequest(Request, api=23, versions=(2, 4), flexible=4):
 
     replica_id: int32 = field(default=-2, since=3)
     topics: Array[Topic]
+
+    def refusal(self, error: KafkaError) -> "OffsetForLeaderEpochResponse":
+        """Each partition gets the error."""
+        topic_type = OffsetForLeaderEpochResponse.Topic
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                topic_type(
+                    topic=topic.topic,
+                    partitions=[
+                        topic_type.Partition(partition=partition.partition, error_code=error.code)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.topics
+            ]
+        )
 
 
 class OffsetForLeaderEpochResponse(Response, to=OffsetForLeaderEpochRequest):

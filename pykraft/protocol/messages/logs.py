@@ -4,6 +4,8 @@ A client sends DeleteRecords to the leader of each partition (KIP-107), and Desc
 wants to know about (KIP-113, KIP-827).
 """
 
+from pykraft.common.errors import KafkaError
+from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.schema import Array, Request, Response, Struct, boolean, field, int16, int32, int64, string
 
 HIGH_WATERMARK = -1
@@ -13,7 +15,7 @@ NO_LAG = -1
 NO_SIZE = -1
 
 
-class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2):
+class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2, listeners=BROKER):
     """Delete what lies before these offsets, and answer once every live replica has done so."""
 
     class Topic(Struct):
@@ -26,6 +28,22 @@ class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2):
 
     topics: Array[Topic]
     timeout_ms: int32
+
+    def refusal(self, error: KafkaError) -> "DeleteRecordsResponse":
+        """Each partition gets the error."""
+        topic_type = DeleteRecordsResponse.Topic
+        return DeleteRecordsResponse(
+            topics=[
+                topic_type(
+                    name=topic.name,
+                    partitions=[
+                        topic_type.Partition(partition_index=partition.partition_index, error_code=error.code)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.topics
+            ]
+        )
 
 
 class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
@@ -44,7 +62,7 @@ class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
     topics: Array[Topic]
 
 
-class DescribeLogDirsRequest(Request, api=35, versions=(1, 4), flexible=2):
+class DescribeLogDirsRequest(Request, api=35, versions=(1, 4), flexible=2, listeners=BROKER):
     """What lies in the broker's log directories: of these partitions, or (None) of all."""
 
     class Topic(Struct):

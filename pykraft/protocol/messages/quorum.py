@@ -7,6 +7,7 @@ partitions, but there is one, `__cluster_metadata-0`.
 """
 
 from pykraft.common.types import ZERO_UUID
+from pykraft.protocol.listeners import BOTH, CONTROLLER
 from pykraft.protocol.messages.data import NO_EPOCH
 from pykraft.protocol.schema import (
     Array,
@@ -43,7 +44,7 @@ class ListenerEndpoint(Struct):
     port: uint16
 
 
-class VoteRequest(Request, api=52, versions=(0, 2), flexible=0):
+class VoteRequest(Request, api=52, versions=(0, 2), flexible=0, listeners=CONTROLLER):
     """Will you vote for me, whose log ends here? With `pre_vote`, would you: nothing is written down, no epoch is
     raised, so a node that was cut off does not disturb the others when it returns (KIP-996)."""
 
@@ -86,7 +87,7 @@ class VoteResponse(Response, to=VoteRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=1, tag=0)
 
 
-class BeginQuorumEpochRequest(Request, api=53, versions=(0, 1), flexible=1):
+class BeginQuorumEpochRequest(Request, api=53, versions=(0, 1), flexible=1, listeners=CONTROLLER):
     """I lead this epoch: sent by a new leader to the voters that do not fetch from it yet."""
 
     class Topic(Struct):
@@ -123,7 +124,7 @@ class BeginQuorumEpochResponse(Response, to=BeginQuorumEpochRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=1, tag=0)
 
 
-class EndQuorumEpochRequest(Request, api=54, versions=(0, 1), flexible=1):
+class EndQuorumEpochRequest(Request, api=54, versions=(0, 1), flexible=1, listeners=CONTROLLER):
     """I resign: sent by a leader that shuts down, so that nobody waits for a timeout. The candidates are in the order
     of how much they have: the first stands at once, the others hold back in that order."""
 
@@ -165,7 +166,7 @@ class EndQuorumEpochResponse(Response, to=EndQuorumEpochRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=1, tag=0)
 
 
-class DescribeQuorumRequest(Request, api=55, versions=(0, 2), flexible=0):
+class DescribeQuorumRequest(Request, api=55, versions=(0, 2), flexible=0, listeners=BOTH, forwardable=True):
     """How is the quorum? Asked by tools; a broker passes it on to the leader, since only it knows (KIP-595)."""
 
     class Topic(Struct):

@@ -4,13 +4,14 @@ A producer id with its epoch and the sequence numbers of its batches lets a lead
 (KIP-98). A broker takes ids from a block that the controller allots it with AllocateProducerIds.
 """
 
+from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.schema import Request, Response, field, int16, int32, int64, string
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-class InitProducerIdRequest(Request, api=22, versions=(0, 5), flexible=2):
+class InitProducerIdRequest(Request, api=22, versions=(0, 5), flexible=2, listeners=BROKER):
     """Give me a producer id: a fresh one, or for a transactional id its own with a higher epoch, which fences whoever
     used it before. A producer that names its present id and epoch wants only the epoch raised (KIP-360)."""
 
