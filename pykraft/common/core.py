@@ -18,7 +18,7 @@ Kafka came to the same form three times: KafkaRaftClient.poll, the RequestManage
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pykraft.common.types import Node
 
@@ -158,10 +158,6 @@ class Promise(Generic[T]):
             callback()
         elif not self.kept:
             self._on_abandoned += (callback,)
-
-
-Handled: TypeAlias = T | Promise[T | None] | Promise[T] | None
-"""What a handler returns: its response, None where the client wants none, or a promise if it has to wait."""
 
 
 class Clock(Protocol):

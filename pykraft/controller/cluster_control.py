@@ -71,7 +71,11 @@ class ClusterControl:
                 records += self._replication.plan_broker_gone(image, request.broker_id)
             registration.broker_epoch = epoch + len(records)
         records.append((registration, REGISTER_BROKER_VERSION))
-        return Result(records, BrokerRegistrationResponse(broker_epoch=registration.broker_epoch))
+        return Result(
+            records,
+            BrokerRegistrationResponse(broker_epoch=registration.broker_epoch),
+            after=lambda _: self.heartbeats.register(request.broker_id, now),
+        )
 
     def heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now: int
@@ -89,7 +93,12 @@ class ClusterControl:
             is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=state is BrokerState.SHUTDOWN_NOW,
         )
-        return Result(records, response)
+        is_leaving = broker.in_controlled_shutdown or state is BrokerState.CONTROLLED_SHUTDOWN
+        return Result(
+            records,
+            response,
+            after=(lambda offset: self.heartbeats.begin_shutdown(broker.broker_id, offset)) if is_leaving else None,
+        )
 
     def _plan_state(
         self, image: MetadataImage, broker: BrokerRegistration, state: BrokerState

@@ -20,7 +20,7 @@ Follows org.apache.kafka.controller.QuorumController.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Promise
@@ -32,42 +32,35 @@ from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.features import bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
+from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.protocol.messages.admin import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.records import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
-    ProducerIdsRecord,
     encode_metadata_record,
 )
+from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
 from pykraft.raft.listener import CommittedBatch
 
-PRODUCER_ID_BLOCK = 1000
 NOT_ACTIVE = -1
 
-T = TypeVar("T")
+Plan = Callable[[MetadataImage, Any], Result[Any]]
+"""(image, request) -> records and response; KafkaError refuses the request."""
 
 
 class Outcome(NamedTuple):
@@ -111,6 +104,7 @@ class QuorumController:
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._configs = ConfigControl(node_id, properties or {})
+        self._plans = self._table_of_plans()
         self._decided = MetadataLoader()
         self._image: MetadataImage = self._decided.image
         self._epoch = NOT_ACTIVE
@@ -213,72 +207,34 @@ class QuorumController:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def register_broker(self, request: BrokerRegistrationRequest, now: int) -> Promise[Outcome]:
-        def plan(image: MetadataImage) -> Result[BrokerRegistrationResponse]:
-            return self._cluster.register_broker(image, request, self._raft.next_append_offset, now)
+    def answer(self, request: Request, now: int) -> Promise[Outcome]:
+        """What becomes of a request, once what it changes is committed."""
+        plan = self._plans[type(request)]
+        return self._write(lambda image: plan(image, request), now)
 
-        outcome = self._write(plan, now)
-        if self.is_active and request.broker_id in self._image.brokers:
-            registered = self._image.brokers[request.broker_id]
-            if registered.incarnation_id == request.incarnation_id:
-                self._heartbeats.register(request.broker_id, now)
-        return outcome
+    def _table_of_plans(self) -> dict[type[Request], Plan]:
+        """Which plan answers which request. Plans that need the time are called with the time of the request."""
+        cluster = self._cluster
+        return {
+            BrokerRegistrationRequest: lambda image, request: cluster.register_broker(
+                image, request, self._raft.next_append_offset, self._now
+            ),
+            BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self._now),
+            AlterPartitionRequest: self._alter_partition,
+            AllocateProducerIdsRequest: allocate_producer_ids,
+            CreateTopicsRequest: self._topics.create_topics,
+            DeleteTopicsRequest: self._topics.delete_topics,
+            IncrementalAlterConfigsRequest: self._configs.incremental_alter_configs,
+            AlterConfigsRequest: self._configs.alter_configs,
+        }
 
-    def broker_heartbeat(self, request: BrokerHeartbeatRequest, now: int) -> Promise[Outcome]:
-        def plan(image: MetadataImage) -> Result[BrokerHeartbeatResponse]:
-            return self._cluster.heartbeat(image, request, now)
-
-        outcome = self._write(plan, now)
-        broker = self._image.brokers.get(request.broker_id)
-        if self.is_active and broker is not None and broker.in_controlled_shutdown:
-            self._heartbeats.begin_shutdown(request.broker_id, self._image.provenance.offset)
-        return outcome
-
-    def alter_partition(self, request: AlterPartitionRequest, now: int) -> Promise[Outcome]:
-        if not request.topics:
-            return Promise.of(Outcome(AlterPartitionResponse(topics=[]), None))
-
-        def plan(image: MetadataImage) -> Result[AlterPartitionResponse]:
-            self._cluster.checked(image, request.broker_id, request.broker_epoch)
-            return self._replication.alter_partition(image, request)
-
-        return self._write(plan, now)
-
-    def create_topics(self, request: CreateTopicsRequest, now: int) -> Promise[Outcome]:
-        def plan(image: MetadataImage) -> Result[CreateTopicsResponse]:
-            return self._topics.create_topics(image, request)
-
-        return self._write(plan, now)
-
-    def delete_topics(self, request: DeleteTopicsRequest, now: int) -> Promise[Outcome]:
-        def plan(image: MetadataImage) -> Result[DeleteTopicsResponse]:
-            return self._topics.delete_topics(image, request)
-
-        return self._write(plan, now)
-
-    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, now: int) -> Promise[Outcome]:
-        return self._write(lambda image: self._configs.incremental_alter_configs(image, request), now)
-
-    def alter_configs(self, request: AlterConfigsRequest, now: int) -> Promise[Outcome]:
-        return self._write(lambda image: self._configs.alter_configs(image, request), now)
-
-    def allocate_producer_ids(self, request: AllocateProducerIdsRequest, now: int) -> Promise[Outcome]:
-        def plan(image: MetadataImage) -> Result[AllocateProducerIdsResponse]:
-            self._cluster.checked(image, request.broker_id, request.broker_epoch)
-            start = image.next_producer_id
-            record = ProducerIdsRecord(
-                broker_id=request.broker_id,
-                broker_epoch=request.broker_epoch,
-                next_producer_id=start + PRODUCER_ID_BLOCK,
-            )
-            response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK)
-            return Result([(record, 0)], response)
-
-        return self._write(plan, now)
+    def _alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+        self._cluster.checked(image, request.broker_id, request.broker_epoch)
+        return self._replication.alter_partition(image, request)
 
     # --- plan, append, replay, answer ---------------------------------------------------------------------------------
 
-    def _write(self, plan: Callable[[MetadataImage], Result[T]], now: int) -> Promise[Outcome]:
+    def _write(self, plan: Callable[[MetadataImage], Result[Any]], now: int) -> Promise[Outcome]:
         self._set_time(now)
         if not self._may_write:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
@@ -287,6 +243,8 @@ class QuorumController:
             self._append(result.records, now)
         except KafkaError as error:
             return Promise.of(Outcome(None, error))
+        if result.after is not None:
+            result.after(self._image.provenance.offset)
         outcome = Outcome(result.response, None)
         if self._image.provenance.offset <= self._decided.image.provenance.offset:
             return Promise.of(outcome)

@@ -6,6 +6,7 @@ leadership that is lost, and the one place where state changes is the replay of 
 Follows org.apache.kafka.controller.ControllerResult.
 """
 
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from pykraft.protocol.messages.records import MetadataRecord
@@ -20,5 +21,10 @@ VersionedRecord = tuple[MetadataRecord, int]
 
 
 class Result(NamedTuple, Generic[T]):
+    """The records and the response of a plan."""
+
     records: list[VersionedRecord]
     response: T
+    after: Callable[[int], None] | None = None
+    """Called once the records are appended, with the offset of the newest image: what the active controller notes for
+    itself, and writes into no log."""

@@ -21,11 +21,8 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
-from pykraft.server.apis.cluster import ClusterApis
-from pykraft.server.apis.configs import ConfigApis
+from pykraft.server.apis import fetch, logs, offsets, produce
 from pykraft.server.apis.dispatch import Dispatcher
-from pykraft.server.apis.forwarding import ForwardingApis
-from pykraft.server.apis.logs import LogApis
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
@@ -130,12 +127,13 @@ class Broker:
             trace=self._trace,
         )
 
-    def add_to(
-        self, dispatcher: Dispatcher, cluster: ClusterApis, configs: ConfigApis, forwarding: ForwardingApis
-    ) -> None:
-        """Let the dispatcher serve the broker's APIs."""
-        logs = LogApis(self.replicas, self.logs, self._filesystem)
-        dispatcher.add_broker(self._config, self.replicas, logs, cluster, configs, forwarding)
+    def add_to(self, dispatcher: Dispatcher) -> None:
+        """Let the dispatcher serve what needs the partitions and their logs."""
+        broker = ListenerKind.BROKER
+        dispatcher.serve(broker, produce.ProduceApis(self.replicas), produce.HANDLERS)
+        dispatcher.serve(broker, fetch.FetchApis(self._config, self.replicas), fetch.HANDLERS)
+        dispatcher.serve(broker, offsets.OffsetApis(self.replicas), offsets.HANDLERS)
+        dispatcher.serve(broker, logs.LogApis(self.replicas, self.logs, self._filesystem), logs.HANDLERS)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""

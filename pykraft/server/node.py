@@ -38,11 +38,8 @@ from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot, snapshot_na
 from pykraft.raft.state_machine import ControlRecords
 from pykraft.raft.voters import NO_VOTERS
 from pykraft.server import config as keys
-from pykraft.server.apis.cluster import ClusterApis
-from pykraft.server.apis.configs import ConfigApis
-from pykraft.server.apis.controller import ControllerApis
+from pykraft.server.apis import cluster, config_changes, configs, controller, envelope, forwarding, quorum
 from pykraft.server.apis.dispatch import Dispatcher
-from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.authorizer import AllowEverybody, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
@@ -90,7 +87,7 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self._timer = Timer()
         self._locks: list[Lock] = []
-        self._dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
+        self.dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
         self.loader = MetadataLoader()
         self.controller: QuorumController | None = None
         self.broker: Broker | None = None
@@ -198,22 +195,32 @@ class Node:
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
     def _add_apis(self) -> None:
-        forwarding = None
+        serve = self.dispatcher.serve
+        forwarding_apis = None
         if self.broker is not None:
-            forwarding = ForwardingApis(self.broker.forwarding, self.broker.producer_ids)
-        cluster = ClusterApis(
+            forwarding_apis = forwarding.ForwardingApis(self.broker.forwarding, self.broker.producer_ids)
+            serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
+            change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
+            serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
+            self.broker.add_to(self.dispatcher)
+        if self.controller is not None:
+            active = self.controller
+            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service), quorum.HANDLERS)
+            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active), controller.HANDLERS)
+            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.respond)
+            serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
+        cluster_apis = cluster.ClusterApis(
             self.config,
             self.cluster_id,
             image=lambda: self.loader.image,
             voters=lambda: self.raft.replica.control_records.voters,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
-            create_topics=forwarding.create_missing if forwarding else lambda names, now: None,
+            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda names, now: None,
         )
-        configs = ConfigApis(self.config, lambda: self.loader.image, forwarding)
-        if self.broker is not None and forwarding is not None:
-            self.broker.add_to(self._dispatcher, cluster, configs, forwarding)
-        if self.controller is not None:
-            self._dispatcher.add_controller(ControllerApis(self.raft.service, self.controller), cluster, configs)
+        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image)
+        for kind in ListenerKind:
+            serve(kind, cluster_apis, cluster.HANDLERS)
+            serve(kind, config_apis, configs.HANDLERS)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -242,9 +249,11 @@ class Node:
             answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
             return answer
         try:
-            return self._dispatcher.handle(inbound, now)
+            answered = self.dispatcher.handle(inbound, now)
         except OSError as error:
             raise self.disk_failure(error) from error
+        # The border: what calls a node still wants a promise of each answer.
+        return answered if isinstance(answered, Promise) else Promise.of(answered)
 
     def has_looked_at(self, inbound: InboundRequest) -> bool:
         """Whether a request that was handed to `handle` is in the works, or still waits until the broker is open."""
@@ -273,8 +282,8 @@ class Node:
             self._serve_waiting(now)
             deadline = min(deadline, brokers.deadline)
             requests += brokers.requests
-        self._dispatcher.turns.go_on(now)
-        if len(self._dispatcher.turns):
+        self.dispatcher.turns.go_on(now)
+        if len(self.dispatcher.turns):
             deadline = now
         self._continue_shutdown(now)
         return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
@@ -282,9 +291,9 @@ class Node:
     def _serve_waiting(self, now: int) -> None:
         while self._waiting and self.broker is not None and self.broker.is_open:
             inbound, answer = self._waiting.pop(next(iter(self._waiting)))
-            handled = self._dispatcher.handle(inbound, now)
-            answer.on_abandoned(handled.abandon)
-            handled.then(answer.keep)
+            answered = self.handle(inbound, now)
+            answer.on_abandoned(answered.abandon)
+            answered.then(answer.keep)
 
     def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
         """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""

@@ -125,7 +125,7 @@ class ControllerScript:
     def register(self, broker_id: int, life: int = 1, rack: str | None = None, **fields: Any) -> int:
         """A broker's process registers; returns its epoch."""
         request = registration(broker_id, life, rack, **fields)
-        epoch: int = self.answered(self.controller.register_broker(request, self.now)).broker_epoch
+        epoch: int = self.answered(self.controller.answer(request, self.now)).broker_epoch
         return epoch
 
     def heartbeat(self, sender: int, **fields: Any) -> Any:
@@ -137,7 +137,7 @@ class ControllerScript:
             want_fence=False,
             want_shut_down=False,
         ).replace(**fields)
-        return self.answered(self.controller.broker_heartbeat(request, self.now))
+        return self.answered(self.controller.answer(request, self.now))
 
     def bring_up(self, *brokers: int, racks: Mapping[int, str] | None = None) -> None:
         """These brokers register, and are unfenced."""
@@ -161,18 +161,18 @@ class ControllerScript:
             configs=[config(name=key, config_operation=Operation.SET, value=value) for key, value in settings.items()],
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
-        (result,) = self.answered(self.controller.incremental_alter_configs(request, self.now)).responses
+        (result,) = self.answered(self.controller.answer(request, self.now)).responses
         assert not result.error_code, result.error_message
 
     def create(self, *topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> dict[str, ErrorCode]:
         """What became of each topic."""
         request = make(*topics, validate_only=validate_only)
-        response = self.answered(self.controller.create_topics(request, self.now))
+        response = self.answered(self.controller.answer(request, self.now))
         return {topic.name: ErrorCode.of(topic.error_code) for topic in response.topics}
 
     def delete(self, *topics: DeleteTopicsRequest.Topic) -> list[ErrorCode]:
         request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000)
-        response = self.answered(self.controller.delete_topics(request, self.now))
+        response = self.answered(self.controller.answer(request, self.now))
         return [ErrorCode.of(topic.error_code) for topic in response.responses]
 
     def partition(self, topic: str, number: int = 0) -> PartitionRegistration:
@@ -199,5 +199,5 @@ class ControllerScript:
             broker_epoch=self.image.brokers[sender].epoch,
             topics=[AlterPartitionRequest.Topic(topic_id=self.image.topic_ids[topic], partitions=[wanted])],
         )
-        response = self.answered(self.controller.alter_partition(request, self.now))
+        response = self.answered(self.controller.answer(request, self.now))
         return response.topics[0].partitions[0]

@@ -8,9 +8,11 @@ quorum that misses its fetches is deposed: both leave an epoch behind that is hi
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import psutil
@@ -71,7 +73,7 @@ def memory(cluster: Cluster) -> dict[int, int]:
     return {n: psutil.Process(node.pid).memory_info().rss for n, node in nodes.items() if isinstance(node, NodeProcess)}
 
 
-def attack(cluster: Cluster, node_id: int, request: Hostile) -> float:
+def attack(cluster: Cluster, request: Hostile, node_id: int) -> float:
     """Send it, and wait until the node has answered it or has hung up; the seconds that took."""
     started = time.monotonic()
     with (
@@ -90,11 +92,11 @@ def test_no_hostile_request_fences_or_deposes_a_node_or_makes_it_grow(attacked: 
         for request in hostile():
             started = time.monotonic()
             for _ in range(TIMES):
-                took = list(pool.map(lambda node_id: attack(attacked, node_id, request), attacked.node_ids))
+                took = list(pool.map(partial(attack, attacked, request), attacked.node_ids))
                 for node_id, size in memory(attacked).items():
                     largest[node_id] = max(largest[node_id], size)
             grown = max(largest[node_id] - small[node_id] for node_id in small) >> 20
             frame, duration_s = len(request.frame), time.monotonic() - started
-            print(f"{request.name:<45} {frame:>9} bytes {max(took):.2f} s {duration_s:.1f} s {grown} MiB")
+            sys.stdout.write(f"{request.name:<45} {frame:>9} bytes {max(took):.2f} s {duration_s:.1f} s {grown} MiB\n")
             assert epochs(attacked) == before, request.name
             assert all(largest[n] - small[n] <= MAY_GROW_BYTES for n in small), (request.name, small, largest)

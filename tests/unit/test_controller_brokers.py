@@ -65,7 +65,7 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -
 def test_a_registration_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     script = ControllerScript()
     script.bring_up(2)
-    outcome = script.controller.register_broker(registration(1).replace(**fields), script.now)
+    outcome = script.controller.answer(registration(1).replace(**fields), script.now)
     assert outcome.value.error is not None and outcome.value.error.code is error
     assert list(script.image.brokers) == [2]
 
@@ -75,10 +75,10 @@ def test_a_directory_goes_to_another_broker_only_when_its_own_has_another_one() 
     script.bring_up(1)
     moved = registration(2, log_dirs=[directory_id(101)])
     with pytest.raises(KafkaError):
-        script.answered(script.controller.register_broker(moved, script.now))
+        script.answered(script.controller.answer(moved, script.now))
     script.run(SESSION_MS)
     script.register(1, life=2, log_dirs=[directory_id(111)])
-    script.answered(script.controller.register_broker(moved, script.now))
+    script.answered(script.controller.answer(moved, script.now))
     assert script.image.brokers[2].directories == (directory_id(101),)
 
 
@@ -312,10 +312,10 @@ def test_producer_ids_are_given_in_blocks_that_nobody_gets_twice() -> None:
     blocks = []
     for broker_id in (1, 2, 1):
         request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=script.image.brokers[broker_id].epoch)
-        response = script.answered(script.controller.allocate_producer_ids(request, script.now))
+        response = script.answered(script.controller.answer(request, script.now))
         blocks.append((response.producer_id_start, response.producer_id_len))
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
     stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
     with pytest.raises(KafkaError) as refused:
-        script.answered(script.controller.allocate_producer_ids(stale, script.now))
+        script.answered(script.controller.answer(stale, script.now))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -31,11 +31,11 @@ class Configs(ControllerScript):
 
     def change(self, name: str, *changes: Change, kind: int = TOPIC, validate_only: bool = False) -> ErrorCode:
         request = change((kind, name, changes), validate_only=validate_only)
-        response = self.answered(self.controller.incremental_alter_configs(request, self.now))
+        response = self.answered(self.controller.answer(request, self.now))
         return ErrorCode.of(response.responses[0].error_code)
 
     def replace_all(self, name: str, *settings: tuple[str, str | None], kind: int = TOPIC) -> ErrorCode:
-        response = self.answered(self.controller.alter_configs(replace_all((kind, name, settings)), self.now))
+        response = self.answered(self.controller.answer(replace_all((kind, name, settings)), self.now))
         return ErrorCode.of(response.responses[0].error_code)
 
     def settings(self, name: str = "t", kind: int = TOPIC_RESOURCE) -> dict[str, str]:
@@ -84,7 +84,7 @@ def test_each_resource_gets_all_that_is_asked_for_it_or_nothing() -> None:
     script.create(new_topic("u"))
     bad = [("retention.ms", SET, "1"), ("segment.bytes", SET, "1")]
     request = change((TOPIC, "t", bad), (TOPIC, "u", bad[:1]), (TOPIC, "v", bad[:1]))
-    response = script.answered(script.controller.incremental_alter_configs(request, script.now))
+    response = script.answered(script.controller.answer(request, script.now))
     codes = [ErrorCode.of(result.error_code) for result in response.responses]
     assert codes == [REFUSED, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert (script.settings("t"), script.settings("u")) == ({}, {"retention.ms": "1"})
@@ -171,7 +171,7 @@ def test_two_settings_may_contradict_each_other_though_they_were_set_one_after_t
 def test_a_resource_may_be_named_once() -> None:
     script = Configs()
     one = (TOPIC, "t", [("retention.ms", SET, "1")])
-    response = script.answered(script.controller.incremental_alter_configs(change(one, one), script.now))
+    response = script.answered(script.controller.answer(change(one, one), script.now))
     assert [result.error_code for result in response.responses] == [ErrorCode.INVALID_REQUEST]
 
 
@@ -189,7 +189,7 @@ def test_a_new_topic_is_told_the_defaults_of_all_brokers() -> None:
     script = Configs()
     script.change("", ("log.retention.ms", SET, "77"), kind=BROKER)
     request = make(new_topic("u", configs={"segment.ms": "5"}))
-    (topic,) = script.answered(script.controller.create_topics(request, script.now)).topics
+    (topic,) = script.answered(script.controller.answer(request, script.now)).topics
     told = {config.name: (config.value, config.config_source) for config in topic.configs}
     assert (told["retention.ms"], told["segment.ms"], told["flush.ms"][1]) == (("77", 3), ("5", 1), 5)
 

@@ -46,7 +46,7 @@ def test_the_image_is_the_replay_of_the_log_whatever_was_done(steps: list[tuple[
         match kind:
             case 0 if not known or script.image.brokers[n].fenced:
                 lives[n] += 1
-                script.controller.register_broker(registration(n, lives[n]), script.now)
+                script.controller.answer(registration(n, lives[n]), script.now)
             case 1 if known:
                 script.heartbeat(n)
             case 2 if known:
@@ -136,7 +136,7 @@ def test_a_plan_in_several_pieces_is_true_up_to_the_piece_that_does_not_fit(monk
     endpoint = registration(1).listeners[0]
     many = [endpoint.replace(name=str(n), host="h" * 32_000) for n in range(300)]
     large = registration(1, life=2, listeners=many)
-    outcome = script.controller.register_broker(large, script.now)
+    outcome = script.controller.answer(large, script.now)
     assert outcome.value.error is not None and outcome.value.error.code is ErrorCode.RECORD_LIST_TOO_LARGE
     script.run()
     assert script.image == from_nothing(script)
@@ -173,7 +173,7 @@ class Controllers:
 def test_only_the_active_controller_answers() -> None:
     three = Controllers()
     for n, controller in three.controllers.items():
-        outcome = controller.register_broker(registration(1), three.quorum.now)
+        outcome = controller.answer(registration(1), three.quorum.now)
         if n == three.active:
             assert not outcome.kept, "it is not decided yet"
             three.quorum.elect()
@@ -195,7 +195,7 @@ def test_each_is_answered_when_its_own_change_is_decided_and_plans_see_those_tha
         assert sorted(controller.image.brokers) == [1, 2]
 
     for broker_id in (1, 2):
-        controller.register_broker(registration(broker_id), three.quorum.now).then(look)
+        controller.answer(registration(broker_id), three.quorum.now).then(look)
         three.quorum.run(30)  # written, each alone, and nobody else has it
     assert seen == []
     three.quorum.heal()
@@ -209,12 +209,12 @@ def test_what_was_not_decided_is_not_answered_and_forgotten_with_the_leadership(
     controller = three.controllers[old]
     before = controller.image
     three.quorum.isolate(old)
-    outcome = controller.register_broker(registration(1), three.quorum.now)
-    trial = controller.create_topics(make(new_topic("t"), validate_only=True), three.quorum.now)
+    outcome = controller.answer(registration(1), three.quorum.now)
+    trial = controller.answer(make(new_topic("t"), validate_only=True), three.quorum.now)
     assert 1 in controller.image.brokers, "its own next plan must see it"
     assert not outcome.kept and not trial.kept, "an answer that rests on it waits with it"
     three.quorum.run_until(lambda: three.quorum.role(old) is not RoleName.LEADER)
-    late = controller.register_broker(registration(2), three.quorum.now)
+    late = controller.answer(registration(2), three.quorum.now)
     assert late.value.error is not None and late.value.error.code is ErrorCode.NOT_CONTROLLER
     three.quorum.heal()
     three.quorum.elect()
@@ -228,10 +228,10 @@ def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_electi
     """However long ago it was asked something last, and whenever the broker was heard from."""
     three = Controllers()
     first = three.controllers[three.active]
-    first.register_broker(registration(1), three.quorum.now)
+    first.answer(registration(1), three.quorum.now)
     three.quorum.elect()
     known = first.image.brokers[1]
-    first.broker_heartbeat(
+    first.answer(
         BrokerHeartbeatRequest(
             broker_id=1,
             broker_epoch=known.epoch,
@@ -251,7 +251,7 @@ def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_electi
     controller = three.controllers[three.active]
     assert controller.poll(now) == now + SESSION_MS
     assert not controller.image.brokers[1].fenced
-    refused = controller.register_broker(registration(1, life=2), now)
+    refused = controller.answer(registration(1, life=2), now)
     assert refused.value.error is not None
     assert refused.value.error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
@@ -259,12 +259,12 @@ def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_electi
 def test_a_fenced_broker_has_no_session_with_a_new_controller() -> None:
     """It was stopped in order: the process that comes next is let in at once."""
     three = Controllers()
-    three.controllers[three.active].register_broker(registration(1), three.quorum.now)
+    three.controllers[three.active].answer(registration(1), three.quorum.now)
     three.quorum.elect()
     dead = three.active
     three.quorum.kill(dead)
     del three.controllers[dead]
     three.quorum.elect()
-    outcome = three.controllers[three.active].register_broker(registration(1, life=2), three.quorum.now)
+    outcome = three.controllers[three.active].answer(registration(1, life=2), three.quorum.now)
     three.quorum.elect()
     assert outcome.value.error is None

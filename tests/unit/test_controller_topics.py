@@ -111,7 +111,7 @@ def test_a_trial_answers_as_if_and_changes_nothing() -> None:
 def test_the_answer_tells_what_was_made() -> None:
     script = cluster(num_partitions=4, default_replication_factor=2)
     topic = new_topic("t", -1, -1, configs={"retention.ms": "7"})
-    (made,) = script.answered(script.controller.create_topics(make(topic), script.now)).topics
+    (made,) = script.answered(script.controller.answer(make(topic), script.now)).topics
     assert (made.num_partitions, made.replication_factor) == (4, 2)
     assert made.topic_id == script.image.topic_ids["t"] != ZERO_UUID
     configs = {config.name: (config.value, config.config_source) for config in made.configs}
@@ -415,11 +415,11 @@ def test_the_isr_of_a_topic_that_is_gone_is_nobodys() -> None:
         broker_epoch=script.image.brokers[sender].epoch,
         topics=[AlterPartitionRequest.Topic(topic_id=SOME_ID, partitions=[wanted])],
     )
-    response = script.answered(script.controller.alter_partition(request, script.now))
+    response = script.answered(script.controller.answer(request, script.now))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     request.broker_epoch += 1
     with pytest.raises(KafkaError) as refused:
-        script.answered(script.controller.alter_partition(request, script.now))
+        script.answered(script.controller.answer(request, script.now))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 

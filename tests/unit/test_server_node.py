@@ -204,7 +204,7 @@ def parks(lone: LoneNode) -> list[Promise[Any]]:
         parked.append(Promise())
         return parked[-1]
 
-    lone.node._dispatcher._handlers[ListenerKind.BROKER, MetadataRequest] = park
+    lone.node.dispatcher._handlers[ListenerKind.BROKER, MetadataRequest] = park
     return parked
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.cluster import ClusterError
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
-from pykraft.server.apis.cluster import ClusterApis
+from pykraft.server.apis.cluster import HANDLERS
 from pykraft.transport.server_connection import ServerConnection
 from tests.harness.connection import Connection
 from tests.wire.ammunition import shoot
@@ -21,7 +21,7 @@ def test_a_node_that_dies_of_a_request_is_noticed(monkeypatch: pytest.MonkeyPatc
     def stumble(*_: object) -> None:
         raise IndexError("planted")
 
-    monkeypatch.setattr(ClusterApis, "describe_cluster", stumble)
+    monkeypatch.setitem(HANDLERS, DescribeClusterRequest, stumble)  # type: ignore[arg-type]
     target = Target()
     assert shoot(target.broker, FRAME) is None
     with pytest.raises(AssertionError, match=r"the node died: .*planted"):

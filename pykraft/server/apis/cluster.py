@@ -22,7 +22,6 @@ Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
-from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.features import SUPPORTED_FEATURES
@@ -47,6 +46,7 @@ from pykraft.protocol.messages.cluster import (
 from pykraft.protocol.messages.records import NO_LEADER
 from pykraft.raft.voters import VoterSet
 from pykraft.server import config as keys
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.config import NodeConfig
 from pykraft.transport.server_channel import RequestContext
 
@@ -109,18 +109,17 @@ class ClusterApis:
         self._controller_id = controller_id
         self._create_topics = create_topics
 
-    def api_versions(
-        self, request: ApiVersionsRequest, context: RequestContext, now: int
-    ) -> Promise[ApiVersionsResponse | None]:
-        return Promise.of(api_versions(context.kind, self._image()))
+    def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
+        return api_versions(context.kind, self._image())
 
     # --- Metadata -----------------------------------------------------------------------------------------------------
 
-    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> Promise[MetadataResponse | None]:
+    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> MetadataResponse:
         image = self._image()
         asked = request.topics
         if asked and context.api_version < _FIRST_METADATA_BY_ID and any(map(_is_by_id, asked)):
-            return Promise.of(_refused_metadata(asked))
+            # Versions 10 and 11 have a field for ids, but no broker ever answered by them.
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics go by id from version 12 on")
         if asked is None or (context.api_version == 0 and not asked):
             topics = [self._topic(topic, context) for _, topic in sorted(_by_name(image).items())]
         else:
@@ -134,14 +133,12 @@ class ClusterApis:
                 if not topic.error_code:
                     topic.topic_authorized_operations = _TOPIC_OPERATIONS
         operations = _operations(request.include_cluster_authorized_operations)
-        return Promise.of(
-            MetadataResponse(
-                brokers=self._brokers(image, context.listener),
-                cluster_id=self._cluster_id,
-                controller_id=self._reachable_controller(image),
-                topics=topics,
-                cluster_authorized_operations=operations,
-            )
+        return MetadataResponse(
+            brokers=self._brokers(image, context.listener),
+            cluster_id=self._cluster_id,
+            controller_id=self._reachable_controller(image),
+            topics=topics,
+            cluster_authorized_operations=operations,
         )
 
     def _brokers(self, image: MetadataImage, listener: str) -> list[MetadataResponse.Broker]:
@@ -199,28 +196,26 @@ class ClusterApis:
 
     def describe_cluster(
         self, request: DescribeClusterRequest, context: RequestContext, now: int
-    ) -> Promise[DescribeClusterResponse | None]:
+    ) -> DescribeClusterResponse:
         served = BROKER_ENDPOINTS if context.kind is ListenerKind.BROKER else CONTROLLER_ENDPOINTS
         if request.endpoint_type != served:
             known = request.endpoint_type in (BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS)
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             if context.api_version == 0:  # which has no word for it
                 error = ErrorCode.INVALID_REQUEST
-            return Promise.of(DescribeClusterResponse(error_code=error, error_message=error.text, brokers=[]))
+            raise KafkaError(error, error.text)
         image = self._image()
         is_broker = context.kind is ListenerKind.BROKER
-        return Promise.of(
-            DescribeClusterResponse(
-                endpoint_type=served,
-                cluster_id=self._cluster_id,
-                controller_id=self._reachable_controller(image) if is_broker else self._controller_id(),
-                brokers=list(
-                    self._described_brokers(image, request, context.listener)
-                    if is_broker
-                    else self._described_controllers(context.listener)
-                ),
-                cluster_authorized_operations=_operations(request.include_cluster_authorized_operations),
-            )
+        return DescribeClusterResponse(
+            endpoint_type=served,
+            cluster_id=self._cluster_id,
+            controller_id=self._reachable_controller(image) if is_broker else self._controller_id(),
+            brokers=list(
+                self._described_brokers(image, request, context.listener)
+                if is_broker
+                else self._described_controllers(context.listener)
+            ),
+            cluster_authorized_operations=_operations(request.include_cluster_authorized_operations),
         )
 
     def _described_brokers(
@@ -248,20 +243,18 @@ class ClusterApis:
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext, now: int
-    ) -> Promise[FindCoordinatorResponse | None]:
+    ) -> FindCoordinatorResponse:
         is_known = request.key_type in _COORDINATORS
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_known else ErrorCode.INVALID_REQUEST
-        coordinator_type = FindCoordinatorResponse.Coordinator
-        return Promise.of(
-            FindCoordinatorResponse(
-                error_code=error,
-                error_message=error.text,
-                coordinators=[
-                    coordinator_type(key=key, error_code=error, error_message=error.text)
-                    for key in request.coordinator_keys
-                ],
-            )
-        )
+        return request.refusal(KafkaError(error, error.text))
+
+
+HANDLERS: Handlers = {
+    ApiVersionsRequest: ClusterApis.api_versions,
+    MetadataRequest: ClusterApis.metadata,
+    DescribeClusterRequest: ClusterApis.describe_cluster,
+    FindCoordinatorRequest: ClusterApis.find_coordinator,
+}
 
 
 def _by_name(image: MetadataImage) -> dict[str, TopicImage]:
@@ -270,16 +263,6 @@ def _by_name(image: MetadataImage) -> dict[str, TopicImage]:
 
 def _is_by_id(topic: MetadataRequest.Topic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
-
-
-def _refused_metadata(asked: Sequence[MetadataRequest.Topic]) -> MetadataResponse:
-    """Versions 10 and 11 have a field for ids, but nobody was ever answered by them."""
-    error = ErrorCode.INVALID_REQUEST
-    topics = [
-        MetadataResponse.Topic(error_code=error, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
-        for topic in asked
-    ]
-    return MetadataResponse(error_code=error, brokers=[], topics=topics)
 
 
 def _operations(asked_for: bool) -> int:

@@ -1,23 +1,17 @@
-"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs and ListConfigResources.
+"""DescribeConfigs and ListConfigResources: what a node knows of settings.
 
-Versions: DescribeConfigs 1 to 4, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2, ListConfigResources 0 to 1.
-Behaviour to know:
+Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 
 * A node describes its topics and itself from its own image and properties file, so what a broker that lags says may be
   a moment old. Another broker's settings it does not know: who asks for them has come to the wrong one.
-* Changes go to the active controller. Before, a broker refuses what it need not be asked about: a resource or a setting
-  that is named twice, null values, another broker's settings.
 * Resources are topics and brokers. Loggers, subscriptions of clients' metrics, and groups have no settings here.
 * A setting is documented in one sentence of pykraft's, if that is asked for.
 
-Follows kafka.server.{ConfigHelper,ConfigAdminManager} and kafka.server.KafkaApis.
+Follows kafka.server.ConfigHelper and kafka.server.KafkaApis.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
-from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
@@ -31,21 +25,16 @@ from pykraft.metadata.settings import (
     node_layers,
 )
 from pykraft.protocol.messages.configs import (
-    AlterConfigsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
-    Operation,
     ResourceType,
 )
-from pykraft.server.apis.errors import error_response
-from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.config import NODE_CONFIG, NodeConfig
 from pykraft.transport.server_channel import RequestContext
 
-_SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
 _FIRST_LIST_OF_ALL_TYPES = 1
 
 _Known = dict[tuple[frozenset[str], tuple[tuple[str, str], ...]], list[DescribeConfigsResponse.Result.Config]]
@@ -55,28 +44,22 @@ _Known = dict[tuple[frozenset[str], tuple[tuple[str, str], ...]], list[DescribeC
 class ConfigApis:
     """Answers about settings."""
 
-    def __init__(
-        self, config: NodeConfig, image: Callable[[], MetadataImage], forwarding: ForwardingApis | None
-    ) -> None:
-        """`forwarding` is a broker's way to the controller."""
+    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
         self._image = image
-        self._forwarding = forwarding
 
     # --- describing ---------------------------------------------------------------------------------------------------
 
     def describe_configs(
         self, request: DescribeConfigsRequest, context: RequestContext, now: int
-    ) -> Promise[DescribeConfigsResponse | None]:
+    ) -> DescribeConfigsResponse:
         types = {resource.resource_type for resource in request.resources}
         if not types <= set(ResourceType):
-            refused = KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {max(types)}")
-            refusal: Any = error_response(request, refused)
-            return Promise.of(refusal)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {max(types)}")
         layers = node_layers(self._image(), self._config.node_id, self._config.properties)
         known: _Known = {}
-        return Promise.of(
-            DescribeConfigsResponse(results=[self._result(request, each, layers, known) for each in request.resources])
+        return DescribeConfigsResponse(
+            results=[self._result(request, each, layers, known) for each in request.resources]
         )
 
     def _result(
@@ -116,76 +99,20 @@ class ConfigApis:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{ResourceType(kind).name} resources have no settings here")
         if not name:
             return describe_all_brokers(layers)
-        self._check_is_here(name)
+        check_is_here(self._config, name)
         return describe_broker(NODE_CONFIG, self._config.properties, layers)
-
-    def _check_is_here(self, name: str) -> None:
-        if broker_number(name) != self._config.node_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._config.node_id}, not {name}")
-
-    # --- changing -----------------------------------------------------------------------------------------------------
-
-    def alter(
-        self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, context: RequestContext, now: int
-    ) -> Promise[Any]:
-        """Refuse what can be refused here, and pass the rest on; the answers come in the order of the request."""
-        assert self._forwarding is not None
-        refused = self._refusals(request.resources)
-        resources: Sequence[Any] = request.resources
-        rest = [resource for resource in resources if id(resource) not in refused]
-        answer: Promise[Any] = Promise()
-
-        def on_answer(response: Any) -> None:
-            decided = {(result.resource_type, result.resource_name): result for result in response.responses}
-            results = []
-            for resource in resources:
-                result = decided.get((resource.resource_type, resource.resource_name))
-                error = refused.get(id(resource))
-                if result is None or error is not None:
-                    missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller said nothing of it")
-                    whole: Any = error_response(request.replace(resources=[resource]), error or missing)
-                    result = whole.responses[0]
-                results.append(result)
-            answer.keep(type(request).response(responses=results))
-
-        if rest:
-            self._forwarding.forward(request.replace(resources=rest), context, now).then(on_answer)
-        else:
-            on_answer(type(request).response(responses=[]))
-        return answer
-
-    def _refusals(self, resources: Sequence[Any]) -> dict[int, KafkaError]:
-        """What is wrong with each resource that is refused, by the identity of its entry in the request."""
-        times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-        refused = {}
-        for resource in resources:
-            try:
-                if times_named[resource.resource_type, resource.resource_name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource twice")
-                _check_names_and_values(resource.configs)
-                if resource.resource_type not in _SERVED:
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here"
-                    )
-                if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-                    self._check_is_here(resource.resource_name)
-            except KafkaError as error:
-                refused[id(resource)] = error
-        return refused
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
     def list_config_resources(
         self, request: ListConfigResourcesRequest, context: RequestContext, now: int
-    ) -> Promise[ListConfigResourcesResponse | None]:
+    ) -> ListConfigResourcesResponse:
         resource = ListConfigResourcesResponse.Resource
         asked = set(request.resource_types) or set(ResourceType)
         if context.api_version < _FIRST_LIST_OF_ALL_TYPES:
             asked = {ResourceType.CLIENT_METRICS}
         if not asked <= set(ResourceType):
-            return Promise.of(
-                ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-            )
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         image = self._image()
         found = []
         if ResourceType.BROKER in asked:
@@ -194,19 +121,19 @@ class ConfigApis:
         if ResourceType.TOPIC in asked:
             topics = sorted(image.topic_ids)
             found += [resource(resource_name=name, resource_type=ResourceType.TOPIC) for name in topics]
-        return Promise.of(ListConfigResourcesResponse(config_resources=found))
+        return ListConfigResourcesResponse(config_resources=found)
 
 
-def _check_names_and_values(configs: Sequence[Any]) -> None:
-    if len({config.name for config in configs}) < len(configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is named twice")
-    nulls = [
-        config.name
-        for config in configs
-        if config.value is None and getattr(config, "config_operation", Operation.SET) != Operation.DELETE
-    ]
-    if nulls:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the value is null: {', '.join(nulls)}")
+HANDLERS: Handlers = {
+    DescribeConfigsRequest: ConfigApis.describe_configs,
+    ListConfigResourcesRequest: ConfigApis.list_config_resources,
+}
+
+
+def check_is_here(config: NodeConfig, name: str) -> None:
+    """KafkaError(INVALID_REQUEST) unless this node is the broker of that name."""
+    if broker_number(name) != config.node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {config.node_id}, not {name}")
 
 
 def _described(

@@ -1,57 +1,41 @@
-"""From a request to its handler.
+"""From a request to its handler, and from what the handler returns to the answer.
 
-One table says who handles what, on which kind of listener. Before the handler, the authorizer is asked; after it the
-quotas are told. A handler answers with a `Promise`: kept at once, or later, when a high watermark has moved or the
-controller has answered.
+Each module of this folder has a class whose methods are handlers, and `HANDLERS`, the table of which of them answers
+which request. A node makes the objects and hands them to `Dispatcher.serve`; the listeners that serve a request are
+declared with the request itself.
+
+A handler returns its response, or None if the client wants none. It returns a `Promise` of that only if it has to wait:
+until a high watermark has moved, or the controller has answered. If it raises KafkaError, the whole request is refused,
+in the way that is declared with the request (`Request.refusal`).
 
 Follows kafka.server.KafkaApis.handle.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
+from types import MethodType
 from typing import Any
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
-from pykraft.protocol.messages.cluster import (
-    ApiVersionsRequest,
-    DescribeClusterRequest,
-    FindCoordinatorRequest,
-    MetadataRequest,
-)
-from pykraft.protocol.messages.configs import (
-    AlterConfigsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-    ListConfigResourcesRequest,
-)
-from pykraft.protocol.messages.data import (
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-)
-from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest
-from pykraft.protocol.messages.transactions import InitProducerIdRequest
-from pykraft.protocol.schema import Request
-from pykraft.server.apis.cluster import ClusterApis
-from pykraft.server.apis.configs import ConfigApis
-from pykraft.server.apis.controller import ControllerApis, Handler
-from pykraft.server.apis.errors import error_response
-from pykraft.server.apis.fetch import FetchApis
-from pykraft.server.apis.forwarding import ForwardingApis
-from pykraft.server.apis.logs import LogApis
-from pykraft.server.apis.offsets import OffsetApis
-from pykraft.server.apis.produce import CloseConnection, ProduceApis
+from pykraft.protocol.listeners import ListenerKind
+from pykraft.protocol.schema import Request, Response
 from pykraft.server.authorizer import Authorizer
-from pykraft.server.config import NodeConfig
 from pykraft.server.quotas import Quotas
-from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import Steps, Turns
-from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
+
+
+class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
+    """There is no way to tell this client what went wrong but to hang up."""
+
+
+Handled = Response | None | Promise[Any] | Steps[Any]
+"""What a handler returns: the response, None for none, a promise of one of them, or the steps that lead to one."""
+Responded = Response | CloseConnection | Promise[Any] | None
+"""What a request comes to; a promise is one of the others."""
+Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Handled]]
+"""Functions of one class by the request that they answer; called with (self, request, context, now)."""
 
 
 class Dispatcher:
@@ -61,77 +45,64 @@ class Dispatcher:
         self._authorizer = authorizer
         self._quotas = quotas
         self.turns = Turns()
-        self._handlers: dict[tuple[ListenerKind, type[Request]], Handler] = {}
+        self._handlers: dict[tuple[ListenerKind, type[Request]], Callable[[Any, RequestContext, int], Handled]] = {}
 
-    def add_broker(
-        self,
-        config: NodeConfig,
-        replicas: ReplicaManager,
-        logs: LogApis,
-        cluster: ClusterApis,
-        configs: ConfigApis,
-        forwarding: ForwardingApis,
-    ) -> None:
-        """Serve clients and followers."""
-        handlers: dict[type[Request], Handler] = {
-            ProduceRequest: ProduceApis(replicas).produce,
-            FetchRequest: FetchApis(config, replicas).fetch,
-            ListOffsetsRequest: OffsetApis(replicas).list_offsets,
-            OffsetForLeaderEpochRequest: OffsetApis(replicas).offset_for_leader_epoch,
-            DeleteRecordsRequest: logs.delete_records,
-            DescribeLogDirsRequest: logs.describe_log_dirs,
-            ApiVersionsRequest: cluster.api_versions,
-            MetadataRequest: cluster.metadata,
-            DescribeClusterRequest: cluster.describe_cluster,
-            FindCoordinatorRequest: cluster.find_coordinator,
-            CreateTopicsRequest: forwarding.forward,
-            DeleteTopicsRequest: forwarding.forward,
-            DescribeQuorumRequest: forwarding.forward,
-            DescribeConfigsRequest: configs.describe_configs,
-            IncrementalAlterConfigsRequest: configs.alter,
-            AlterConfigsRequest: configs.alter,
-            ListConfigResourcesRequest: configs.list_config_resources,
-            InitProducerIdRequest: forwarding.init_producer_id,
-        }
-        self._handlers |= {(ListenerKind.BROKER, request): handler for request, handler in handlers.items()}
+    def serve(self, kind: ListenerKind, apis: object, handlers: Handlers) -> None:
+        """Let the object `apis` answer those of these requests that a listener of this kind serves."""
+        for request, handler in handlers.items():
+            if kind in request.served_by:
+                assert (kind, request) not in self._handlers, f"{request.__name__} has a handler: {kind.value}"
+                self._handlers[kind, request] = MethodType(handler, apis)
 
-    def add_controller(self, controller: ControllerApis, cluster: ClusterApis, configs: ConfigApis) -> None:
-        """Serve the quorum, and the brokers that ask the controller."""
-        handlers = controller.handlers | {
-            ApiVersionsRequest: cluster.api_versions,
-            DescribeClusterRequest: cluster.describe_cluster,
-            DescribeConfigsRequest: configs.describe_configs,
-        }
-        self._handlers |= {(ListenerKind.CONTROLLER, request): handler for request, handler in handlers.items()}
+    def requests(self, kind: ListenerKind) -> set[type[Request]]:
+        """The requests that have a handler on a listener of this kind."""
+        return {request for served_by, request in self._handlers if served_by is kind}
 
-    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+    def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
         context, request = inbound
         throttle_ms = self._quotas.record(context, now)
         if not self._authorizer.authorize(context, type(request).__name__, "*"):
-            refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            return Promise.of(Answer(error_response(request, refused), throttle_ms))
-        handler = self._handlers[context.kind, type(request)]
-        try:
-            handled = handler(request, context, now)
-            if isinstance(handled, Generator):
-                handled = self.turns.run(self._guarded(handled))
-        except CloseConnection:
-            return Promise.of(Answer(None, hang_up=True))
-        if isinstance(handled, Promise):
-            return handled.map(lambda response: _answer(response, throttle_ms))
-        return Promise.of(_answer(handled, throttle_ms))
+            return Answer(request.refusal(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)), throttle_ms)
+        handled = self.respond(inbound, now)
+        if not isinstance(handled, Promise):
+            return _answer(handled, throttle_ms)
+        if handled.kept:
+            return _answer(handled.value, throttle_ms)
+        return handled.map(lambda response: _answer(response, throttle_ms))
 
-    @staticmethod
-    def _guarded(steps: Steps[Any]) -> Steps[Any]:
-        """Steps in which the client may turn out to be one to hang up on."""
+    def respond(self, inbound: InboundRequest, now: int) -> Responded:
+        """What the handler returns, or the refusal if it raises KafkaError; or the order to hang up on the client."""
+        context, request = inbound
         try:
-            return (yield from steps)
+            handled = self._handlers[context.kind, type(request)](request, context, now)
+            if isinstance(handled, Generator):
+                handled = self.turns.run(_guarded(request, handled))
+        except KafkaError as error:
+            return _refusal(request, error)
         except CloseConnection as order:
             return order
+        return handled
 
 
-def _answer(handled: Any, throttle_ms: int) -> Answer:
+def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:
+    """The steps of a handler, with what they raise made into what is answered."""
+    try:
+        return (yield from steps)
+    except KafkaError as error:
+        return _refusal(request, error)
+    except CloseConnection as order:
+        return order
+
+
+def _refusal(request: Request, error: KafkaError) -> Response | CloseConnection:
+    refusal = request.refusal(error)
+    if refusal is None:
+        return CloseConnection(f"a client that wants no answer is refused: {error}")
+    return refusal
+
+
+def _answer(handled: Response | CloseConnection | None, throttle_ms: int) -> Answer:
     if isinstance(handled, CloseConnection):
         return Answer(None, hang_up=True)
     return Answer(handled, throttle_ms)

@@ -15,6 +15,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
 from pykraft.server import config as keys
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
 from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
@@ -141,6 +142,11 @@ class FetchApis:
         if result.error in _UNKNOWN:
             answer.aborted_transactions = ()
         return answer
+
+
+HANDLERS: Handlers = {
+    FetchRequest: FetchApis.fetch,
+}
 
 
 def isolation_of(replica_id: int, isolation_level: int) -> Isolation:

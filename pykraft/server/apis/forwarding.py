@@ -1,9 +1,9 @@
 """What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
 
 CreateTopics 2 to 7, DeleteTopics 1 to 6, DescribeQuorum 0 to 2, and what is left of IncrementalAlterConfigs 0 to 1 and
-AlterConfigs 0 to 2 (see `configs`) are forwarded in an Envelope (KIP-590), so clients need not know who the controller
-is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots; for a transactional id it needs a
-transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
+AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so clients need not know who the
+controller is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots; for a transactional id
+it needs a transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
@@ -14,8 +14,9 @@ from typing import Any
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.header import decode_response, encode_request
-from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest
+from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.messages.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -23,7 +24,7 @@ from pykraft.protocol.messages.transactions import (
     InitProducerIdResponse,
 )
 from pykraft.protocol.schema import Request, Response
-from pykraft.server.apis.errors import error_response
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.transport.server_channel import RequestContext
@@ -41,7 +42,6 @@ class ForwardingApis:
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
         """Answer with what the controller answers."""
-        answer: Promise[Response] = Promise()
         _, *frame = encode_request(request, context.api_version, context.correlation_id, context.client_id)
         kind, _, name = context.principal.partition(":")
         principal = DefaultPrincipalData(type=kind, name=name).to_bytes(0)
@@ -51,12 +51,15 @@ class ForwardingApis:
             client_host_address=_address_bytes(context.client_address),
         )
 
-        def on_answer(response: EnvelopeResponse | None, then: int) -> None:
-            answer.keep(_unwrapped(response, request, context))
-
+        answered: Promise[EnvelopeResponse | None] = Promise()
         timeout_ms = getattr(request, "timeout_ms", None)
-        self._channel.send(envelope, on_answer, now, timeout_ms if timeout_ms and timeout_ms > 0 else None)
-        return answer
+        self._channel.send(
+            envelope,
+            lambda response, _: answered.keep(response),
+            now,
+            timeout_ms if timeout_ms and timeout_ms > 0 else None,
+        )
+        return answered.map(lambda response: _unwrapped(response, request, context))
 
     def create_missing(self, names: list[str], now: int) -> None:
         """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks."""
@@ -82,24 +85,29 @@ class ForwardingApis:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, context: RequestContext, now: int
-    ) -> Promise[InitProducerIdResponse | None]:
+    ) -> InitProducerIdResponse:
         if request.transactional_id is not None:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-            return Promise.of(InitProducerIdResponse(error_code=error))
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
+            )
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-            return Promise.of(InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST))
-        try:
-            return Promise.of(InitProducerIdResponse(producer_id=self._producer_ids.take(now), producer_epoch=0))
-        except KafkaError as error:
-            return Promise.of(InitProducerIdResponse(error_code=error.code))
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return InitProducerIdResponse(producer_id=self._producer_ids.take(now), producer_epoch=0)
 
 
-def _unwrapped(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Response:
+HANDLERS: Handlers = {
+    CreateTopicsRequest: ForwardingApis.forward,
+    DeleteTopicsRequest: ForwardingApis.forward,
+    DescribeQuorumRequest: ForwardingApis.forward,
+    InitProducerIdRequest: ForwardingApis.init_producer_id,
+}
+
+
+def _unwrapped(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Response | None:
     if response is None:
-        timed_out = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
-        return error_response(request, timed_out)
+        return request.refusal(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time"))
     if response.error_code or response.response_data is None:
-        return error_response(request, KafkaError(ErrorCode.of(response.error_code), "the controller refused it"))
+        return request.refusal(KafkaError(ErrorCode.of(response.error_code), "the controller refused it"))
     _, answer = decode_response(type(request).response, context.api_version, memoryview(response.response_data))
     return answer
 

@@ -16,7 +16,7 @@ Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirs
 
 from collections.abc import Sequence
 
-from pykraft.common.core import Handled, Promise
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
@@ -27,6 +27,7 @@ from pykraft.protocol.messages.logs import (
     DescribeLogDirsResponse,
 )
 from pykraft.server.apis.cluster import INTERNAL_TOPICS
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.filesystem import FileSystem
@@ -46,7 +47,7 @@ class LogApis:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext, now: int
-    ) -> Handled[DeleteRecordsResponse]:
+    ) -> DeleteRecordsResponse | Promise[DeleteRecordsResponse]:
         offsets = {
             TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in request.topics
@@ -85,7 +86,7 @@ class LogApis:
 
     def describe_log_dirs(
         self, request: DescribeLogDirsRequest, context: RequestContext, now: int
-    ) -> Promise[DescribeLogDirsResponse | None]:
+    ) -> DescribeLogDirsResponse:
         result_type = DescribeLogDirsResponse.Result
         directory = self._filesystem.absolute(self._logs.directory)
         result = result_type(log_dir=directory)
@@ -96,7 +97,7 @@ class LogApis:
             result.topics = self._topics(request)
         except OSError:
             result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        return Promise.of(DescribeLogDirsResponse(results=[result]))
+        return DescribeLogDirsResponse(results=[result])
 
     def _topics(self, request: DescribeLogDirsRequest) -> Sequence[DescribeLogDirsResponse.Result.Topic]:
         asked = set(self._logs.logs)
@@ -115,6 +116,12 @@ class LogApis:
                 )
             )
         return [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+
+HANDLERS: Handlers = {
+    DeleteRecordsRequest: LogApis.delete_records,
+    DescribeLogDirsRequest: LogApis.describe_log_dirs,
+}
 
 
 def _deleted(results: Sequence[DeleteResult]) -> DeleteRecordsResponse:

@@ -24,6 +24,7 @@ from pykraft.protocol.messages.data import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.fetch import isolation_of
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
@@ -135,6 +136,12 @@ class OffsetApis:
                     answer.error_code = error.code
             topics.append(topic_type(topic=topic.topic, partitions=answers))
         return OffsetForLeaderEpochResponse(topics=topics)
+
+
+HANDLERS: Handlers = {
+    ListOffsetsRequest: OffsetApis.list_offsets,
+    OffsetForLeaderEpochRequest: OffsetApis.offset_for_leader_epoch,
+}
 
 
 def _check_mark(timestamp: int, version: int) -> None:

@@ -15,6 +15,7 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
 from pykraft.records.batch import CODEC_MASK, RecordBatch
 from pykraft.records.compression import Compression
+from pykraft.server.apis.dispatch import CloseConnection, Handlers
 from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.line import ALL_REPLICAS
@@ -34,10 +35,6 @@ _BEFORE_THE_LOG = (
     ErrorCode.CORRUPT_MESSAGE,
 )
 """With these refusals of a batch the answer does not say where the log begins."""
-
-
-class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
-    """There is no way to tell this client what went wrong but to hang up."""
 
 
 class ProduceApis:
@@ -148,3 +145,8 @@ class ProduceApis:
                 self._replicas, result.error, result.topic_partition, context, leaders
             )
         return answer
+
+
+HANDLERS: Handlers = {
+    ProduceRequest: ProduceApis.produce,
+}

@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.server.delayed import FetchPlace, diverging_end
+from pykraft.server.fetching import FetchPlace, diverging_end
 from pykraft.server.partition import Partition
 from tests.harness.storage import PARTITION, batch
 from tests.unit.test_server_partition import partition

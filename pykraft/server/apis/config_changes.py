@@ -1,0 +1,98 @@
+"""IncrementalAlterConfigs and AlterConfigs on a broker's listener.
+
+Versions: IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2. Changes go to the active controller. Before, the broker
+refuses what it need not be asked about: a resource or a setting that is named twice, null values, another broker's
+settings, and kinds of resource that have no settings here.
+
+Follows kafka.server.ConfigAdminManager.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    Operation,
+    ResourceType,
+)
+from pykraft.protocol.schema import Response
+from pykraft.server.apis.configs import check_is_here
+from pykraft.server.apis.dispatch import Handled, Handlers
+from pykraft.server.apis.forwarding import ForwardingApis
+from pykraft.server.config import NodeConfig
+from pykraft.transport.server_channel import RequestContext
+
+_SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
+
+
+class ConfigChangeApis:
+    """Passes changes of settings on to the controller, without those that it refuses itself."""
+
+    def __init__(self, config: NodeConfig, forwarding: ForwardingApis) -> None:
+        self._config = config
+        self._forwarding = forwarding
+
+    def alter(
+        self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, context: RequestContext, now: int
+    ) -> Handled:
+        """Refuse what can be refused here, and pass the rest on; the answers come in the order of the request."""
+        refused = self._refusals(request.resources)
+        resources: Sequence[Any] = request.resources
+        rest = [resource for resource in resources if id(resource) not in refused]
+
+        def completed(response: Any) -> Response:
+            decided = {(result.resource_type, result.resource_name): result for result in response.responses}
+            results = []
+            for resource in resources:
+                result = decided.get((resource.resource_type, resource.resource_name))
+                error = refused.get(id(resource))
+                if result is None or error is not None:
+                    missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller said nothing of it")
+                    (result,) = request.replace(resources=[resource]).refusal(error or missing).responses
+                results.append(result)
+            whole: Response = type(request).response(responses=results)
+            return whole
+
+        if not rest:
+            return completed(type(request).response(responses=[]))
+        return self._forwarding.forward(request.replace(resources=rest), context, now).map(completed)
+
+    def _refusals(self, resources: Sequence[Any]) -> dict[int, KafkaError]:
+        """What is wrong with each resource that is refused, by the identity of its entry in the request."""
+        times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        refused = {}
+        for resource in resources:
+            try:
+                if times_named[resource.resource_type, resource.resource_name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource twice")
+                _check_names_and_values(resource.configs)
+                if resource.resource_type not in _SERVED:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here"
+                    )
+                if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+                    check_is_here(self._config, resource.resource_name)
+            except KafkaError as error:
+                refused[id(resource)] = error
+        return refused
+
+
+HANDLERS: Handlers = {
+    IncrementalAlterConfigsRequest: ConfigChangeApis.alter,
+    AlterConfigsRequest: ConfigChangeApis.alter,
+}
+
+
+def _check_names_and_values(configs: Sequence[Any]) -> None:
+    if len({config.name for config in configs}) < len(configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is named twice")
+    nulls = [
+        config.name
+        for config in configs
+        if config.value is None and getattr(config, "config_operation", Operation.SET) != Operation.DELETE
+    ]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the value is null: {', '.join(nulls)}")

@@ -1,0 +1,94 @@
+"""Envelope 0: what brokers forward to the active controller for their clients.
+
+An envelope carries a client's whole request, with its header, and who the client is; the answer comes back in another
+envelope (KIP-590). Only requests that are declared forwardable may be in one.
+
+Follows kafka.server.EnvelopeUtils.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.protocol.api import ListenerKind, requests, served
+from pykraft.protocol.header import RequestHeader, encode_response, peek, request_header_version
+from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from pykraft.protocol.schema import Response
+from pykraft.server.apis.dispatch import Handlers, Responded
+from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS, InboundRequest, RequestContext
+
+_PRINCIPAL_VERSION_BYTES = 2
+_ADDRESS_BYTES = (4, 16)
+
+
+class EnvelopeApis:
+    """Opens envelopes."""
+
+    def __init__(self, is_active: Callable[[], bool], respond: Callable[[InboundRequest, int], Responded]) -> None:
+        """`is_active` says whether this node is the active controller; `respond` handles the request inside."""
+        self._is_active = is_active
+        self._respond = respond
+
+    def envelope(
+        self, envelope: EnvelopeRequest, context: RequestContext, now: int
+    ) -> EnvelopeResponse | Promise[EnvelopeResponse]:
+        inner = _unwrapped(envelope, context)
+        if not self._is_active():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        handled = self._respond(inner, now)
+        if isinstance(handled, Promise):
+            return handled.map(lambda response: _wrapped(response, inner.context))
+        assert isinstance(handled, Response), (
+            f"{type(inner.message).__name__} is forwarded, so its client wants an answer"
+        )
+        return _wrapped(handled, inner.context)
+
+
+HANDLERS: Handlers = {EnvelopeRequest: EnvelopeApis.envelope}
+
+
+def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundRequest:
+    """The client's request, and its context: the principal is the client's, not the broker's."""
+    frame = memoryview(envelope.request_data)
+    if len(envelope.client_host_address) not in _ADDRESS_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the client's address is none")
+    try:
+        principal = DefaultPrincipalData.decode(envelope.request_principal or b"", 0, position=_PRINCIPAL_VERSION_BYTES)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
+    try:
+        key, version, _ = peek(frame)
+        if not served(ListenerKind.CONTROLLER, key, version):
+            raise ProtocolError(f"API {key} version {version} is not served by a controller")
+        request_type = requests[key]
+        head_version = request_header_version(request_type, version)
+        header, position = RequestHeader.decode_from(frame, head_version, 0, MAX_REQUEST_ELEMENTS)
+        request = request_type.decode(frame, version, position, MAX_REQUEST_ELEMENTS)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+    if not request_type.forwardable:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request_type.__name__} is not forwarded")
+    inner = context._replace(
+        principal=f"{principal.type}:{principal.name}",
+        client_id=header.client_id,
+        api_key=key,
+        api_version=version,
+        correlation_id=header.correlation_id,
+    )
+    return InboundRequest(inner, request)
+
+
+def _wrapped(response: Response, context: RequestContext) -> EnvelopeResponse:
+    """The answer with its header, as the client will get it. An answer that says NOT_CONTROLLER is the envelope's own:
+    the broker will look for the controller again, and the client need not know."""
+    if ErrorCode.NOT_CONTROLLER in _error_codes(response):
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    _, *parts = encode_response(response, context.api_version, context.correlation_id)
+    return EnvelopeResponse(response_data=b"".join(parts))
+
+
+def _error_codes(response: Any) -> set[int]:
+    """The error codes of an answer as a whole, and of the topics in it."""
+    topics = [*getattr(response, "topics", ()), *getattr(response, "responses", ())]
+    return {getattr(part, "error_code", 0) for part in (response, *topics)}

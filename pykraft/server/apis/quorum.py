@@ -1,0 +1,60 @@
+"""The quorum's own messages, on the controller listener.
+
+Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), DescribeQuorum 0
+to 2.
+
+Follows kafka.server.ControllerApis.handleRaftRequest.
+"""
+
+from pykraft.common.core import Promise
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from pykraft.raft.service import RaftService
+from pykraft.server.apis.dispatch import Handlers
+from pykraft.transport.server_channel import RequestContext
+
+
+class QuorumApis:
+    """Passes the quorum's messages to this node's replica of the metadata log."""
+
+    def __init__(self, raft: RaftService) -> None:
+        self._raft = raft
+
+    def vote(self, request: VoteRequest, context: RequestContext, now: int) -> VoteResponse:
+        return self._raft.vote(request, now)
+
+    def begin_quorum_epoch(
+        self, request: BeginQuorumEpochRequest, context: RequestContext, now: int
+    ) -> BeginQuorumEpochResponse:
+        return self._raft.begin_quorum_epoch(request, now)
+
+    def end_quorum_epoch(
+        self, request: EndQuorumEpochRequest, context: RequestContext, now: int
+    ) -> EndQuorumEpochResponse:
+        return self._raft.end_quorum_epoch(request, now)
+
+    def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Promise[FetchResponse]:
+        return self._raft.fetch(request, now)
+
+    def describe_quorum(
+        self, request: DescribeQuorumRequest, context: RequestContext, now: int
+    ) -> DescribeQuorumResponse:
+        return self._raft.describe_quorum(request, now)
+
+
+HANDLERS: Handlers = {
+    VoteRequest: QuorumApis.vote,
+    BeginQuorumEpochRequest: QuorumApis.begin_quorum_epoch,
+    EndQuorumEpochRequest: QuorumApis.end_quorum_epoch,
+    FetchRequest: QuorumApis.fetch,
+    DescribeQuorumRequest: QuorumApis.describe_quorum,
+}
