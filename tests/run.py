@@ -112,6 +112,7 @@ SUITES = (
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
     Suite("unit", "pytest", ("tests/unit",), ALWAYS),
+    Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.5),
