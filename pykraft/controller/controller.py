@@ -8,9 +8,10 @@ requests. A change takes four steps::
     replay    the active controller's image takes them in at once: the next plan sees them
     answer    when a majority has them on disk: the high watermark has passed the last one
 
-So the active controller's image runs ahead of what is decided. Images are values: beside the newest one the controller
-keeps that of the last *decided* offset, and when it loses its leadership it goes back to it, and all that was promised
-in between is answered with NOT_CONTROLLER. The standing-by controllers replay what is decided, nothing else.
+So the active controller's image runs ahead of what is committed. Images are values: the controller's own one is apart
+from that of its node's loader, which has what is *committed* and is what brokers publish from. When the controller
+loses its leadership it goes back to the loader's image, and all that was promised in between is answered with
+NOT_CONTROLLER. A standby controller has no other image than the loader's.
 
 An answer that changes nothing may still rest on a change that is not decided. It waits for that, too.
 
@@ -79,7 +80,7 @@ class _Waiting(NamedTuple):
 
 
 class QuorumController:
-    """One controller of the quorum. It is a listener of the Raft client."""
+    """One controller of the quorum. It is a listener of its node's loader, which is one of the Raft client."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class QuorumController:
         node_id: int,
         cluster_id: str,
         raft: RaftClient,
+        loader: MetadataLoader,
         config: Config,
         random: Random,
         trace: Tracer,
@@ -105,13 +107,15 @@ class QuorumController:
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._configs = ConfigControl(node_id, properties or {})
         self._plans = self._table_of_plans()
-        self._decided = MetadataLoader()
-        self._image: MetadataImage = self._decided.image
+        self._loader = loader
+        self._image: MetadataImage = loader.image
+        """Of the active controller."""
         self._epoch = NOT_ACTIVE
         self._last_append = 0
         self._waiting: deque[_Waiting] = deque()
         self._now = 0
         self._knows_sessions = False
+        loader.add_listener(self)
 
     # --- what holds now -----------------------------------------------------------------------------------------------
 
@@ -126,24 +130,19 @@ class QuorumController:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest image: on the active controller it may run ahead of what is decided."""
-        return self._image
+        """The newest image: on the active controller it may run ahead of what is committed."""
+        return self._image if self.is_active else self._loader.image
 
     # --- Raft tells ---------------------------------------------------------------------------------------------------
 
     def handle_commit(self, batch: CommittedBatch) -> None:
-        """What the active controller proposed itself it has replayed already; the decided image takes it in now."""
-        self._decided.handle_commit(batch)
-        if not self.is_active:
-            self._image = self._decided.image
+        """What the active controller proposed itself it has replayed already; the loader's image has it now, too."""
         while self._waiting and self._waiting[0].offset <= batch.last_offset:
             waiting = self._waiting.popleft()
             waiting.promise.keep(waiting.outcome)
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
         assert not self.is_active, "the leader loads no snapshot"
-        self._decided.handle_load_snapshot(snapshot, batches)
-        self._image = self._decided.image
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         if self.is_active:
@@ -153,7 +152,7 @@ class QuorumController:
 
     def _become_active(self, epoch: int) -> None:
         self._epoch = epoch
-        self._image = self._decided.image
+        self._image = self._loader.image
         self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
         if not self._image.features:
@@ -163,7 +162,6 @@ class QuorumController:
         """Another controller leads: what is not decided is not ours to promise."""
         self._trace("controller", active=False, epoch=self._epoch)
         self._epoch = NOT_ACTIVE
-        self._image = self._decided.image
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.promise.keep(_refused(ErrorCode.NOT_CONTROLLER, "the leadership was lost before it was decided"))
@@ -176,7 +174,7 @@ class QuorumController:
 
         UnsupportedFeatureError if the cluster runs, by now, what this controller cannot. The levels that it has run
         before do not matter."""
-        check_supported(self._decided.image)
+        check_supported(self._loader.image)
         self._set_time(now)
         if not self._may_write:
             return FOREVER
@@ -246,7 +244,7 @@ class QuorumController:
         if result.after is not None:
             result.after(self._image.provenance.offset)
         outcome = Outcome(result.response, None)
-        if self._image.provenance.offset <= self._decided.image.provenance.offset:
+        if self._image.provenance.offset <= self._loader.image.provenance.offset:
             return Promise.of(outcome)
         promise: Promise[Outcome] = Promise()
         self._waiting.append(_Waiting(self._image.provenance.offset, promise, outcome))

@@ -15,6 +15,7 @@ from typing import Any
 
 from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
 from pykraft.metadata.image import (
+    EMPTY_IMAGE,
     TOPIC_RESOURCE,
     BrokerRegistration,
     ConfigResource,
@@ -71,10 +72,22 @@ class MetadataDelta:
     @classmethod
     def of_everything(cls, image: MetadataImage) -> "MetadataDelta":
         """The change from nothing to this image."""
-        delta = cls(image)
-        delta.touched_brokers = set(image.brokers)
-        delta.touched_topics = set(image.topics)
-        delta.touched_configs = set(image.configs)
+        return cls.between(EMPTY_IMAGE, image)
+
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> "MetadataDelta":
+        """The change from one image to another: what only `before` has is removed, and what is equal in both is not
+        touched. Apache Kafka replays a snapshot onto the image that is there, and removes what it has not mentioned
+        (``finishSnapshot``); this comes to the same image, and to fewer touched things."""
+        delta = cls(before)
+        delta._changed = {name: value for name, value in vars(after).items() if name != "provenance"}
+        delta.touched_brokers = _different(before.brokers, after.brokers)
+        delta.touched_configs = _different(before.configs, after.configs)
+        delta.touched_topics = _different(before.topics, after.topics) & set(after.topics)
+        for topic_id in delta.touched_topics:
+            known = before.topics[topic_id].partitions if topic_id in before.topics else {}
+            delta._touched_partitions[topic_id] = _different(known, after.topics[topic_id].partitions)
+        delta.removed_topics = {key: topic for key, topic in before.topics.items() if key not in after.topics}
         return delta
 
     def replay(self, record: MetadataRecord) -> None:
@@ -248,6 +261,11 @@ class MetadataDelta:
 
     def _nothing(self, record: MetadataRecord) -> None:
         """Records that only move the offset on, or that frame others (see `loader`)."""
+
+
+def _different(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> set[Any]:
+    """The keys that only one of them has, or with another value."""
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 _REPLAY: dict[type[MetadataRecord], Callable[[MetadataDelta, Any], None]] = {

@@ -1,10 +1,14 @@
-"""A broker's view of the metadata log: committed batches become images, and images are published.
+"""A node's view of the metadata log: what is committed becomes images, and images are published.
 
 Records between BeginTransaction and EndTransaction become true together, however many batches they take (KIP-868); an
 AbortTransaction, or a new transaction while one is open, undoes them. Until the end is seen, nothing of it is
-published.
+published, and the image's offset stays before its beginning.
 
 Publishers (the replicas, the configurations) get each change once, with the delta that made it and the image after it.
+A listener (the controller) hears of every commit, snapshot and leader: one decoding and one replay serve the node.
+
+While there is no publisher, an image is made only when something asks for it: a node that starts reads very many
+batches, and copies the tables of the image once.
 
 Follows org.apache.kafka.image.loader.{MetadataLoader,MetadataBatchLoader}.
 """
@@ -15,7 +19,7 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykraft.protocol.messages.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
-from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.listener import CommittedBatch, Listener
 
 Publisher = Callable[[MetadataDelta, MetadataImage], None]
 
@@ -24,44 +28,80 @@ class MetadataLoader:
     """Keeps the image of what is committed. It is a listener of the Raft client."""
 
     def __init__(self) -> None:
-        self.image: MetadataImage = EMPTY_IMAGE
-        self.leader = LeaderAndEpoch(-1, 0)
+        self._image = EMPTY_IMAGE
+        self._delta = MetadataDelta(EMPTY_IMAGE)
+        """What was replayed since, up to `_loaded`."""
+        self._loaded = EMPTY_IMAGE.provenance
+        self._is_in_transaction = False
         self._publishers: list[Publisher] = []
-        self._transaction: MetadataDelta | None = None
+        self._listeners: list[Listener] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        """The state as of the last commit, or as of the last before the transaction that is open."""
+        self._update()
+        return self._image
 
     def publish_to(self, publisher: Publisher) -> None:
-        """Call ``publisher(delta, image)`` after each change."""
+        """Call ``publisher(delta, image)`` after each change from now on; what the image holds already, it has to take
+        up by itself."""
+        self._update()
         self._publishers.append(publisher)
 
+    def add_listener(self, listener: Listener) -> None:
+        """Pass on to it what this loader hears, once the image has it."""
+        self._listeners.append(listener)
+
     def handle_commit(self, batch: CommittedBatch) -> None:
-        here = OffsetAndEpoch(batch.last_offset, batch.epoch)
-        delta = MetadataDelta(self.image)
-        for record in batch.records:
-            if isinstance(record, BeginTransactionRecord):
-                self._publish(delta, here)
-                self._transaction = MetadataDelta(self.image)
-            elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
-                if self._transaction is not None and isinstance(record, EndTransactionRecord):
-                    self._publish(self._transaction, here)
-                self._transaction = None
-                delta = MetadataDelta(self.image)
-            else:
-                (self._transaction or delta).replay(record)
-        if self._transaction is None:
-            self._publish(delta, here)
+        for offset, record in enumerate(batch.records, batch.base_offset):
+            match record:
+                case BeginTransactionRecord():
+                    self._undo_transaction()
+                    if offset > batch.base_offset:
+                        self._loaded = OffsetAndEpoch(offset - 1, batch.epoch)
+                    self._update()
+                    self._is_in_transaction = True
+                case EndTransactionRecord():
+                    self._is_in_transaction = False
+                case AbortTransactionRecord():
+                    self._undo_transaction()
+                case _:
+                    self._delta.replay(record)
+        self._loaded = OffsetAndEpoch(batch.last_offset, batch.epoch)
+        if self._publishers:
+            self._update()
+        for listener in self._listeners:
+            listener.handle_commit(batch)
+
+    def _undo_transaction(self) -> None:
+        if self._is_in_transaction:
+            self._delta = MetadataDelta(self._image)
+        self._is_in_transaction = False
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        self._transaction = None
-        delta = MetadataDelta(EMPTY_IMAGE)
+        """Publish the change from the image that is there: a topic that was deleted meanwhile is removed."""
+        whole = MetadataDelta(EMPTY_IMAGE)
         for batch in batches:
             for record in batch.records:
-                delta.replay(record)
-        self._publish(delta, OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch))
+                whole.replay(record)
+        self._undo_transaction()
+        self._loaded = OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch)
+        self._delta = MetadataDelta.between(self._image, whole.apply(self._loaded))
+        self._apply()
+        for listener in self._listeners:
+            listener.handle_load_snapshot(snapshot, batches)
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self.leader = leader
+        for listener in self._listeners:
+            listener.handle_leader_change(leader)
 
-    def _publish(self, delta: MetadataDelta, provenance: OffsetAndEpoch) -> None:
-        self.image = delta.apply(provenance)
+    def _update(self) -> None:
+        """Bring the image to the last commit, unless a transaction is open."""
+        if self._loaded != self._image.provenance and not self._is_in_transaction:
+            self._apply()
+
+    def _apply(self) -> None:
+        delta, self._image = self._delta, self._delta.apply(self._loaded)
+        self._delta = MetadataDelta(self._image)
         for publisher in self._publishers:
-            publisher(delta, self.image)
+            publisher(delta, self._image)

@@ -64,9 +64,8 @@ class RaftClient:
         self._is_shutting_down = False
 
     def start(self, now: int) -> None:
-        """Read the log, and take up the role that the node had when it stopped. A single voter leads at once."""
+        """Take up the role that the node had when it stopped. A single voter leads at once."""
         replica = self._replica
-        replica.control_records.update()
         self._quorum.start(replica.log.last_epoch, replica.voter_node, now)
         if replica.control_records.voters.keys == [replica.local]:
             if isinstance(self._quorum.role, Resigned):
@@ -76,8 +75,8 @@ class RaftClient:
         replica.advance_nominee(now)
 
     def register(self, listener: Listener) -> CommitReader:
-        """Hand everything that is decided to this listener, from the first record on."""
-        reader = CommitReader(listener)
+        """Hand everything that is committed to this listener, from the newest snapshot on."""
+        reader = CommitReader(self._replica.log, listener)
         self._replica.readers.append(reader)
         return reader
 
@@ -291,7 +290,7 @@ class RaftClient:
         that was decided before; nobody is told that this node, resigned, still leads."""
         leader, log = self._replica.leader, self._replica.log
         for reader in self._replica.readers:
-            reader.deliver(log, log.high_watermark)
+            reader.deliver(log.high_watermark)
             caught_up = leader is None or reader.next_offset > leader.epoch_start_offset
             if caught_up and not isinstance(self._quorum.role, Resigned):
                 reader.tell_leader(self.leader_and_epoch)

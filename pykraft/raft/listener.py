@@ -1,4 +1,4 @@
-"""Who is told of what the quorum decides: the controller, and the metadata of the broker.
+"""Listeners get what the quorum commits: the metadata of a node, and through them its broker and its controller.
 
 Follows org.apache.kafka.raft.RaftClient.Listener.
 """
@@ -11,7 +11,7 @@ from pykraft.protocol.messages.records import MetadataRecord
 
 
 class CommittedBatch(NamedTuple):
-    """Records that are decided. A batch of Raft's own control records comes with none: only its offsets count."""
+    """Records that are committed. A batch of Raft's own control records comes with none: only its offsets count."""
 
     base_offset: int
     last_offset: int
@@ -22,15 +22,15 @@ class CommittedBatch(NamedTuple):
 
 class Listener(Protocol):
     def handle_commit(self, batch: CommittedBatch) -> None:
-        """These records are decided: every listener gets every batch once, in order."""
+        """These records are committed: every listener gets every batch once, in order."""
         ...
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        """Forget everything and begin from this state, which holds all records before the snapshot's offset. Nobody
-        calls it yet: a quorum of pykraft writes no snapshots and fetches none."""
+        """Take up this state: it replaces all records before the snapshot's offset, and what it does not mention is
+        removed. The offsets of its batches are places in the file. A quorum's first snapshot is of an empty log."""
         ...
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Another leader or epoch. The new leader itself is told only when it has handled all commits before its epoch,
-        so that it begins with the state that it has to lead."""
+        """Another leader or epoch. The new leader itself hears of it only when it has handled all commits before its
+        epoch, so that it begins with the state that it has to lead."""
         ...

@@ -29,11 +29,12 @@ from pykraft.raft import config as keys
 from pykraft.raft import wire
 from pykraft.raft.accumulator import BatchAccumulator
 from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.history import check_understood
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
-from pykraft.raft.state_machine import CommitReader, ControlRecords, check_understood
+from pykraft.raft.state_machine import CommitReader, ControlRecords
 from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
 from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder

@@ -1,4 +1,4 @@
-"""The metadata log as Raft sees it: the log of ``__cluster_metadata-0``.
+"""The metadata log as Raft sees it: the log of ``__cluster_metadata-0``, and the snapshots beside it.
 
 Three things are asked of it that are asked of no other log:
 
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pykraft.common.core import FileRegion
 from pykraft.common.types import OffsetAndEpoch
+from pykraft.raft.history import SnapshotFolder
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
@@ -41,8 +42,9 @@ class Validation(NamedTuple):
 class ReplicatedLog:
     """The metadata log of this node."""
 
-    def __init__(self, log: UnifiedLog) -> None:
+    def __init__(self, log: UnifiedLog, snapshots: SnapshotFolder) -> None:
         self._log = log
+        self.snapshots = snapshots
 
     @property
     def unified(self) -> UnifiedLog:

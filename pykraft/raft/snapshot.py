@@ -11,16 +11,15 @@ and the voters), then batches of metadata records, and at last the footer. A fil
 and is not used. The name's offset is exclusive.
 
 Written when a node's directory is formatted. Snapshots of a running node, which let the log's beginning go, are not
-built yet; reading them is.
+built yet; reading them is (`history`).
 
-Follows org.apache.kafka.snapshot.{Snapshots,RecordsSnapshotWriter,RecordsSnapshotReader} (KIP-630) and
+Follows org.apache.kafka.snapshot.{Snapshots,RecordsSnapshotWriter} (KIP-630) and
 org.apache.kafka.metadata.bootstrap.BootstrapDirectory.
 """
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pykraft.common.errors import KafkaError, ProtocolError
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.protocol.messages.control import (
     ControlRecord,
@@ -28,32 +27,26 @@ from pykraft.protocol.messages.control import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
-    VotersRecord,
-    decode_control_record,
     encode_control_record,
 )
-from pykraft.raft.listener import CommittedBatch
-from pykraft.raft.state_machine import committed
-from pykraft.raft.voters import KRAFT_VERSION, NO_VOTERS, VoterSet
-from pykraft.records.batch import RecordBatch, batches
+from pykraft.raft.voters import KRAFT_VERSION, VoterSet
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import FileSystem, parent
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 SNAPSHOT_SUFFIX = ".checkpoint"
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _READ_ONLY = 0o400
-
-
-class Snapshot(NamedTuple):
-    """What such a file says."""
-
-    voters: VoterSet
-    batches: list[CommittedBatch]
 
 
 def snapshot_name(snapshot: OffsetAndEpoch) -> str:
     return f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SNAPSHOT_SUFFIX}"
+
+
+def snapshot_of(name: str) -> OffsetAndEpoch | None:
+    """What a file of this name is a snapshot of; None if it is called otherwise."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else OffsetAndEpoch(int(found[1]), int(found[2]))
 
 
 def encode_snapshot(
@@ -93,33 +86,3 @@ def write_snapshot(filesystem: FileSystem, path: str, data: bytes) -> None:
     filesystem.write(path + ".part", data, mode=_READ_ONLY)
     filesystem.rename(path + ".part", path)
     filesystem.sync_directory(parent(path))
-
-
-def read_snapshot(filesystem: FileSystem, path: str) -> Snapshot | None:
-    """What the file says; None if there is none; DamagedFileError if it is not complete."""
-    if not filesystem.exists(path):
-        return None
-    try:
-        return _read(path, filesystem.read(path))
-    except (KafkaError, ProtocolError, StopIteration) as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
-
-
-def _read(path: str, data: bytes) -> Snapshot:
-    found = list(batches(memoryview(data)))
-    if len(found) < 2 or not all(batch.is_valid for batch in found) or not _ends(found[-1]):
-        raise DamagedFileError(f"{path} is damaged: it has no footer, or a batch fails its checksum")
-    voters = NO_VOTERS
-    for record in found[0].records():
-        _, message = decode_control_record(record.key or b"", record.value or b"")
-        if isinstance(message, VotersRecord):
-            voters = VoterSet.from_record(message)
-    return Snapshot(voters, [committed(batch) for batch in found if not batch.is_control])
-
-
-def _ends(batch: RecordBatch) -> bool:
-    if not batch.is_control:
-        return False
-    record = next(batch.records())
-    kind, _ = decode_control_record(record.key or b"", record.value or b"")
-    return kind is ControlRecordType.SNAPSHOT_FOOTER

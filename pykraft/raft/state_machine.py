@@ -1,28 +1,28 @@
-"""What the records in the metadata log mean to Raft itself, and how they reach the listeners.
+"""What the history of the metadata log means to Raft itself, and how it reaches the listeners.
 
 `ControlRecords` follows the log to its very end, since a voter set holds from when it is appended. `CommitReader`
-follows it to the high watermark, and hands every batch to a listener once.
+follows it to the high watermark: it reads and decodes each batch once, and hands it to its listener.
 
-Follows org.apache.kafka.raft.internals.KRaftControlRecordStateMachine and KafkaRaftClient.ListenerContext.
+Follows org.apache.kafka.raft.internals.{KRaftControlRecordStateMachine,RecordsBatchReader} and
+KafkaRaftClient.ListenerContext.
 """
 
-from pykraft.common.errors import CorruptRecordError, ProtocolError
 from pykraft.common.types import LeaderAndEpoch
-from pykraft.protocol.messages.control import ControlRecord, VotersRecord, decode_control_record
-from pykraft.protocol.messages.records import decode_metadata_record
-from pykraft.raft.listener import CommittedBatch, Listener
+from pykraft.protocol.messages.control import VotersRecord
+from pykraft.raft.history import BatchDecoder, HistoryReader, MetadataLog, Snapshot, committed, control_records
+from pykraft.raft.listener import Listener
 from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.raft.voters import VoterSet, VoterSetHistory
-from pykraft.records.batch import RecordBatch
+from pykraft.raft.voters import NO_VOTERS, VoterSet, VoterSetHistory
 
 
 class ControlRecords:
-    """The voter sets in the log."""
+    """The voter sets in the log and in its snapshot."""
 
-    def __init__(self, log: ReplicatedLog, bootstrap: VoterSet) -> None:
+    def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
-        self._offset = log.start_offset
-        self.history = VoterSetHistory(bootstrap)
+        self._reader = HistoryReader(log)
+        self.history = VoterSetHistory(NO_VOTERS)
+        self.update()
 
     @property
     def voters(self) -> VoterSet:
@@ -32,68 +32,46 @@ class ControlRecords:
     def update(self) -> bool:
         """Read what was appended since; whether the voter set changed."""
         before = self.history.latest_offset
-        while batches := self._log.batches_between(self._offset, self._log.end_offset):
-            for batch in batches:
-                if batch.is_control:
-                    self._replay(batch)
-                self._offset = batch.next_offset
+        for found in self._reader.read(self._log.end_offset):
+            if isinstance(found, Snapshot):
+                self.history = VoterSetHistory(found.voters, found.id.offset - 1)
+                continue
+            for batch in found:
+                for offset, message in control_records(batch) if batch.is_control else ():
+                    if isinstance(message, VotersRecord):
+                        self.history.add(offset, VoterSet.from_record(message))
         return self.history.latest_offset != before
-
-    def _replay(self, batch: RecordBatch) -> None:
-        for offset, message in _control_records(batch):
-            if isinstance(message, VotersRecord):
-                self.history.add(offset, VoterSet.from_record(message))
 
     def truncate_to(self, end_offset: int) -> None:
         self.history.truncate_to(end_offset)
-        self._offset = min(self._offset, end_offset)
+        self._reader.truncate_to(end_offset)
 
 
 class CommitReader:
-    """One listener, and how far it has read."""
+    """One listener, and how far it has read. `decode` makes what it gets of a batch."""
 
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self.next_offset = 0
+    def __init__(self, log: MetadataLog, listener: Listener, decode: BatchDecoder = committed) -> None:
+        self._reader = HistoryReader(log)
+        self._listener = listener
+        self._decode = decode
         self._told: LeaderAndEpoch | None = None
 
-    def deliver(self, log: ReplicatedLog, high_watermark: int) -> None:
-        """Hand over what was decided since."""
-        while batches := log.batches_between(self.next_offset, high_watermark):
-            for batch in batches:
-                self.next_offset = batch.next_offset
-                self.listener.handle_commit(committed(batch))
+    @property
+    def next_offset(self) -> int:
+        """The offset after all that the listener has; -1 if it has nothing yet."""
+        return self._reader.next_offset
+
+    def deliver(self, high_watermark: int) -> None:
+        """Hand over what was committed since."""
+        for found in self._reader.read(high_watermark):
+            if isinstance(found, Snapshot):
+                self._listener.handle_load_snapshot(found.id, found.decoded(self._decode))
+                continue
+            for batch in found:
+                self._listener.handle_commit(self._decode(batch))
 
     def tell_leader(self, leader: LeaderAndEpoch) -> None:
         """Tell of a new leader or epoch, once."""
         if leader != self._told:
             self._told = leader
-            self.listener.handle_leader_change(leader)
-
-
-def check_understood(batch: RecordBatch) -> None:
-    """CorruptRecordError unless every record of the batch can be read: what is in the log has to be, at each start."""
-    try:
-        if batch.is_control:
-            _control_records(batch)
-        else:
-            committed(batch)
-    except ProtocolError as error:
-        raise CorruptRecordError(f"{batch} holds what is no record of the metadata log: {error}") from error
-
-
-def _control_records(batch: RecordBatch) -> list[tuple[int, ControlRecord]]:
-    """(offset, record) of each."""
-    return [
-        (record.offset, decode_control_record(record.key or b"", record.value or b"")[1]) for record in batch.records()
-    ]
-
-
-def committed(batch: RecordBatch) -> CommittedBatch:
-    """A batch of the metadata log with its records decoded."""
-    records = []
-    if not batch.is_control:
-        records = [decode_metadata_record(record.value or b"")[0] for record in batch.records()]
-    return CommittedBatch(
-        batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records
-    )
+            self._listener.handle_leader_change(leader)

@@ -108,10 +108,10 @@ class VoterSetAt(NamedTuple):
 
 
 class VoterSetHistory:
-    """The voter sets of a log, oldest first."""
+    """The voter sets of a log, oldest first; the first is that of its snapshot, as of the last offset in it."""
 
-    def __init__(self, bootstrap: VoterSet) -> None:
-        self._history = [VoterSetAt(BOOTSTRAP_OFFSET, bootstrap)]
+    def __init__(self, first: VoterSet, offset: int = BOOTSTRAP_OFFSET) -> None:
+        self._history = [VoterSetAt(offset, first)]
 
     @property
     def latest(self) -> VoterSet:

@@ -82,7 +82,6 @@ class Broker:
             isr_changes=isr_changes,
         )
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
-        loader.publish_to(self._on_metadata)
 
     def _open_logs(
         self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics
@@ -140,16 +139,13 @@ class Broker:
         for_clients = [listener for listener in listeners if listener.kind is ListenerKind.BROKER]
         self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
 
-    def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if self.is_open:
-            self.replicas.apply(delta, image, self._trace.now)
-
     def _open(self, now: int) -> None:
         """Take up what the metadata say, once they say that this process is registered. What stands before that in the
         log is of another life: it may make this broker the leader of a log whose end it has lost."""
         image = self._loader.image
         if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
             self.is_open = True
+            self._loader.publish_to(lambda delta, image: self.replicas.apply(delta, image, self._trace.now))
             self._stored = None
             self._topic_configs.forget()
             self.replicas.apply(MetadataDelta.of_everything(image), image, now)

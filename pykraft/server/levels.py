@@ -6,25 +6,37 @@ part in it. A running node hears of levels in the metadata log (`controller.feat
 that another node wrote, Apache Kafka's for one, is asked before: it is refused as it is, and can go on where it came
 from.
 
-The levels are where they were written last: in the metadata log, in a snapshot beside it, or, if there was no first
-start yet, in ``bootstrap.checkpoint``. The reading changes nothing: no file is made, locked, cut or recovered.
+The levels are where they were written last: in the history of the metadata log (`raft.history`), or, if there was no
+first start yet, in ``bootstrap.checkpoint``. The reading changes nothing: no file is made, locked, cut or recovered.
+
+This node reads a history that begins with a snapshot, but gives no snapshot to others that would need one, and does not
+let its own log begin at one. So it runs on no log that begins above 0, and on none that ends before a snapshot.
 
 Follows org.apache.kafka.controller.FeatureControlManager and
 org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from itertools import takewhile
 
-from pykraft.common.errors import CorruptRecordError, ProtocolError
-from pykraft.common.types import METADATA_TOPIC
+from pykraft.common.errors import CorruptRecordError
+from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch
 from pykraft.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.image import FeatureRange
-from pykraft.protocol.messages.control import KRaftVersionRecord, decode_control_record
+from pykraft.protocol.messages.control import KRaftVersionRecord
 from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord, decode_metadata_record
-from pykraft.raft.snapshot import SNAPSHOT_SUFFIX
-from pykraft.records.batch import RecordBatch, batches
+from pykraft.raft.history import (
+    HistoryReader,
+    Snapshot,
+    SnapshotFolder,
+    control_records,
+    damage_named,
+    read_snapshot,
+)
+from pykraft.records.batch import LARGEST_OFFSET, RecordBatch
 from pykraft.records.compression import Compression
-from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, DamagedFileError
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.segment_files import LOG_SUFFIX, base_offset_of
@@ -35,23 +47,22 @@ _FRAME = bytes([FRAME_VERSION, FeatureLevelRecord.record_key, 0])
 
 def check_levels(filesystem: FileSystem, directory: str) -> None:
     """`directory` is the one that the metadata log is stored in. UnsupportedFeatureError, with each feature by name and
-    level, if its cluster runs what this node does not."""
-    folder = f"{directory}/{METADATA_TOPIC}-0"
-    listed = filesystem.list(folder) if filesystem.exists(folder) else []
-    names = [name for name in listed if not name.endswith(LOG_SUFFIX) or base_offset_of(name) is not None]
-    logs = [name for name in names if name.endswith(LOG_SUFFIX)]
-    if logs and int(logs[0].removesuffix(LOG_SUFFIX)):
-        raise UnsupportedFeatureError(
-            f"the metadata log in {directory} begins at offset {int(logs[0].removesuffix(LOG_SUFFIX))}, and what was "
-            "before it stands in a snapshot: this node reads metadata logs from offset 0 only"
-        )
-    levels = _levels(filesystem, directory, names)
+    level, if its cluster runs what this node does not, or if the log begins after offset 0; DamagedFileError if what
+    was before its start is in no snapshot."""
+    log = UnopenedLog(filesystem, f"{directory}/{METADATA_TOPIC}-0")
+    with damage_named(directory):
+        levels = _levels(filesystem, directory, log)
     lacking = [f"{name} at level {level}" for name, level in sorted(levels.items()) if not _is_supported(name, level)]
     if lacking:
         supported = ", ".join(f"{name} {low} to {high}" for name, (low, high) in sorted(SUPPORTED_FEATURES.items()))
         raise UnsupportedFeatureError(
             f"the cluster whose metadata are in {directory} runs {', '.join(lacking)}; this node supports {supported}, "
             "and no other feature above level 0: change them where it runs, with Apache Kafka's kafka-features.sh"
+        )
+    if begins_at := log.begins_at():
+        raise UnsupportedFeatureError(
+            f"the metadata log in {directory} begins at offset {begins_at}, and what was before it is in a snapshot: "
+            "this node runs on metadata logs from offset 0 only"
         )
 
 
@@ -60,65 +71,65 @@ def _is_supported(name: str, level: int) -> bool:
     return low <= level <= high
 
 
-def _levels(filesystem: FileSystem, directory: str, names: list[str]) -> dict[str, int]:
+class UnopenedLog:
+    """The metadata log as its files have it, each up to its first damaged batch."""
+
+    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        names = sorted(filesystem.list(directory)) if filesystem.exists(directory) else []
+        bases = {name: base_offset_of(name) for name in names if name.endswith(LOG_SUFFIX)}
+        files = {base: f"{directory}/{name}" for name, base in bases.items() if base is not None}
+        self.start_offset = min(files, default=0)
+        self.snapshots = SnapshotFolder(filesystem, directory)
+        self._batches = _whole_batches(filesystem, files.values())
+        self._end = OffsetAndEpoch(0, 0)
+
+    def batches_between(self, offset: int, end_offset: int) -> list[RecordBatch]:
+        """The next one, if there is one: the files are read once, from the first to the last."""
+        for batch in self._batches:
+            self._end = OffsetAndEpoch(batch.next_offset, batch.partition_leader_epoch)
+            if offset < batch.next_offset <= end_offset:
+                return [batch]
+        return []
+
+    def begins_at(self) -> int:
+        """The log's start, once it was read to its end. If that is before the newest snapshot, what was written has
+        been overtaken (a crash came between the two), and the log begins at the snapshot."""
+        newest = self.snapshots.newest_id() or self._end
+        is_overtaken = (newest.epoch, newest.offset) > (self._end.epoch, self._end.offset)
+        return newest.offset if is_overtaken else self.start_offset
+
+
+def _whole_batches(filesystem: FileSystem, paths: Iterable[str]) -> Iterator[RecordBatch]:
+    for path in paths:
+        with closing(FileRecords(filesystem.open(path))) as records, suppress(CorruptRecordError):
+            yield from takewhile(lambda batch: batch.is_valid, (batch for _, batch in records.batches()))
+
+
+def _levels(filesystem: FileSystem, directory: str, log: UnopenedLog) -> dict[str, int]:
     """The levels by feature; what was never written is left out."""
-    folder = f"{directory}/{METADATA_TOPIC}-0"
     levels: dict[str, int] = {}
-    has_records = False
-    for name in names:
-        if name.endswith(SNAPSHOT_SUFFIX):
-            _note_file(filesystem, f"{folder}/{name}", levels)
-    for name in names:
-        if name.endswith(LOG_SUFFIX):
-            for batch in _batches_of_log(filesystem, f"{folder}/{name}"):
-                has_records = True
-                _note(batch, levels)
-    bootstrap = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
-    if not levels.keys() - {KRAFT_VERSION} and filesystem.exists(bootstrap):
-        _note_file(filesystem, bootstrap, levels)
-    if has_records:
+    reader = HistoryReader(log)
+    for found in reader.read(LARGEST_OFFSET):
+        _note(found.batches if isinstance(found, Snapshot) else found, levels)
+    if not levels.keys() - {KRAFT_VERSION}:
+        bootstrap = read_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}")
+        _note(bootstrap.batches if bootstrap else (), levels)
+    if reader.next_offset:
         levels.setdefault(KRAFT_VERSION, 0)
     return levels
 
 
-def _batches_of_log(filesystem: FileSystem, path: str) -> Iterator[RecordBatch]:
-    """The batches up to the first that is damaged."""
-    records = FileRecords(filesystem.open(path))
-    try:
-        for _, batch in records.batches():
-            if not batch.is_valid:
-                return
-            yield batch
-    except CorruptRecordError:
-        return
-    finally:
-        records.close()
-
-
-def _note_file(filesystem: FileSystem, path: str, levels: dict[str, int]) -> None:
-    """Remember the levels of a snapshot, which is whole or damaged."""
-    data = memoryview(filesystem.read(path))
-    try:
-        found = list(batches(data))
-        if sum(batch.size for batch in found) != len(data) or not all(batch.is_valid for batch in found):
-            raise CorruptRecordError("it ends within a batch, or one fails its checksum")
-        for batch in found:
-            _note(batch, levels)
-    except (CorruptRecordError, ProtocolError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
-
-
-def _note(batch: RecordBatch, levels: dict[str, int]) -> None:
-    """Remember the levels that are set in the batch."""
-    if batch.is_control:
-        for record in batch.records():
-            _, message = decode_control_record(record.key or b"", record.value or b"")
-            if isinstance(message, KRaftVersionRecord):
-                levels[KRAFT_VERSION] = message.kraft_version
-    # Most batches set none: then the bytes tell faster than the records. (Records of levels to come may be unreadable.)
-    elif batch.compression is not Compression.NONE or _FRAME in bytes(batch.buffer):
-        for record in batch.records():
-            if (record.value or b"").startswith(_FRAME):
-                level, _ = decode_metadata_record(record.value or b"")
-                assert isinstance(level, FeatureLevelRecord)
-                levels[level.name] = level.feature_level
+def _note(batches: Iterable[RecordBatch], levels: dict[str, int]) -> None:
+    """Remember the levels that are set in the batches."""
+    for batch in batches:
+        if batch.is_control:
+            for _, message in control_records(batch):
+                if isinstance(message, KRaftVersionRecord):
+                    levels[KRAFT_VERSION] = message.kraft_version
+        # Most batches set none: then the bytes tell faster than the records. (Records to come may be unreadable.)
+        elif batch.compression is not Compression.NONE or _FRAME in bytes(batch.buffer):
+            for record in batch.records():
+                if (record.value or b"").startswith(_FRAME):
+                    level, _ = decode_metadata_record(record.value or b"")
+                    assert isinstance(level, FeatureLevelRecord)
+                    levels[level.name] = level.feature_level

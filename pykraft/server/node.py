@@ -32,11 +32,10 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.history import SnapshotFolder
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot, snapshot_name
 from pykraft.raft.state_machine import ControlRecords
-from pykraft.raft.voters import NO_VOTERS
 from pykraft.server import config as keys
 from pykraft.server.apis import cluster, config_changes, configs, controller, envelope, forwarding, quorum
 from pykraft.server.apis.dispatch import Dispatcher
@@ -114,7 +113,6 @@ class Node:
         self.raft = self._open_quorum()
         if self.config.is_controller:
             self.controller = self._make_controller()
-            self.raft.register(self.controller)
         self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
@@ -135,8 +133,7 @@ class Node:
         log = loader.load()
         if loader.lost_bytes:
             self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
-        first = read_snapshot(self._filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}")
-        replicated = ReplicatedLog(log)
+        replicated = ReplicatedLog(log, SnapshotFolder(self._filesystem, directory))
         own = {listener.advertised for listener in config.listeners}
         replica = RaftReplica(
             cluster_id=self.cluster_id,
@@ -144,7 +141,7 @@ class Node:
             listener_name=config.controller_listener,
             local_endpoint=self._controller_address,
             log=replicated,
-            control_records=ControlRecords(replicated, first.voters if first else NO_VOTERS),
+            control_records=ControlRecords(replicated),
             quorum_file=QuorumStateFile(self._filesystem, directory),
             bootstrap=[
                 Address(-2 - number, endpoint.host, endpoint.port)
@@ -163,6 +160,7 @@ class Node:
             node_id=self.config.node_id,
             cluster_id=self.cluster_id,
             raft=self.raft,
+            loader=self.loader,
             config=self.config.values,
             properties=self.config.properties,
             random=self._random,

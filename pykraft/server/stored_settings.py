@@ -9,8 +9,6 @@ before those are known (`broker.Broker`).
 Apache Kafka registers first, and opens its logs when it has caught up with the metadata.
 """
 
-from collections.abc import Iterator
-
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.records import (
@@ -19,13 +17,14 @@ from pykraft.protocol.messages.records import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
-    MetadataRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode_metadata_record,
 )
 from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.state_machine import CommitReader
+from pykraft.records.batch import RecordBatch
 
 _KINDS = (
     *(ConfigRecord, TopicRecord, RemoveTopicRecord),
@@ -38,16 +37,12 @@ _FRAMES = tuple(bytes([FRAME_VERSION, kind.record_key]) for kind in _KINDS)
 def stored_settings(log: ReplicatedLog) -> MetadataImage:
     """An image of topics' names and everybody's settings, and of nothing else."""
     loader = MetadataLoader()
-    loader.handle_commit(CommittedBatch(log.start_offset, log.end_offset - 1, 0, 0, list(_records(log))))
+    CommitReader(log, loader, _settings_in).deliver(log.end_offset)
     return loader.image
 
 
-def _records(log: ReplicatedLog) -> Iterator[MetadataRecord]:
-    offset = log.start_offset
-    while found := log.batches_between(offset, log.end_offset):
-        for batch in found:
-            offset = batch.next_offset
-            for record in () if batch.is_control else batch.records():
-                value = record.value or b""
-                if value.startswith(_FRAMES):
-                    yield decode_metadata_record(value)[0]
+def _settings_in(batch: RecordBatch) -> CommittedBatch:
+    """The batch with no other records than these."""
+    values = [] if batch.is_control else [record.value or b"" for record in batch.records()]
+    records = [decode_metadata_record(value)[0] for value in values if value.startswith(_FRAMES)]
+    return CommittedBatch(batch.base_offset, batch.last_offset, batch.partition_leader_epoch, 0, records)

@@ -306,8 +306,8 @@ class SimulatedCluster:
         images: dict[int, MetadataImage] = {}
         for node_id, machine in self.nodes.items():
             assert machine.node is not None
-            fresh = MetadataLoader()
-            CommitReader(fresh).deliver(machine.node.raft.replica.log, machine.node.raft.replica.log.high_watermark)
+            fresh, log = MetadataLoader(), machine.node.raft.replica.log
+            CommitReader(log, fresh).deliver(log.high_watermark)
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")

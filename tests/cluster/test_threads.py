@@ -304,7 +304,7 @@ def replayed(node: Node) -> tuple[MetadataImage, MetadataImage]:
     """The image of a node, and the one that its metadata log gives to somebody who begins from nothing."""
     fresh = MetadataLoader()
     log = node.raft.replica.log
-    CommitReader(fresh).deliver(log, node.loader.image.provenance.offset + 1)
+    CommitReader(log, fresh).deliver(node.loader.image.provenance.offset + 1)
     return node.loader.image, fresh.image
 
 

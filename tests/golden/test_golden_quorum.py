@@ -11,7 +11,7 @@ from pykraft.common.config import parse_properties
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.election import ElectionState, QuorumStateFile
-from pykraft.raft.snapshot import read_snapshot
+from pykraft.raft.history import read_snapshot
 from pykraft.records.batch import batches
 from pykraft.server.config import read_node_config
 from pykraft.sim.disk import MemoryFileSystem
@@ -57,7 +57,7 @@ def test_every_snapshot_is_read_whole(path: pathlib.Path) -> None:
         if not batch.is_control
         for record in batch.records()
     ]
-    read = [record for batch in snapshot.batches for record in batch.records]
+    read = [record for batch in snapshot.decoded() for record in batch.records]
     assert read == [decode_metadata_record(value)[0] for value in values]
     assert bool(read) != is_first
 

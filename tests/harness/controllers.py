@@ -19,6 +19,7 @@ from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.controller.features import METADATA_VERSION, METADATA_VERSION_4_2_IV1
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AlterPartitionRequest,
@@ -85,17 +86,19 @@ class ControllerScript:
         """`properties` is the node's file."""
         self.now = 1000
         self.raft: RaftClient = replica(1, voters=[1])
+        self.loader = MetadataLoader()
         self.controller = QuorumController(
             node_id=1,
             cluster_id=CLUSTER_ID,
             raft=self.raft,
+            loader=self.loader,
             config=CONFIG.resolve().with_values(**{"metadata_max_idle_interval_ms": 0, **settings}),
             random=Random(1),
             trace=Tracer(1, Silence()),
             properties=properties,
         )
         self.heard = Heard()
-        self.raft.register(self.controller)
+        self.raft.register(self.loader)
         self.raft.register(self.heard)
         self.raft.start(self.now)
         self.run()

@@ -34,10 +34,12 @@ from pykraft.protocol.messages.records import FeatureLevelRecord, MetadataRecord
 from pykraft.raft.client import RaftClient
 from pykraft.raft.config import RAFT_KEYS
 from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.history import SnapshotFolder
 from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.quorum_state import RoleName
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, encode_snapshot, snapshot_name, write_snapshot
 from pykraft.raft.state_machine import ControlRecords
 from pykraft.raft.voters import Voter, VoterSet
 from pykraft.sim.disk import MemoryFileSystem
@@ -88,7 +90,8 @@ def open_metadata_log(filesystem: FileSystem) -> ReplicatedLog:
             topic_partition=TopicPartition(METADATA_TOPIC, 0),
             topic_id=METADATA_TOPIC_ID,
             clean=False,
-        ).load()
+        ).load(),
+        SnapshotFolder(filesystem, FOLDER),
     )
 
 
@@ -101,8 +104,12 @@ def replica(
     journal: RingBuffer | None = None,
     **settings: Any,
 ) -> RaftClient:
-    """One replica, not started yet; a voter if its id is among `voters`. Settings have underscores for dots."""
+    """One replica, not started yet; a voter if its id is among `voters`, which its disk is formatted with unless it has
+    a snapshot. Settings have underscores for dots."""
     filesystem = filesystem or fresh_disk()
+    if SnapshotFolder(filesystem, FOLDER).newest() is None:
+        first = encode_snapshot(voter_set(voters), [], epoch=0, timestamp=0, last_timestamp=0)
+        write_snapshot(filesystem, f"{FOLDER}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}", first)
     log = open_metadata_log(filesystem)
     return RaftClient(
         RaftReplica(
@@ -111,7 +118,7 @@ def replica(
             listener_name=LISTENER,
             local_endpoint=lambda: address(node_id),
             log=log,
-            control_records=ControlRecords(log, voter_set(voters)),
+            control_records=ControlRecords(log),
             quorum_file=QuorumStateFile(filesystem, FOLDER),
             bootstrap=[Node(-2 - n, HOST, 9000 + voter) for n, voter in enumerate(voters) if voter != node_id],
             config=CONFIG.resolve().with_values(**settings),
@@ -146,7 +153,8 @@ class Heard:
         self.batches.append(batch)
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        raise AssertionError("nobody makes snapshots yet")
+        assert snapshot == BOOTSTRAP_SNAPSHOT and not batches, "nobody makes snapshots yet"
+        assert not self.batches and not self.leaders, "it comes before everything else"
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)

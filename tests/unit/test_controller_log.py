@@ -31,7 +31,7 @@ def from_nothing(script: ControllerScript) -> MetadataImage:
     """The image that the log alone gives to somebody who begins now."""
     fresh = MetadataLoader()
     log = script.raft.replica.log
-    CommitReader(fresh).deliver(log, log.end_offset)
+    CommitReader(log, fresh).deliver(log.end_offset)
     return fresh.image
 
 
@@ -97,10 +97,10 @@ def test_levels_that_the_cluster_has_left_behind_do_not_matter() -> None:
     script = ControllerScript()
     epoch, end = script.raft.leader_and_epoch.epoch, script.image.provenance.offset
     raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (1, 0))
-    script.controller.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised]))
-    script.controller.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered]))
+    script.loader.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised]))
+    script.loader.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered]))
     script.controller.poll(script.now)
-    script.controller.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised]))
+    script.loader.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised]))
     with pytest.raises(UnsupportedFeatureError, match=r"share.version at level 1; supported is 0 to 0"):
         script.controller.poll(script.now)
 
@@ -150,17 +150,20 @@ class Controllers:
     def __init__(self) -> None:
         self.quorum = Quorum(controller_quorum_append_linger_ms=0)
         self.controllers: dict[int, QuorumController] = {}
+        self.loaders: dict[int, MetadataLoader] = {}
         for n, raft in self.quorum.rafts.items():
             config = CONFIG.resolve().with_values(metadata_max_idle_interval_ms=0)
+            self.loaders[n] = MetadataLoader()
             controller = QuorumController(
                 node_id=n,
                 cluster_id=CLUSTER_ID,
                 raft=raft,
+                loader=self.loaders[n],
                 config=config,
                 random=Random(n),
                 trace=Tracer(n, Silence()),
             )
-            raft.register(controller)
+            raft.register(self.loaders[n])
             self.controllers[n] = controller
         self.quorum.elect()
 
@@ -191,7 +194,7 @@ def test_each_is_answered_when_its_own_change_is_decided_and_plans_see_those_tha
     seen: list[list[int]] = []
 
     def look(_: object) -> None:
-        seen.append(sorted(controller._decided.image.brokers))
+        seen.append(sorted(three.loaders[three.active].image.brokers))
         assert sorted(controller.image.brokers) == [1, 2]
 
     for broker_id in (1, 2):
@@ -201,6 +204,22 @@ def test_each_is_answered_when_its_own_change_is_decided_and_plans_see_those_tha
     three.quorum.heal()
     three.quorum.run_until(lambda: len(seen) == 2)
     assert seen == [[1], [1, 2]]
+
+
+def test_what_is_planned_and_not_committed_is_in_no_image_that_brokers_publish_from() -> None:
+    three = Controllers()
+    active = three.active
+    controller, loader = three.controllers[active], three.loaders[active]
+    published: list[list[int]] = []
+    loader.publish_to(lambda delta, image: published.append(sorted(image.brokers)))
+    three.quorum.isolate(active)
+    controller.register_broker(registration(1), three.quorum.now)
+    three.quorum.run(30)
+    assert sorted(controller.image.brokers) == [1]
+    assert loader.image.brokers == {} and published == []
+    three.quorum.heal()
+    three.quorum.elect()
+    assert sorted(loader.image.brokers) == [1] and published == [[1]]
 
 
 def test_what_was_not_decided_is_not_answered_and_forgotten_with_the_leadership() -> None:

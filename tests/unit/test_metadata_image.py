@@ -235,6 +235,112 @@ def test_a_transaction_becomes_true_at_its_end() -> None:
     assert loaded([begin, one, end, two])[0].image.provenance == OffsetAndEpoch(3, 1)
 
 
+def test_what_comes_before_a_transaction_is_true_at_once_and_the_images_offset_stays_before_it() -> None:
+    begin, end, one = BeginTransactionRecord(name="x"), EndTransactionRecord(), TopicRecord(name="t", topic_id=T)
+    two = TopicRecord(name="u", topic_id=U)
+    for batches in ([[one, begin, two]], [[one], [begin, two]], [[one], [begin], [two]]):
+        image = loaded(*batches)[0].image
+        assert (image.topic_ids, image.provenance) == ({"t": T}, OffsetAndEpoch(0, 1))
+    assert loaded([one, begin, two], [end])[0].image.provenance == OffsetAndEpoch(3, 1)
+    assert loaded([one], [end], [two])[0].image.topic_ids == {"t": T, "u": U}, "an end of nothing undoes nothing"
+
+
+def test_an_image_is_made_once_for_all_batches_until_there_is_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of an image are copied for each change of it: a node that starts reads a hundred thousand."""
+    made: list[int] = []
+    apply = MetadataDelta.apply
+
+    def counted(delta: MetadataDelta, provenance: OffsetAndEpoch) -> MetadataImage:
+        made.append(provenance.offset)
+        return apply(delta, provenance)
+
+    monkeypatch.setattr(MetadataDelta, "apply", counted)
+    loader = MetadataLoader()
+    for offset, record in enumerate(BASE):
+        loader.handle_commit(CommittedBatch(offset, offset, 1, 0, [record]))
+    assert made == []
+    published: list[tuple[set[ConfigResource], MetadataImage]] = []
+    loader.publish_to(lambda delta, image: published.append((delta.touched_configs, image)))
+    assert made == [len(BASE) - 1] and loader.image is loader.image
+    loader.handle_commit(CommittedBatch(len(BASE), len(BASE), 1, 0, [NoOpRecord()]))
+    assert made == [len(BASE) - 1, len(BASE)]
+    assert published == [(set(), loader.image)], "a publisher gets what changes from when it was added"
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def load(loader: MetadataLoader, snapshot: OffsetAndEpoch, *records: MetadataRecord) -> None:
+    """In two batches; their offsets are those of the file."""
+    half = len(records) // 2
+    batches = [(0, records[:half]), (half, records[half:])]
+    loader.handle_load_snapshot(snapshot, [CommittedBatch(at, at + len(r) - 1, 3, 0, r) for at, r in batches])
+
+
+def test_a_snapshot_is_published_as_the_change_from_the_image_that_is_there() -> None:
+    kept, recreated, gone, new = (Uuid(bytes(15) + bytes([n])) for n in range(101, 105))
+    loader, _ = loaded(
+        [
+            *BASE[:3],
+            *(TopicRecord(name=name, topic_id=i) for name, i in (("kept", kept), ("again", T), ("gone", gone))),
+            *(partition(i, number) for i in (kept, T, gone) for number in (0, 1)),
+            *(setting("7", name) for name in ("kept", "again", "gone")),
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="kept", name="segment.ms", value="8"),
+            ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=2000),
+            FeatureLevelRecord(name="share.version", feature_level=1),
+        ]
+    )
+    before = loader.image
+    published: list[tuple[MetadataDelta, MetadataImage]] = []
+    loader.publish_to(lambda delta, image: published.append((delta, image)))
+    load(
+        loader,
+        OffsetAndEpoch(50, 3),
+        BASE[0],
+        broker(2, 11),
+        broker(3, 40),
+        *(TopicRecord(name=name, topic_id=i) for name, i in (("kept", kept), ("again", recreated), ("new", new))),
+        *(partition(i, number) for i in (kept, recreated, new) for number in (0, 1)),
+        change(kept, 1, leader=2),
+        setting("7", "kept"),
+        setting("9", "again"),
+    )
+    ((delta, image),) = published
+    assert image is loader.image and image.provenance == OffsetAndEpoch(49, 3)
+    assert image.topic_ids == {"kept": kept, "again": recreated, "new": new}
+    assert sorted(image.brokers) == [2, 3] and image.features == {"metadata.version": 29}
+    assert image.next_producer_id == 0
+    assert delta.removed_topics == {T: before.topics[T], gone: before.topics[gone]}
+    assert delta.touched_topics == {kept, recreated, new}
+    assert delta.touched_partitions(image.topics[kept]) == [1], "the other is as it was"
+    assert delta.touched_partitions(image.topics[new]) == [0, 1]
+    assert delta.touched_brokers == {1, 3}
+    resources = {ConfigResource(TOPIC_RESOURCE, name) for name in ("kept", "again", "gone")}
+    assert delta.touched_configs == resources
+    assert image.config_of(TOPIC_RESOURCE, "kept") == {"retention.ms": "7"}
+    assert image.config_of(TOPIC_RESOURCE, "gone") == {}
+
+
+@given(st.lists(CHANGES, max_size=8), st.lists(CHANGES, max_size=8), st.booleans())
+def test_whatever_is_there_a_snapshot_leaves_what_it_holds(
+    before: list[MetadataRecord], after: list[MetadataRecord], is_in_transaction: bool
+) -> None:
+    held = image_of(*BASE[:3], *BASE[3:], *after)
+    loader, _ = loaded([*BASE, *before], [BeginTransactionRecord(name="x"), setting("1")] if is_in_transaction else [])
+    load(loader, OffsetAndEpoch(99, 3), *(record for record, _ in held.to_records()))
+    assert loader.image == MetadataDelta.between(EMPTY_IMAGE, held).apply(OffsetAndEpoch(98, 3))
+    loader.handle_commit(CommittedBatch(99, 99, 3, 0, [setting("5")]))
+    assert loader.image.config_of(TOPIC_RESOURCE, "t") == {"retention.ms": "5"}, "a transaction of before is over"
+
+
+@given(st.lists(CHANGES, max_size=8), st.lists(CHANGES, max_size=8))
+def test_between_an_image_and_itself_nothing_is_touched(some: list[MetadataRecord], more: list[MetadataRecord]) -> None:
+    before, after = image_of(*BASE, *some), image_of(*BASE, *some, *more)
+    nothing = MetadataDelta.between(before, before)
+    assert not nothing.touched_topics | nothing.touched_configs | nothing.touched_brokers | set(nothing.removed_topics)
+    assert MetadataDelta.between(before, after).apply(after.provenance) == after
+
+
 def test_a_snapshot_replaces_everything() -> None:
     loader, _ = loaded(BASE)
     loader.handle_load_snapshot(

@@ -60,7 +60,12 @@ def snapshot(*values: bytes) -> bytes:
     return encode_snapshot(NO_VOTERS, values, epoch=1, timestamp=1, last_timestamp=1)
 
 
+def without_rafts_state(*values: bytes) -> bytes:
+    return encode_snapshot(None, values, epoch=1, timestamp=1, last_timestamp=1)
+
+
 OURS = level("metadata.version", 29)
+SHARE = level("share.version", 1)
 
 
 @pytest.mark.parametrize("name", ["snapshot_7", "bootstrap"])
@@ -95,6 +100,16 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
         ({"bootstrap": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
         ({"snapshot_7": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
         ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS)}, "begins at offset 7, and what was before it"),
+        ({"log_5": batch(5, OURS) + batch(6, OURS), "snapshot_7": snapshot(OURS)}, "begins at offset 5, and what was"),
+        (
+            {"log": kraft(1) + batch(1, OURS), "snapshot_7": snapshot(OURS)},
+            "begins at offset 7, and what was before it",
+        ),
+        ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS, SHARE)}, "share.version at level 1;"),
+        ({"log_7": batch(7, SHARE), "snapshot_7": snapshot(OURS)}, "share.version at level 1;"),
+        ({"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS, SHARE)}, "share.version at level 1;"),
+        ({"log_7": batch(7, OURS), "snapshot_7": without_rafts_state(OURS)}, "kraft.version at level 0;"),
+        ({"snapshot_7": without_rafts_state(OURS)}, "kraft.version at level 0;"),
     ],
 )
 def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], complaint: str) -> None:
@@ -114,10 +129,22 @@ def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], compla
         {"log": kraft(1) + batch(1, OURS, level("share.version", 1)) + batch(3, level("share.version", 0))},
         {"log": kraft(1) + batch(1, level("metadata.version", 28)) + batch(2, OURS)},
         {"log": kraft(1) + batch(1, OURS) + batch(2, level("share.version", 1))[:-1]},
+        {"log": kraft(1) + batch(1, SHARE) + batch(2, OURS), "snapshot_2": snapshot(OURS)},
+        {"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS)},
+        {"log": batch(0, OURS) + batch(1, level("share.version", 0)), "snapshot_1": snapshot(OURS, SHARE)},
     ],
 )
 def test_what_counts_is_what_was_written_last_and_whole(files: dict[str, bytes]) -> None:
     check_levels(disk(**files), HOME)
+
+
+@pytest.mark.parametrize("older", [{}, {"snapshot": snapshot()}, {"snapshot_6": snapshot(OURS)}])
+def test_a_log_that_begins_after_its_snapshots_lacks_what_was_before(older: dict[str, bytes]) -> None:
+    filesystem = disk(log_7=batch(7, OURS), **older)
+    before = everything(filesystem)
+    with pytest.raises(DamagedFileError, match="begins at offset 7, and what was before it is in no snapshot"):
+        check_levels(filesystem, HOME)
+    assert everything(filesystem) == before
 
 
 def test_what_a_node_wrote_it_opens() -> None:

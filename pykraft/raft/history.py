@@ -1,0 +1,180 @@
+"""The history of the metadata log: its newest snapshot, then the batches that follow it.
+
+A snapshot replaces all records before its offset, so the log may have deleted those::
+
+    snapshot    [everything before 47)
+    the log                   40 .. 46 47 .. 59 60 .. 70
+                              start    |                 end
+                                       a reader begins here
+
+Every reader of the metadata begins like that: Raft for its voters, the listeners for what is committed, a starting node
+for the settings of its topics and for the feature levels. A reader comes back to the newest snapshot if the log has
+deleted what it would have read next. A gap between that snapshot and the log's start is damage: its records are lost.
+
+Follows org.apache.kafka.snapshot.RecordsSnapshotReader, org.apache.kafka.raft.internals.RecordsBatchReader, and
+maybeLoadSnapshot and maybeLoadLog of org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from pykraft.common.errors import CorruptRecordError, KafkaError, ProtocolError
+from pykraft.common.types import OffsetAndEpoch
+from pykraft.protocol.messages.control import ControlRecord, SnapshotFooterRecord, VotersRecord, decode_control_record
+from pykraft.protocol.messages.records import decode_metadata_record
+from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, snapshot_name, snapshot_of
+from pykraft.raft.voters import NO_VOTERS, VoterSet
+from pykraft.records.batch import RecordBatch, batches
+from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.filesystem import FileSystem
+
+BatchDecoder = Callable[[RecordBatch], CommittedBatch]
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def committed(batch: RecordBatch) -> CommittedBatch:
+    """A batch with its metadata records decoded; one of control records has none."""
+    records = [] if batch.is_control else [decode_metadata_record(record.value or b"")[0] for record in batch.records()]
+    return CommittedBatch(
+        batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records
+    )
+
+
+def control_records(batch: RecordBatch) -> list[tuple[int, ControlRecord]]:
+    """(offset, record) of each record of a control batch."""
+    return [
+        (record.offset, decode_control_record(record.key or b"", record.value or b"")[1]) for record in batch.records()
+    ]
+
+
+def check_understood(batch: RecordBatch) -> None:
+    """CorruptRecordError unless every record of the batch can be read: what is in the log has to be, at each start."""
+    try:
+        if batch.is_control:
+            control_records(batch)
+        else:
+            committed(batch)
+    except ProtocolError as error:
+        raise CorruptRecordError(f"{batch} holds what is no record of the metadata log: {error}") from error
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """What cannot be read in here makes the file a damaged one."""
+    try:
+        yield
+    except (KafkaError, ProtocolError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+class Snapshot(NamedTuple):
+    """One file: everything before `id`, in batches whose offsets are places in the file."""
+
+    id: OffsetAndEpoch
+    path: str
+    batches: Sequence[RecordBatch]
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters in it; none, if it is without Raft's own state."""
+        with damage_named(self.path):
+            controls = [message for batch in self.batches if batch.is_control for _, message in control_records(batch)]
+        voters = [VoterSet.from_record(message) for message in controls if isinstance(message, VotersRecord)]
+        return voters[-1] if voters else NO_VOTERS
+
+    def decoded(self, decode: BatchDecoder = committed) -> list[CommittedBatch]:
+        """The metadata in it; DamagedFileError if a record cannot be read."""
+        with damage_named(self.path):
+            return [decode(batch) for batch in self.batches if not batch.is_control]
+
+
+def read_snapshot(filesystem: FileSystem, path: str) -> Snapshot | None:
+    """What the file holds; None if there is none; DamagedFileError if it is not complete."""
+    if not filesystem.exists(path):
+        return None
+    data = memoryview(filesystem.read(path))
+    with damage_named(path):
+        found = list(batches(data))
+        is_whole = sum(batch.size for batch in found) == len(data) and all(batch.is_valid for batch in found)
+        if not is_whole or len(found) < 2 or not _is_footer(found[-1]):
+            raise DamagedFileError(
+                f"{path} is damaged: it has no footer, ends in a batch, or a batch fails its checksum"
+            )
+    return Snapshot(snapshot_of(path.rpartition("/")[2]) or BOOTSTRAP_SNAPSHOT, path, found)
+
+
+def _is_footer(batch: RecordBatch) -> bool:
+    return batch.is_control and any(isinstance(message, SnapshotFooterRecord) for _, message in control_records(batch))
+
+
+class SnapshotFolder(NamedTuple):
+    """The snapshots in the metadata log's folder."""
+
+    filesystem: FileSystem
+    directory: str
+
+    def newest_id(self) -> OffsetAndEpoch | None:
+        """The one that reaches furthest."""
+        names = self.filesystem.list(self.directory) if self.filesystem.exists(self.directory) else []
+        known = [snapshot for name in names if (snapshot := snapshot_of(name)) is not None]
+        return max(known, key=lambda snapshot: (snapshot.epoch, snapshot.offset), default=None)
+
+    def newest(self, start_offset: int = 0) -> Snapshot | None:
+        """The one that reaches furthest. DamagedFileError if it is not complete, or does not reach the log's start."""
+        newest = self.newest_id()
+        if (0 if newest is None else newest.offset) < start_offset:
+            raise DamagedFileError(
+                f"the metadata log in {self.directory} begins at offset {start_offset}, and what was before it is in "
+                "no snapshot: there must be one of that offset or a later one; restore it from a copy of the directory"
+            )
+        return None if newest is None else read_snapshot(self.filesystem, f"{self.directory}/{snapshot_name(newest)}")
+
+
+# --- the reader -------------------------------------------------------------------------------------------------------
+
+
+class MetadataLog(Protocol):
+    """The log as its reader needs it: the open one, or files that are not open."""
+
+    @property
+    def snapshots(self) -> SnapshotFolder: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    def batches_between(self, offset: int, end_offset: int) -> Sequence[RecordBatch]:
+        """Some of the whole batches from `offset` on that end at or before `end_offset`; none when all were read."""
+        ...
+
+
+class HistoryReader:
+    """One reader, and how far it has come."""
+
+    def __init__(self, log: MetadataLog) -> None:
+        self._log = log
+        self.next_offset = -1
+        """-1 before everything: a log begins at 0 at the earliest."""
+
+    def read(self, end_offset: int) -> Iterator[Snapshot | Sequence[RecordBatch]]:
+        """What is new up to `end_offset`: a snapshot if the log alone does not tell, then batches, some at a time. A
+        snapshot is committed, so it is read whatever `end_offset` is. DamagedFileError if a part is missing."""
+        start_offset = self._log.start_offset
+        if self.next_offset < start_offset:
+            snapshot = self._log.snapshots.newest(start_offset)
+            self.next_offset = 0 if snapshot is None else snapshot.id.offset
+            if snapshot is not None:
+                yield snapshot
+        while found := self._log.batches_between(self.next_offset, end_offset):
+            self.next_offset = found[-1].next_offset
+            yield found
+
+    def truncate_to(self, end_offset: int) -> None:
+        """The log was truncated: what comes after `end_offset` now is read again."""
+        self.next_offset = min(self.next_offset, end_offset)
