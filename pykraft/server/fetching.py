@@ -83,6 +83,12 @@ def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolatio
     return min(place.max_bytes, log.bytes_between(place.offset, upper_bound))
 
 
+def is_prefix(partition: Partition, place: FetchPlace) -> bool:
+    """Whether the reader's log, as far as its fetch tells, is a prefix of this one."""
+    is_within = partition.log.log_start_offset <= place.offset <= partition.log.log_end_offset
+    return is_within and diverging_end(partition, place) is None
+
+
 def diverging_end(partition: Partition, place: FetchPlace) -> OffsetAndEpoch | None:
     """Where the reader's last epoch ends here, if its log is no prefix of this one."""
     if place.last_fetched_epoch < 0:

@@ -28,7 +28,7 @@ from pykraft.server import config as keys
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
-from pykraft.server.fetching import FetchPlace, FetchResult, diverging_end, read_partition
+from pykraft.server.fetching import FetchPlace, FetchResult, is_prefix, read_partition
 from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
@@ -392,8 +392,7 @@ class ReplicaManager:
         """The partition led here whose log the reader's log is a prefix of; None for all else, which a read answers."""
         try:
             partition = self.led(place)
-            is_within = partition.log.log_start_offset <= place.offset <= partition.log.log_end_offset
-            return partition if is_within and diverging_end(partition, place) is None else None
+            return partition if is_prefix(partition, place) else None
         except KafkaError:
             return None
 

@@ -18,7 +18,7 @@ from pykraft.raft import service
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Prospective, grants_vote
 from pykraft.raft.replicated_log import ReplicatedLog, Validation, Verdict
-from pykraft.server import delayed
+from pykraft.server import fetching
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.partition import IsrProposal, IsrState, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
@@ -89,11 +89,11 @@ def a_follower_that_joins_at_the_high_watermark(patch: Patch) -> None:
 def a_leader_that_compares_offsets_alone(patch: Patch) -> None:
     """What KIP-279 was: an epoch that the leader does not have counts as the largest smaller one."""
 
-    def diverging_end(partition: Partition, place: delayed.FetchPlace) -> OffsetAndEpoch | None:
+    def diverging_end(partition: Partition, place: fetching.FetchPlace) -> OffsetAndEpoch | None:
         end = partition.log.end_offset_for(place.last_fetched_epoch)
         return end if end is not None and end.offset < place.offset else None
 
-    patch.setattr(delayed, "diverging_end", diverging_end)
+    patch.setattr(fetching, "diverging_end", diverging_end)
 
 
 @bug("truncation_by_epoch", "0-2 acknowledged; leader 3 LACKS 0-2")

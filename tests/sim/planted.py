@@ -18,7 +18,7 @@ from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import QuorumState, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.server import fetching, replica_manager
+from pykraft.server import fetching
 from pykraft.server.partition import IsrChange, IsrProposal, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.storage.filesystem import FileSystem
@@ -154,8 +154,7 @@ def acks_all_answered_at_the_log_end() -> None:
 @bug
 def no_truncation_on_divergence() -> None:
     """A leader does not notice that a follower's log is no prefix of its own."""
-    for module in (fetching, replica_manager):
-        put(module, "diverging_end", lambda partition, place: None)
+    put(fetching, "diverging_end", lambda partition, place: None)
 
 
 @bug

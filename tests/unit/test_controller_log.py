@@ -213,7 +213,7 @@ def test_what_is_planned_and_not_committed_is_in_no_image_that_brokers_publish_f
     published: list[list[int]] = []
     loader.publish_to(lambda delta, image: published.append(sorted(image.brokers)))
     three.quorum.isolate(active)
-    controller.register_broker(registration(1), three.quorum.now)
+    controller.answer(registration(1), three.quorum.now)
     three.quorum.run(30)
     assert sorted(controller.image.brokers) == [1]
     assert loader.image.brokers == {} and published == []
