@@ -16,7 +16,7 @@ Kafka came to the same form three times: KafkaRaftClient.poll, the RequestManage
 (records, response) results of the controller and the new coordinators.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -158,6 +158,22 @@ class Promise(Generic[T]):
             callback()
         elif not self.kept:
             self._on_abandoned += (callback,)
+
+
+Steps = Generator[None, int, T]
+"""Work that takes long, done in pieces: it pauses at each yield, is sent the time when it goes on, and returns a value.
+What runs it (`server.turns`) lets others come between."""
+
+
+def finish(steps: Steps[T]) -> T:
+    """What the steps return, without a pause: where nothing else waits, or the work is known to be small."""
+    try:
+        next(steps)
+        while True:
+            steps.send(0)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Clock(Protocol):

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, finish
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import TopicPartition
 from pykraft.server.fetching import FetchPlace, FetchResult, available_bytes
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import finish
 from pykraft.storage.answers import AppendInfo, Isolation
 
 

@@ -254,8 +254,9 @@ class Node:
         return answered if isinstance(answered, Promise) else Promise.of(answered)
 
     def has_looked_at(self, inbound: InboundRequest) -> bool:
-        """Whether a request that was handed to `handle` is in the works, or still waits until the broker is open."""
-        return id(inbound) not in self._waiting
+        """Whether a request that was handed to `handle` needs its bytes no more: not while it waits until the broker is
+        open, nor while its handling pauses."""
+        return id(inbound) not in self._waiting and not self.dispatcher.turns.is_pausing(inbound)
 
     def poll(self, now: int) -> Poll:
         """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from pykraft.common.core import FOREVER, Clock, Poll, merge
+from pykraft.common.core import FOREVER, Clock, Poll, Steps, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
@@ -33,7 +33,7 @@ from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
-from pykraft.server.turns import PARTS_PER_TURN, Steps
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin

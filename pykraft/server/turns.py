@@ -19,64 +19,63 @@ its client hangs up, the rest of it is dropped.
 This is ours: Kafka's request handlers are threads of their own and need not pause.
 """
 
-from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 
 T = TypeVar("T")
-
-Steps = Generator[None, int, T]
-"""A handler that pauses at each yield, is sent the time, and returns what a plain handler returns."""
 
 PARTS_PER_TURN = 500
 """So many partitions or topics of a request are handled in one turn: 10 us each, 5 ms together."""
 
 
-def finish(steps: Steps[T]) -> T:
-    """What the steps return, taken all at once: for work that is small because it waited for what is really there."""
-    try:
-        next(steps)
-        while True:
-            steps.send(0)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+class _Paused(NamedTuple):
+    request: object
+    steps: Steps[Any]
+    promise: Promise[Any]
 
 
 class Turns:
     """The requests of a node that pause."""
 
     def __init__(self) -> None:
-        self._paused: dict[Steps[Any], Promise[Any]] = {}
+        self._paused: dict[int, _Paused] = {}
+        """By the identity of the request, in the order in which they began."""
 
     def __len__(self) -> int:
         return len(self._paused)
 
-    def run(self, steps: Steps[T | Promise[T]]) -> T | Promise[T]:
-        """Take the first step; what the steps return, or a promise of it if they pause."""
+    def is_pausing(self, request: object) -> bool:
+        """Whether this request goes on in a turn to come, and needs its bytes until then."""
+        return id(request) in self._paused
+
+    def run(self, request: object, steps: Steps[T | Promise[T]]) -> T | Promise[T]:
+        """Take the first of the steps that handle a request; what the steps return, or a promise of it if they
+        pause."""
         try:
             next(steps)
         except StopIteration as end:
             result: T | Promise[T] = end.value
             return result
-        promise = self._paused[steps] = Promise()
-        promise.on_abandoned(lambda: self._drop(steps))
+        promise: Promise[Any] = Promise()
+        self._paused[id(request)] = _Paused(request, steps, promise)
+        promise.on_abandoned(lambda: self._drop(request))
         return promise
 
-    def _drop(self, steps: Steps[Any]) -> None:
-        if self._paused.pop(steps, None) is not None:
-            steps.close()
+    def _drop(self, request: object) -> None:
+        paused = self._paused.pop(id(request), None)
+        if paused is not None:
+            paused.steps.close()
 
     def go_on(self, now: int) -> None:
         """One step of each request that pauses."""
-        for steps, promise in list(self._paused.items()):
+        for request, steps, promise in list(self._paused.values()):
             if promise.abandoned:
                 continue  # a moment ago
             try:
                 steps.send(now)
             except StopIteration as end:
-                del self._paused[steps]
+                del self._paused[id(request)]
                 self._keep(promise, end.value)
 
     @staticmethod

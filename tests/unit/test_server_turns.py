@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.schema import Request
-from pykraft.server.turns import PARTS_PER_TURN, Steps, Turns
+from pykraft.server.turns import PARTS_PER_TURN, Turns
 from tests.harness.lone_node import LoneNode
 
 
@@ -23,13 +23,13 @@ def counting(count: int, seen: list[int], result: Any = "done") -> Steps[Any]:
 
 def test_a_handler_that_does_not_pause_is_answered_as_a_plain_one() -> None:
     turns = Turns()
-    assert turns.run(counting(0, [])) == "done"
+    assert turns.run(object(), counting(0, [])) == "done"
     assert len(turns) == 0
 
 
 def test_each_step_has_a_turn_and_the_time_of_that_turn() -> None:
     turns, seen, other = Turns(), [], []
-    answer, second = turns.run(counting(2, seen)), turns.run(counting(3, other))
+    answer, second = turns.run(object(), counting(2, seen)), turns.run(object(), counting(3, other))
     assert isinstance(answer, Promise) and isinstance(second, Promise)
     for now in (10, 20):
         assert not answer.kept
@@ -41,7 +41,7 @@ def test_each_step_has_a_turn_and_the_time_of_that_turn() -> None:
 
 def test_a_handler_that_waits_after_its_last_step_is_answered_then() -> None:
     turns, waits = Turns(), Promise[str]()
-    answer = turns.run(counting(1, [], waits))
+    answer = turns.run(object(), counting(1, [], waits))
     turns.go_on(10)
     assert isinstance(answer, Promise) and not answer.kept and len(turns) == 0
     waits.keep("late")
@@ -50,7 +50,7 @@ def test_a_handler_that_waits_after_its_last_step_is_answered_then() -> None:
 
 def test_a_client_that_hangs_up_takes_the_rest_of_its_request_along() -> None:
     turns, seen, waits = Turns(), [], Promise[str]()
-    pausing, waiting = turns.run(counting(5, seen)), turns.run(counting(1, [], waits))
+    pausing, waiting = turns.run(object(), counting(5, seen)), turns.run(object(), counting(1, [], waits))
     turns.go_on(10)
     for answer in (pausing, waiting):
         assert isinstance(answer, Promise)
@@ -65,7 +65,7 @@ def test_an_error_of_ours_is_not_swallowed() -> None:
         raise AssertionError("impossible")
 
     turns = Turns()
-    turns.run(broken())
+    turns.run(object(), broken())
     with pytest.raises(AssertionError):
         turns.go_on(10)
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator, Mapping
 from types import MethodType
 from typing import Any
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.quotas import Quotas
-from pykraft.server.turns import Steps, Turns
+from pykraft.server.turns import Turns
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
 
@@ -77,7 +77,7 @@ class Dispatcher:
         try:
             handled = self._handlers[context.kind, type(request)](request, context, now)
             if isinstance(handled, Generator):
-                handled = self.turns.run(_guarded(request, handled))
+                handled = self.turns.run(inbound, _guarded(request, handled))
         except KafkaError as error:
             return _refusal(request, error)
         except CloseConnection as order:

@@ -10,7 +10,7 @@ Follows kafka.server.KafkaApis.handleFetchRequest.
 
 from collections.abc import Collection, Sequence
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
@@ -21,7 +21,7 @@ from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
 from pykraft.server.fetching import FetchPlace, FetchResult
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN, Steps, finish
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import Isolation
 from pykraft.transport.server_channel import RequestContext
 

@@ -10,6 +10,7 @@ Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpo
 
 from collections import Counter
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import (
@@ -28,7 +29,7 @@ from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.fetch import isolation_of
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN, Steps
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import Isolation, TimestampedOffset
 from pykraft.transport.server_channel import RequestContext
 

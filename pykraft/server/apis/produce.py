@@ -9,7 +9,7 @@ Follows kafka.server.KafkaApis.handleProduceRequest.
 
 from collections.abc import Collection, Sequence
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
@@ -20,7 +20,7 @@ from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, to
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN, Steps
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.validator import only_batch
 from pykraft.transport.server_channel import RequestContext
 
