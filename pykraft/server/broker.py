@@ -23,6 +23,7 @@ from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
 from pykraft.server.apis import fetch, logs, offsets, produce
 from pykraft.server.apis.dispatch import Dispatcher
+from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
@@ -126,13 +127,14 @@ class Broker:
             trace=self._trace,
         )
 
-    def add_to(self, dispatcher: Dispatcher) -> None:
+    def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
         """Let the dispatcher serve what needs the partitions and their logs."""
-        broker = ListenerKind.BROKER
-        dispatcher.serve(broker, produce.ProduceApis(self.replicas), produce.HANDLERS)
-        dispatcher.serve(broker, fetch.FetchApis(self._config, self.replicas), fetch.HANDLERS)
-        dispatcher.serve(broker, offsets.OffsetApis(self.replicas), offsets.HANDLERS)
-        dispatcher.serve(broker, logs.LogApis(self.replicas, self.logs, self._filesystem), logs.HANDLERS)
+        broker, replicas = ListenerKind.BROKER, self.replicas
+        dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer), produce.HANDLERS)
+        dispatcher.serve(broker, fetch.FetchApis(self._config, replicas, authorizer), fetch.HANDLERS)
+        dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
+        log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)
+        dispatcher.serve(broker, log_apis, logs.HANDLERS)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""

@@ -37,9 +37,9 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.state_machine import ControlRecords
 from pykraft.server import config as keys
-from pykraft.server.apis import cluster, config_changes, configs, controller, envelope, forwarding, quorum
+from pykraft.server.apis import admin, cluster, config_changes, configs, controller, envelope, forwarding, quorum
 from pykraft.server.apis.dispatch import Dispatcher
-from pykraft.server.authorizer import AllowEverybody, Authorizer
+from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.levels import check_levels
@@ -86,7 +86,7 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self._timer = Timer()
         self._locks: list[Lock] = []
-        self.dispatcher = Dispatcher(authorizer or AllowEverybody(), quotas or NoQuotas())
+        self.dispatcher = Dispatcher(quotas or NoQuotas())
         self.loader = MetadataLoader()
         self.controller: QuorumController | None = None
         self.broker: Broker | None = None
@@ -98,7 +98,7 @@ class Node:
         except BaseException:
             self._unlock()
             raise
-        self._add_apis()
+        self._add_apis(authorizer or AllowAll())
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
@@ -192,20 +192,23 @@ class Node:
         )
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
-    def _add_apis(self) -> None:
+    def _add_apis(self, authorizer: Authorizer) -> None:
         serve = self.dispatcher.serve
         forwarding_apis = None
         if self.broker is not None:
-            forwarding_apis = forwarding.ForwardingApis(self.broker.forwarding, self.broker.producer_ids)
+            broker = self.broker
+            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, broker.producer_ids, authorizer)
             serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
             change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
             serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
-            self.broker.add_to(self.dispatcher)
+            broker.add_to(self.dispatcher, authorizer)
         if self.controller is not None:
             active = self.controller
-            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service), quorum.HANDLERS)
-            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active), controller.HANDLERS)
-            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.respond)
+            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service, authorizer), quorum.HANDLERS)
+            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
+            admin_apis = admin.AdminApis(active, self.config.values, authorizer)
+            serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
+            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.respond, authorizer)
             serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
         cluster_apis = cluster.ClusterApis(
             self.config,
@@ -213,9 +216,10 @@ class Node:
             image=lambda: self.loader.image,
             voters=lambda: self.raft.replica.control_records.voters,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
-            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda names, now: None,
+            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
+            authorizer=authorizer,
         )
-        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image)
+        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)
         for kind in ListenerKind:
             serve(kind, cluster_apis, cluster.HANDLERS)
             serve(kind, config_apis, configs.HANDLERS)

@@ -18,6 +18,7 @@ from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Answer
+from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
@@ -33,7 +34,14 @@ PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
 class LoneNode:
     """Node 1, ready. While it is `cut_off` no request arrives, not even what its broker asks its controller."""
 
-    def __init__(self, filesystem: MemoryFileSystem | None = None, *, cut_off: bool = False, **settings: str) -> None:
+    def __init__(
+        self,
+        filesystem: MemoryFileSystem | None = None,
+        *,
+        cut_off: bool = False,
+        authorizer: Authorizer | None = None,
+        **settings: str,
+    ) -> None:
         self.now = 1000
         self.cut_off = cut_off
         self.journal = RingBuffer()
@@ -62,6 +70,7 @@ class LoneNode:
             random=Random(f"life {self.filesystem.life}"),  # each process draws an incarnation id of its own
             background=Inline(),
             trace_sink=self.journal,
+            authorizer=authorizer,
         )
         self.node.bind(PORTS)
         try:
@@ -101,17 +110,29 @@ class LoneNode:
         answer.then(lambda done: outbound.on_response(done.response, self.now))
 
     def handle(
-        self, request: Request, kind: ListenerKind = ListenerKind.BROKER, version: int | None = None
+        self,
+        request: Request,
+        kind: ListenerKind = ListenerKind.BROKER,
+        version: int | None = None,
+        principal: str = "User:test",
+        address: str = "127.0.0.1",
     ) -> Promise[Answer]:
         """Hand in a request; the answer may come later. No time passes."""
         listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
         number = request.versions[1] if version is None else version
-        context = RequestContext("c", listener, kind, "User:test", "test", "127.0.0.1", request.api, number, 1)
+        context = RequestContext("c", listener, kind, principal, "test", address, request.api, number, 1)
         return self.node.handle(InboundRequest(context, request), self.now)
 
-    def ask(self, request: Request, kind: ListenerKind = ListenerKind.BROKER, version: int | None = None) -> Any:
+    def ask(
+        self,
+        request: Request,
+        kind: ListenerKind = ListenerKind.BROKER,
+        version: int | None = None,
+        principal: str = "User:test",
+        address: str = "127.0.0.1",
+    ) -> Any:
         """The response, after a moment."""
-        answer = self.handle(request, kind, version)
+        answer = self.handle(request, kind, version, principal, address)
         self.run()
         return answer.value.response
 

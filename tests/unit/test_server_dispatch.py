@@ -21,7 +21,6 @@ from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Answer, CloseConnection, Dispatcher, Handled, Handlers
-from pykraft.server.authorizer import AllowEverybody
 from pykraft.server.quotas import NoQuotas
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
@@ -68,7 +67,7 @@ def inbound(request: Request, kind: ListenerKind = BROKER) -> InboundRequest:
 @pytest.fixture
 def served() -> tuple[SomeApis, Dispatcher]:
     some = SomeApis()
-    dispatcher = Dispatcher(AllowEverybody(), NoQuotas())
+    dispatcher = Dispatcher(NoQuotas())
     dispatcher.serve(BROKER, some, HANDLERS)
     return some, dispatcher
 
@@ -122,7 +121,7 @@ def test_a_client_that_wants_no_answer_or_can_be_told_nothing_loses_its_connecti
 
 
 def test_a_request_has_one_handler_on_a_listener_and_none_where_it_is_not_served() -> None:
-    dispatcher = Dispatcher(AllowEverybody(), NoQuotas())
+    dispatcher = Dispatcher(NoQuotas())
     dispatcher.serve(CONTROLLER, SomeApis(), HANDLERS)
     assert dispatcher.requests(CONTROLLER) == {ApiVersionsRequest, DescribeClusterRequest}
     with pytest.raises(AssertionError, match="ApiVersionsRequest has a handler"):

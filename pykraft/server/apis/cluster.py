@@ -12,16 +12,22 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
 * A broker without the listener that the client came by is one that it cannot reach: it leads nothing, and is offline.
   Version 0 leaves out all that cannot be reached.
 * A Metadata request that names an id anywhere is read as one for ids; what it asks for twice is answered once.
-* Which operations a client may do is told when it asks; as long as nobody is refused anything, that is all of them.
+* Metadata shows a topic to a client that may DESCRIBE it. Another topic is left out of a list of all topics; if it was
+  asked for, the client gets TOPIC_AUTHORIZATION_FAILED, and is not told whether there is such a topic. To have a
+  missing topic made, a client needs CREATE on the cluster or on that topic.
+* FindCoordinator needs DESCRIBE on the group or the transactional id. DescribeCluster needs nothing on a broker, and
+  ALTER on the cluster on a controller.
+* A client that asks is told what it may do; to a cluster that it may not DESCRIBE, that is nothing.
 * FindCoordinator answers COORDINATOR_NOT_AVAILABLE: there are no coordinators yet. It is advertised all the same,
   because clients ask for it without looking.
 
 Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
+from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.features import SUPPORTED_FEATURES
@@ -47,19 +53,21 @@ from pykraft.protocol.messages.records import NO_LEADER
 from pykraft.raft.voters import VoterSet
 from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.transport.server_channel import RequestContext
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", METADATA_TOPIC})
 
-# Bit n for operation n of the access control lists: all that there are for a cluster, and for a topic.
-_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-_TOPIC_OPERATIONS = 0b1101_1111_1000
 _FIRST_METADATA_BY_ID = 12
 _FIRST_LISTENER_NOT_FOUND = 6
+_FIRST_FIND_OF_SEVERAL = 4
 _ONLY_LIVE_REPLICAS = 0
 """The version of Metadata that leaves out the replicas that cannot be reached, and says that there are some."""
-_COORDINATORS = (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
+_COORDINATORS = {
+    GROUP_COORDINATOR: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION_COORDINATOR: (AclResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
 
 
 _SUPPORTED_FEATURES = tuple(
@@ -99,15 +107,17 @@ class ClusterApis:
         image: Callable[[], MetadataImage],
         voters: Callable[[], VoterSet],
         controller_id: Callable[[], int],
-        create_topics: Callable[[list[str], int], None],
+        create_topics: Callable[[list[str], RequestContext, int], None],
+        authorizer: Authorizer,
     ) -> None:
-        """`create_topics(names, now)` asks the controller to make topics that a client has asked about."""
+        """`create_topics(names, context, now)` asks the controller to make topics that a client has asked about."""
         self._config = config
         self._cluster_id = cluster_id
         self._image = image
         self._voters = voters
         self._controller_id = controller_id
         self._create_topics = create_topics
+        self._authorizer = authorizer
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
         return api_versions(context.kind, self._image())
@@ -121,25 +131,52 @@ class ClusterApis:
             # Versions 10 and 11 have a field for ids, but no broker ever answered by them.
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics go by id from version 12 on")
         if asked is None or (context.api_version == 0 and not asked):
-            topics = [self._topic(topic, context) for _, topic in sorted(_by_name(image).items())]
+            by_name = _by_name(image)
+            shown = self._describable(by_name, context)
+            topics = [self._topic(topic, context) for name, topic in sorted(by_name.items()) if name in shown]
         else:
             topics = self._asked(image, asked, context)
             if request.allow_auto_topic_creation and self._config.values[keys.AUTO_CREATE_TOPICS_ENABLE]:
-                missing = [t.name for t in topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and t.name]
-                if missing:
-                    self._create_topics(missing, now)
+                self._create_missing(topics, context, now)
         if request.include_topic_authorized_operations:
             for topic in topics:
-                if not topic.error_code:
-                    topic.topic_authorized_operations = _TOPIC_OPERATIONS
-        operations = _operations(request.include_cluster_authorized_operations)
+                if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    topic.topic_authorized_operations = authorized_operations(
+                        self._authorizer, context, AclResourceType.TOPIC, topic.name
+                    )
         return MetadataResponse(
             brokers=self._brokers(image, context.listener),
             cluster_id=self._cluster_id,
             controller_id=self._reachable_controller(image),
             topics=topics,
-            cluster_authorized_operations=operations,
+            cluster_authorized_operations=self._operations(request.include_cluster_authorized_operations, context),
         )
+
+    def _describable(self, names: Collection[str], context: RequestContext) -> Collection[str]:
+        return self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+
+    def _create_missing(self, topics: Sequence[MetadataResponse.Topic], context: RequestContext, now: int) -> None:
+        """Have the topics made that there are not, and refuse those that this client may not make."""
+        missing = {t.name: t for t in topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and t.name}
+        if not missing:
+            return
+        allowed: Collection[str] = missing
+        if not allows_on_cluster(self._authorizer, context, AclOperation.CREATE):
+            allowed = self._authorizer.allowed(context, AclOperation.CREATE, AclResourceType.TOPIC, missing.keys())
+        for name, topic in missing.items():
+            if name not in allowed:
+                topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        names = [name for name in missing if name in allowed]
+        if names:
+            self._create_topics(names, context, now)
+
+    def _operations(self, asked_for: bool, context: RequestContext) -> int:
+        """What this client may do to the cluster, as a bit set."""
+        if not asked_for:
+            return OPERATIONS_NOT_ASKED_FOR
+        if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
+            return 0
+        return authorized_operations(self._authorizer, context, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def _brokers(self, image: MetadataImage, listener: str) -> list[MetadataResponse.Broker]:
         return [
@@ -165,17 +202,28 @@ class ClusterApis:
         """Each topic once."""
         ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
         if ids:
-            return [self._topic_with_id(image, topic_id, context) for topic_id in ids]
-        return [self._topic_named(image, name, context) for name in dict.fromkeys(topic.name or "" for topic in asked)]
+            known = {image.topics[topic_id].name for topic_id in ids if topic_id in image.topics}
+            shown = self._describable(known, context)
+            return [self._topic_with_id(image, topic_id, shown, context) for topic_id in ids]
+        names = dict.fromkeys(topic.name or "" for topic in asked)
+        shown = self._describable(names, context)
+        return [self._topic_named(image, name, shown, context) for name in names]
 
-    def _topic_with_id(self, image: MetadataImage, topic_id: Uuid, context: RequestContext) -> MetadataResponse.Topic:
+    def _topic_with_id(
+        self, image: MetadataImage, topic_id: Uuid, shown: Collection[str], context: RequestContext
+    ) -> MetadataResponse.Topic:
         topic = image.topics.get(topic_id)
-        if topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None or topic.name not in shown:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return MetadataResponse.Topic(error_code=error, name=None, topic_id=topic_id, partitions=[])
         return self._topic(topic, context)
 
-    def _topic_named(self, image: MetadataImage, name: str, context: RequestContext) -> MetadataResponse.Topic:
+    def _topic_named(
+        self, image: MetadataImage, name: str, shown: Collection[str], context: RequestContext
+    ) -> MetadataResponse.Topic:
+        if name not in shown:
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponse.Topic(error_code=refused, name=name, partitions=[])
         topic = image.topic_named(name)
         if topic is None:
             return MetadataResponse.Topic(error_code=_missing(name), name=name, partitions=[])
@@ -197,7 +245,10 @@ class ClusterApis:
     def describe_cluster(
         self, request: DescribeClusterRequest, context: RequestContext, now: int
     ) -> DescribeClusterResponse:
-        served = BROKER_ENDPOINTS if context.kind is ListenerKind.BROKER else CONTROLLER_ENDPOINTS
+        is_broker = context.kind is ListenerKind.BROKER
+        if not is_broker:
+            check_cluster(self._authorizer, context, AclOperation.ALTER)
+        served = BROKER_ENDPOINTS if is_broker else CONTROLLER_ENDPOINTS
         if request.endpoint_type != served:
             known = request.endpoint_type in (BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS)
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -205,7 +256,6 @@ class ClusterApis:
                 error = ErrorCode.INVALID_REQUEST
             raise KafkaError(error, error.text)
         image = self._image()
-        is_broker = context.kind is ListenerKind.BROKER
         return DescribeClusterResponse(
             endpoint_type=served,
             cluster_id=self._cluster_id,
@@ -215,7 +265,7 @@ class ClusterApis:
                 if is_broker
                 else self._described_controllers(context.listener)
             ),
-            cluster_authorized_operations=_operations(request.include_cluster_authorized_operations),
+            cluster_authorized_operations=self._operations(request.include_cluster_authorized_operations, context),
         )
 
     def _described_brokers(
@@ -244,9 +294,24 @@ class ClusterApis:
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext, now: int
     ) -> FindCoordinatorResponse:
-        is_known = request.key_type in _COORDINATORS
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_known else ErrorCode.INVALID_REQUEST
-        return request.refusal(KafkaError(error, error.text))
+        if context.api_version < _FIRST_FIND_OF_SEVERAL:
+            error = self._why_no_coordinator(request.key_type, request.key, context)
+            return FindCoordinatorResponse(error_code=error, error_message=error.text)
+        errors = {key: self._why_no_coordinator(request.key_type, key, context) for key in request.coordinator_keys}
+        coordinator_type = FindCoordinatorResponse.Coordinator
+        return FindCoordinatorResponse(
+            coordinators=[
+                coordinator_type(key=key, error_code=errors[key], error_message=errors[key].text)
+                for key in request.coordinator_keys
+            ],
+        )
+
+    def _why_no_coordinator(self, key_type: int, key: str, context: RequestContext) -> ErrorCode:
+        if key_type not in _COORDINATORS:
+            return ErrorCode.INVALID_REQUEST
+        resource_type, refused = _COORDINATORS[key_type]
+        is_allowed = self._authorizer.allows(context, AclOperation.DESCRIBE, resource_type, key)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_allowed else refused
 
 
 HANDLERS: Handlers = {
@@ -263,10 +328,6 @@ def _by_name(image: MetadataImage) -> dict[str, TopicImage]:
 
 def _is_by_id(topic: MetadataRequest.Topic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
-
-
-def _operations(asked_for: bool) -> int:
-    return _CLUSTER_OPERATIONS if asked_for else OPERATIONS_NOT_ASKED_FOR
 
 
 def _missing(name: str) -> ErrorCode:

@@ -6,12 +6,15 @@ Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
   a moment old. Another broker's settings it does not know: who asks for them has come to the wrong one.
 * Resources are topics and brokers. Loggers, subscriptions of clients' metrics, and groups have no settings here.
 * A setting is documented in one sentence of pykraft's, if that is asked for.
+* DescribeConfigs needs DESCRIBE_CONFIGS on each topic or group, and on the cluster for all other resources;
+  ListConfigResources needs it on the cluster.
 
 Follows kafka.server.ConfigHelper and kafka.server.KafkaApis.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
@@ -32,6 +35,7 @@ from pykraft.protocol.messages.configs import (
     ResourceType,
 )
 from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, check_cluster, check_configs
 from pykraft.server.config import NODE_CONFIG, NodeConfig
 from pykraft.transport.server_channel import RequestContext
 
@@ -44,9 +48,10 @@ _Known = dict[tuple[frozenset[str], tuple[tuple[str, str], ...]], list[DescribeC
 class ConfigApis:
     """Answers about settings."""
 
-    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage], authorizer: Authorizer) -> None:
         self._config = config
         self._image = image
+        self._authorizer = authorizer
 
     # --- describing ---------------------------------------------------------------------------------------------------
 
@@ -59,13 +64,14 @@ class ConfigApis:
         layers = node_layers(self._image(), self._config.node_id, self._config.properties)
         known: _Known = {}
         return DescribeConfigsResponse(
-            results=[self._result(request, each, layers, known) for each in request.resources]
+            results=[self._result(request, each, context, layers, known) for each in request.resources]
         )
 
     def _result(
         self,
         request: DescribeConfigsRequest,
         resource: DescribeConfigsRequest.Resource,
+        context: RequestContext,
         layers: NodeLayers,
         known: _Known,
     ) -> DescribeConfigsResponse.Result:
@@ -74,14 +80,16 @@ class ConfigApis:
         )
         wanted = frozenset(resource.configuration_keys or ())
         try:
-            if resource.resource_type == ResourceType.TOPIC:
+            kind = ResourceType(resource.resource_type)
+            check_configs(self._authorizer, context, AclOperation.DESCRIBE_CONFIGS, kind, resource.resource_name)
+            if kind is ResourceType.TOPIC:
                 own = self._settings_of(resource.resource_name)
                 key = wanted, tuple(sorted(own.items()))
                 if key not in known:
                     known[key] = _described(describe_topic(own, layers), wanted, request)
                 result.configs = known[key]
             else:
-                settings = self._settings_of_brokers(resource.resource_type, resource.resource_name, layers)
+                settings = self._settings_of_brokers(kind, resource.resource_name, layers)
                 result.configs = _described(settings, wanted, request)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.detail or None
@@ -94,9 +102,9 @@ class ConfigApis:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         return self._image().config_of(ResourceType.TOPIC, topic)
 
-    def _settings_of_brokers(self, kind: int, name: str, layers: NodeLayers) -> list[Setting]:
-        if kind != ResourceType.BROKER:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{ResourceType(kind).name} resources have no settings here")
+    def _settings_of_brokers(self, kind: ResourceType, name: str, layers: NodeLayers) -> list[Setting]:
+        if kind is not ResourceType.BROKER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind.name} resources have no settings here")
         if not name:
             return describe_all_brokers(layers)
         check_is_here(self._config, name)
@@ -107,6 +115,7 @@ class ConfigApis:
     def list_config_resources(
         self, request: ListConfigResourcesRequest, context: RequestContext, now: int
     ) -> ListConfigResourcesResponse:
+        check_cluster(self._authorizer, context, AclOperation.DESCRIBE_CONFIGS)
         resource = ListConfigResourcesResponse.Resource
         asked = set(request.resource_types) or set(ResourceType)
         if context.api_version < _FIRST_LIST_OF_ALL_TYPES:

@@ -1,17 +1,16 @@
-"""What is asked of the active controller: by brokers about themselves, and for clients about topics and settings.
+"""What brokers ask of the active controller about themselves.
 
-Versions: BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0, CreateTopics
-2 to 7, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2. Only the active controller does what
-is asked; the others answer NOT_CONTROLLER.
+Versions: BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0. Only the
+active controller does what is asked; the others answer NOT_CONTROLLER. Each needs CLUSTER_ACTION on the cluster.
 
 Follows kafka.server.ControllerApis.
 """
 
 from typing import Any
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.controller.controller import QuorumController
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -19,35 +18,33 @@ from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
-from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Handled, Handlers
+from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.transport.server_channel import RequestContext
 
 
+def ask(controller: QuorumController, request: Request, now: int) -> Promise[Any]:
+    """The response to what comes of a request at the controller."""
+    outcome = controller.answer(request, now)
+    return outcome.map(lambda done: done.response if done.error is None else request.refusal(done.error))
+
+
 class ControllerApis:
-    """Passes requests to this node's controller."""
+    """Passes brokers' requests to this node's controller."""
 
-    def __init__(self, controller: QuorumController) -> None:
+    def __init__(self, controller: QuorumController, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
-    def ask(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
-        """Answer what comes of the request at the controller."""
-        outcome = self._controller.answer(request, now)
-        return outcome.map(lambda done: done.response if done.error is None else request.refusal(done.error))
-
-    def alter_partition(self, request: AlterPartitionRequest, context: RequestContext, now: int) -> Handled:
-        """Nothing is wanted of a request without topics, so any controller answers it."""
-        return self.ask(request, context, now) if request.topics else AlterPartitionResponse(topics=[])
+    def of_a_broker(self, request: Request, context: RequestContext, now: int) -> Handled:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        if isinstance(request, AlterPartitionRequest) and not request.topics:
+            return AlterPartitionResponse(topics=[])  # nothing is wanted, so any controller can say so
+        return ask(self._controller, request, now)
 
 
-HANDLERS: Handlers = {
-    BrokerRegistrationRequest: ControllerApis.ask,
-    BrokerHeartbeatRequest: ControllerApis.ask,
-    AlterPartitionRequest: ControllerApis.alter_partition,
-    AllocateProducerIdsRequest: ControllerApis.ask,
-    CreateTopicsRequest: ControllerApis.ask,
-    DeleteTopicsRequest: ControllerApis.ask,
-    IncrementalAlterConfigsRequest: ControllerApis.ask,
-    AlterConfigsRequest: ControllerApis.ask,
-}
+HANDLERS: Handlers = dict.fromkeys(
+    (BrokerRegistrationRequest, BrokerHeartbeatRequest, AlterPartitionRequest, AllocateProducerIdsRequest),
+    ControllerApis.of_a_broker,
+)

@@ -16,10 +16,9 @@ from types import MethodType
 from typing import Any
 
 from pykraft.common.core import Promise, Steps
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import KafkaError
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.schema import Request, Response
-from pykraft.server.authorizer import Authorizer
 from pykraft.server.quotas import Quotas
 from pykraft.server.turns import Turns
 from pykraft.transport.server_channel import InboundRequest, RequestContext
@@ -41,8 +40,7 @@ Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Hand
 class Dispatcher:
     """The handlers of a node, by listener and request."""
 
-    def __init__(self, authorizer: Authorizer, quotas: Quotas) -> None:
-        self._authorizer = authorizer
+    def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
         self.turns = Turns()
         self._handlers: dict[tuple[ListenerKind, type[Request]], Callable[[Any, RequestContext, int], Handled]] = {}
@@ -60,10 +58,7 @@ class Dispatcher:
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
-        context, request = inbound
-        throttle_ms = self._quotas.record(context, now)
-        if not self._authorizer.authorize(context, type(request).__name__, "*"):
-            return Answer(request.refusal(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)), throttle_ms)
+        throttle_ms = self._quotas.record(inbound.context, now)
         handled = self.respond(inbound, now)
         if not isinstance(handled, Promise):
             return _answer(handled, throttle_ms)

@@ -1,14 +1,17 @@
 """Envelope 0: what brokers forward to the active controller for their clients.
 
 An envelope carries a client's whole request, with its header, and who the client is; the answer comes back in another
-envelope (KIP-590). Only requests that are declared forwardable may be in one.
+envelope (KIP-590). Only requests that are declared forwardable may be in one. The sender needs CLUSTER_ACTION on the
+cluster, because the controller believes it who its client is.
 
 Follows kafka.server.EnvelopeUtils.
 """
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.protocol.api import ListenerKind, requests, served
@@ -16,6 +19,7 @@ from pykraft.protocol.header import RequestHeader, encode_response, peek, reques
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.protocol.schema import Response
 from pykraft.server.apis.dispatch import Handlers, Responded
+from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS, InboundRequest, RequestContext
 
 _PRINCIPAL_VERSION_BYTES = 2
@@ -25,14 +29,21 @@ _ADDRESS_BYTES = (4, 16)
 class EnvelopeApis:
     """Opens envelopes."""
 
-    def __init__(self, is_active: Callable[[], bool], respond: Callable[[InboundRequest, int], Responded]) -> None:
+    def __init__(
+        self,
+        is_active: Callable[[], bool],
+        respond: Callable[[InboundRequest, int], Responded],
+        authorizer: Authorizer,
+    ) -> None:
         """`is_active` says whether this node is the active controller; `respond` handles the request inside."""
         self._is_active = is_active
         self._respond = respond
+        self._authorizer = authorizer
 
     def envelope(
         self, envelope: EnvelopeRequest, context: RequestContext, now: int
     ) -> EnvelopeResponse | Promise[EnvelopeResponse]:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         inner = _unwrapped(envelope, context)
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -49,7 +60,7 @@ HANDLERS: Handlers = {EnvelopeRequest: EnvelopeApis.envelope}
 
 
 def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundRequest:
-    """The client's request, and its context: the principal is the client's, not the broker's."""
+    """The client's request, and its context: principal and address are the client's, not the broker's."""
     frame = memoryview(envelope.request_data)
     if len(envelope.client_host_address) not in _ADDRESS_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client's address is none")
@@ -71,6 +82,7 @@ def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundReq
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request_type.__name__} is not forwarded")
     inner = context._replace(
         principal=f"{principal.type}:{principal.name}",
+        client_address=str(ip_address(envelope.client_host_address)),
         client_id=header.client_id,
         api_key=key,
         api_version=version,

@@ -10,13 +10,15 @@ Follows kafka.server.KafkaApis.handleFetchRequest.
 
 from collections.abc import Collection, Sequence
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
 from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
-from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
+from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is_denied, topic_name
+from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
 from pykraft.server.fetching import FetchPlace, FetchResult
@@ -38,9 +40,10 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 class FetchApis:
     """Gives readers what there is, or lets them wait."""
 
-    def __init__(self, config: NodeConfig, replicas: ReplicaManager) -> None:
+    def __init__(self, config: NodeConfig, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._config = config
         self._replicas = replicas
+        self._authorizer = authorizer
 
     def fetch(
         self, request: FetchRequest, context: RequestContext, now: int
@@ -55,13 +58,19 @@ class FetchApis:
             for topic in request.topics
             for partition in topic.partitions
         }
+        is_replica = replica_id >= 0
+        # A replica is asked about once, as a part of the cluster; a consumer for each topic.
+        is_stranger = is_replica and not allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         places = []
         for number, (key, partition) in enumerate(asked.items(), 1):
-            places.append(self._place(key, partition, context))
+            place = self._place(key, partition, context)
+            if is_stranger or (not is_replica and self._is_denied(place, context)):
+                place = place._replace(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            places.append(place)
             if number % PARTS_PER_TURN == 0:
                 now = yield
         most_bytes = request.max_bytes
-        if replica_id >= 0:
+        if is_replica:
             places = self._replicas.record_fetches(places, replica_id, state.replica_epoch, now)
         else:
             most_bytes = min(most_bytes, self._config.values[keys.FETCH_MAX_BYTES])
@@ -78,6 +87,11 @@ class FetchApis:
             return fetch.promise.map(lambda late: finish(self._fetched(asked, context, late, replica_id)))
         results = yield from self._replicas.read(places, fetch.isolation, fetch.max_bytes)
         return (yield from self._fetched(asked, context, results, replica_id))
+
+    def _is_denied(self, place: FetchPlace, context: RequestContext) -> bool:
+        topic = place.topic_partition.topic
+        is_known = place.refused is not ErrorCode.UNKNOWN_TOPIC_ID
+        return is_known and is_denied(self._authorizer, context, AclOperation.READ, topic)
 
     def _place(self, asked: Asked, partition: FetchRequest.Topic.Partition, context: RequestContext) -> FetchPlace:
         name = topic_name(self._replicas, asked, context)

@@ -5,12 +5,16 @@ AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590
 controller is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots; for a transactional id
 it needs a transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
 
+What is forwarded the controller authorizes, by the client's principal, which the envelope carries. InitProducerId needs
+WRITE on its transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on some topic.
+
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
 
 from ipaddress import ip_address
 from typing import Any
 
+from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.header import decode_response, encode_request
@@ -25,6 +29,7 @@ from pykraft.protocol.messages.transactions import (
 )
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.transport.server_channel import RequestContext
@@ -35,34 +40,27 @@ _PRINCIPAL_VERSION = b"\x00\x00"
 class ForwardingApis:
     """Passes requests on to the controller."""
 
-    def __init__(self, channel: ControllerChannel, producer_ids: ProducerIds) -> None:
+    def __init__(self, channel: ControllerChannel, producer_ids: ProducerIds, authorizer: Authorizer) -> None:
         self._channel = channel
         self._producer_ids = producer_ids
+        self._authorizer = authorizer
         self._creating: set[str] = set()
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
         """Answer with what the controller answers."""
-        _, *frame = encode_request(request, context.api_version, context.correlation_id, context.client_id)
-        kind, _, name = context.principal.partition(":")
-        principal = DefaultPrincipalData(type=kind, name=name).to_bytes(0)
-        envelope = EnvelopeRequest(
-            request_data=b"".join(frame),
-            request_principal=_PRINCIPAL_VERSION + principal,
-            client_host_address=_address_bytes(context.client_address),
-        )
-
         answered: Promise[EnvelopeResponse | None] = Promise()
         timeout_ms = getattr(request, "timeout_ms", None)
         self._channel.send(
-            envelope,
+            _envelope(request, context.api_version, context),
             lambda response, _: answered.keep(response),
             now,
             timeout_ms if timeout_ms and timeout_ms > 0 else None,
         )
         return answered.map(lambda response: _unwrapped(response, request, context))
 
-    def create_missing(self, names: list[str], now: int) -> None:
-        """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks."""
+    def create_missing(self, names: list[str], context: RequestContext, now: int) -> None:
+        """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks. The
+        controller takes it for the client's own request."""
         fresh = [name for name in names if name not in self._creating]
         if not fresh:
             return
@@ -81,11 +79,13 @@ class ForwardingApis:
         def on_answer(response: Any, then: int) -> None:
             self._creating.difference_update(fresh)
 
-        self._channel.send(CreateTopicsRequest(topics=topics), on_answer, now)
+        request = CreateTopicsRequest(topics=topics)
+        self._channel.send(_envelope(request, request.versions[1], context), on_answer, now)
 
     def init_producer_id(
         self, request: InitProducerIdRequest, context: RequestContext, now: int
     ) -> InitProducerIdResponse:
+        self._authorize(request, context)
         if request.transactional_id is not None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
@@ -94,6 +94,16 @@ class ForwardingApis:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         return InitProducerIdResponse(producer_id=self._producer_ids.take(now), producer_epoch=0)
 
+    def _authorize(self, request: InitProducerIdRequest, context: RequestContext) -> None:
+        ask, write = self._authorizer, AclOperation.WRITE
+        if request.transactional_id is not None:
+            if not ask.allows(context, write, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
+        may_write = allows_on_cluster(ask, context, AclOperation.IDEMPOTENT_WRITE)
+        if not may_write and not ask.allows_some(context, write, AclResourceType.TOPIC):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: ForwardingApis.forward,
@@ -101,6 +111,18 @@ HANDLERS: Handlers = {
     DescribeQuorumRequest: ForwardingApis.forward,
     InitProducerIdRequest: ForwardingApis.init_producer_id,
 }
+
+
+def _envelope(request: Request, version: int, context: RequestContext) -> EnvelopeRequest:
+    """A request as that of the client in the context."""
+    _, *frame = encode_request(request, version, context.correlation_id, context.client_id)
+    kind, _, name = context.principal.partition(":")
+    principal = DefaultPrincipalData(type=kind, name=name).to_bytes(0)
+    return EnvelopeRequest(
+        request_data=b"".join(frame),
+        request_principal=_PRINCIPAL_VERSION + principal,
+        client_host_address=_address_bytes(context.client_address),
+    )
 
 
 def _unwrapped(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Response | None:

@@ -10,12 +10,14 @@ Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4. Behaviour to know:
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 * DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
   the disk. The metadata log is no partition of a broker, and is not told.
+* DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE on the cluster.
 
 Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest}.
 """
 
 from collections.abc import Sequence
 
+from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -28,6 +30,7 @@ from pykraft.protocol.messages.logs import (
 )
 from pykraft.server.apis.cluster import INTERNAL_TOPICS
 from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.server.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.filesystem import FileSystem
@@ -38,10 +41,13 @@ from pykraft.transport.server_channel import RequestContext
 class LogApis:
     """Answers about logs."""
 
-    def __init__(self, replicas: ReplicaManager, logs: LogManager, filesystem: FileSystem) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, logs: LogManager, filesystem: FileSystem, authorizer: Authorizer
+    ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._filesystem = filesystem
+        self._authorizer = authorizer
 
     # --- DeleteRecords ------------------------------------------------------------------------------------------------
 
@@ -53,7 +59,14 @@ class LogApis:
             for topic in request.topics
             for partition in topic.partitions
         }
-        results = [self._delete(*asked) for asked in offsets.items()]
+        names = {topic.name for topic in request.topics}
+        allowed = self._authorizer.allowed(context, AclOperation.DELETE, AclResourceType.TOPIC, names)
+        results = [
+            self._delete(topic_partition, offset)
+            if topic_partition.topic in allowed
+            else DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for topic_partition, offset in offsets.items()
+        ]
         self._write_down(results)
         delayed = DelayedDeleteRecords(self._replicas, results)
         if delayed.is_decided():
@@ -87,6 +100,7 @@ class LogApis:
     def describe_log_dirs(
         self, request: DescribeLogDirsRequest, context: RequestContext, now: int
     ) -> DescribeLogDirsResponse:
+        check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
         result_type = DescribeLogDirsResponse.Result
         directory = self._filesystem.absolute(self._logs.directory)
         result = result_type(log_dir=directory)

@@ -10,6 +10,7 @@ Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpo
 
 from collections import Counter
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -27,6 +28,8 @@ from pykraft.protocol.messages.data import (
 )
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.fetch import isolation_of
+from pykraft.server.apis.partitions import is_denied
+from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import PARTS_PER_TURN
@@ -46,8 +49,9 @@ _FIRST_VERSION_OF_MARK = {
 class OffsetApis:
     """Finds offsets."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas
+        self._authorizer = authorizer
 
     # --- ListOffsets --------------------------------------------------------------------------------------------------
 
@@ -68,6 +72,8 @@ class OffsetApis:
             answer = ListOffsetsResponse.Topic.Partition(partition_index=topic_partition.partition)
             topics.setdefault(topic_partition.topic, []).append(answer)
             try:
+                if is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic_partition.topic):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if topic_partition in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named twice")
                 _check_mark(partition.timestamp, context.api_version)
@@ -120,7 +126,9 @@ class OffsetApis:
     ) -> Steps[OffsetForLeaderEpochResponse]:
         topic_type = OffsetForLeaderEpochResponse.Topic
         topics = []
+        is_replica = allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         for topic in request.topics:
+            is_hidden = not is_replica and is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic.topic)
             answers = []
             for number, asked in enumerate(topic.partitions, 1):
                 if number % PARTS_PER_TURN == 0:
@@ -128,6 +136,8 @@ class OffsetApis:
                 answer = topic_type.Partition(partition=asked.partition)
                 answers.append(answer)
                 try:
+                    if is_hidden:
+                        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     partition = self._replicas.partition(TopicPartition(topic.topic, asked.partition))
                     partition.check_leader(asked.current_leader_epoch)
                     end = partition.log.end_offset_for(asked.leader_epoch)

@@ -1,13 +1,15 @@
-"""How Produce and Fetch name partitions, and how they tell who leads instead.
+"""How requests for records name partitions, who may, and how an answer tells who leads instead.
 
 Up to version 12 of both a request names topics, from version 13 on it has their ids (KIP-516). An answer names a topic
 the way its request did. A broker that does not lead a partition says who does and where it is reached, so that the
 client need not ask for metadata (KIP-951).
 """
 
+from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint
+from pykraft.server.authorizer import Authorizer
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.transport.server_channel import RequestContext
 
@@ -25,6 +27,11 @@ def topic_name(replicas: ReplicaManager, asked: Asked, context: RequestContext) 
         return name
     topic = replicas.image.topics.get(topic_id)
     return None if topic is None else topic.name
+
+
+def is_denied(authorizer: Authorizer, context: RequestContext, operation: AclOperation, topic: str) -> bool:
+    """Whether the client may not do this to the topic. Without an authorizer this costs next to nothing."""
+    return not (authorizer.allows_all or authorizer.allows(context, operation, AclResourceType.TOPIC, topic))
 
 
 def current_leader(

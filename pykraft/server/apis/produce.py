@@ -9,6 +9,7 @@ Follows kafka.server.KafkaApis.handleProduceRequest.
 
 from collections.abc import Collection, Sequence
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
@@ -16,7 +17,8 @@ from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, Produce
 from pykraft.records.batch import CODEC_MASK, RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.server.apis.dispatch import CloseConnection, Handlers
-from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, topic_name
+from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is_denied, topic_name
+from pykraft.server.authorizer import Authorizer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.replica_manager import ReplicaManager
@@ -40,8 +42,9 @@ _BEFORE_THE_LOG = (
 class ProduceApis:
     """Appends what producers send."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas
+        self._authorizer = authorizer
 
     def produce(
         self, request: ProduceRequest, context: RequestContext, now: int
@@ -78,11 +81,13 @@ class ProduceApis:
         name = topic_name(self._replicas, asked, context)
         topic_partition = TopicPartition(name or "", partition.index)
         try:
-            if request.acks not in (0, 1, ALL_REPLICAS):
-                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked[1]}")
+            if is_denied(self._authorizer, context, AclOperation.WRITE, name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             batch = self._checked(partition, context)
+            if request.acks not in (0, 1, ALL_REPLICAS):
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         except KafkaError as error:
             return ProduceResult(topic_partition, error.code, error.detail)
         needs_all = request.acks == ALL_REPLICAS

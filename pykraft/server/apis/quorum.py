@@ -1,11 +1,12 @@
 """The quorum's own messages, on the controller listener.
 
 Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), DescribeQuorum 0
-to 2.
+to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which tools send, only DESCRIBE.
 
 Follows kafka.server.ControllerApis.handleRaftRequest.
 """
 
+from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
@@ -20,34 +21,41 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft.service import RaftService
 from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.transport.server_channel import RequestContext
 
 
 class QuorumApis:
     """Passes the quorum's messages to this node's replica of the metadata log."""
 
-    def __init__(self, raft: RaftService) -> None:
+    def __init__(self, raft: RaftService, authorizer: Authorizer) -> None:
         self._raft = raft
+        self._authorizer = authorizer
 
     def vote(self, request: VoteRequest, context: RequestContext, now: int) -> VoteResponse:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.vote(request, now)
 
     def begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, context: RequestContext, now: int
     ) -> BeginQuorumEpochResponse:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.begin_quorum_epoch(request, now)
 
     def end_quorum_epoch(
         self, request: EndQuorumEpochRequest, context: RequestContext, now: int
     ) -> EndQuorumEpochResponse:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.end_quorum_epoch(request, now)
 
     def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Promise[FetchResponse]:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.fetch(request, now)
 
     def describe_quorum(
         self, request: DescribeQuorumRequest, context: RequestContext, now: int
     ) -> DescribeQuorumResponse:
+        check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
         return self._raft.describe_quorum(request, now)
 
 

@@ -1,0 +1,494 @@
+"""What each API says to a client that may not do something: a row an API and a denial.
+
+The authorizer denies a client one thing, and allows it and the nodes all else. So a row also shows that the API asks
+exactly that question: another one would be allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import pytest
+
+from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
+from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.protocol.api import ListenerKind, apis
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.brokers import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    EnvelopeRequest,
+)
+from pykraft.protocol.messages.cluster import (
+    CONTROLLER_ENDPOINTS,
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
+from pykraft.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    Operation,
+    ResourceType,
+)
+from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    VoteRequest,
+)
+from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.protocol.schema import Request
+from pykraft.transport.server_channel import RequestContext
+from tests.harness.asking import batch
+from tests.harness.controllers import make, new_topic, registration
+from tests.harness.lone_node import LoneNode
+
+BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
+CLIENT = "User:client"
+TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED = 29, 30, 31, 53
+SOME = "any resource of this type"
+
+SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
+"""A client must ask this before it has said who it is."""
+
+Question = tuple[AclOperation, AclResourceType, str]
+
+
+class Denies:
+    """Denies the client these things, whatever it is; nodes may do everything."""
+
+    allows_all = False
+
+    def __init__(self) -> None:
+        self.denied: tuple[Question, ...] = ()
+
+    def allows(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        return context.principal != CLIENT or (operation, resource_type, name) not in self.denied
+
+    def allowed(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, names: Collection[str]
+    ) -> Collection[str]:
+        return [name for name in names if self.allows(context, operation, resource_type, name)]
+
+    def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        return self.allows(context, operation, resource_type, SOME)
+
+
+def cluster(operation: AclOperation) -> Question:
+    return operation, AclResourceType.CLUSTER, CLUSTER_NAME
+
+
+def topic(operation: AclOperation, name: str = "t") -> Question:
+    return operation, AclResourceType.TOPIC, name
+
+
+# --- the requests -----------------------------------------------------------------------------------------------------
+
+
+def metadata(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequest.Topic(name=name) for name in names], **fields)
+
+
+def metadata_by_id(topic_id: Uuid) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequest.Topic(name=None, topic_id=topic_id)])
+
+
+def delete(name: str | None, topic_id: Uuid = ZERO_UUID) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=name, topic_id=topic_id)], timeout_ms=1000)
+
+
+def delete_records() -> DeleteRecordsRequest:
+    kind = DeleteRecordsRequest.Topic
+    parts = [kind.Partition(partition_index=0, offset=0)]
+    return DeleteRecordsRequest(topics=[kind(name=name, partitions=parts) for name in ("t", "u")], timeout_ms=0)
+
+
+def describe(kind: ResourceType, name: str) -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name, configuration_keys=["x"])
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def change(kind: ResourceType, name: str) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.Resource
+    setting = "retention.ms" if kind is ResourceType.TOPIC else "log.retention.ms"
+    config = resource.Config(name=setting, config_operation=Operation.SET, value="1000")
+    return IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configs=[config])]
+    )
+
+
+def replace(kind: ResourceType, name: str) -> AlterConfigsRequest:
+    return AlterConfigsRequest(
+        resources=[AlterConfigsRequest.Resource(resource_type=kind, resource_name=name, configs=[])]
+    )
+
+
+def find(kind: int, *keys: str) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
+
+
+HEARTBEAT = BrokerHeartbeatRequest(
+    broker_id=7, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
+)
+ENVELOPE = EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"")
+
+
+# --- what a response says ---------------------------------------------------------------------------------------------
+
+
+def error(response: Any) -> Any:
+    return response.error_code
+
+
+def topics(response: Any) -> Any:
+    return [(topic.name, topic.error_code) for topic in response.topics]
+
+
+def topics_and_ids(response: Any) -> Any:
+    return [(topic.name, topic.topic_id == ZERO_UUID, topic.error_code) for topic in response.topics]
+
+
+def results(response: Any) -> Any:
+    return [(result.resource_name, result.error_code) for result in response.responses]
+
+
+class Row(NamedTuple):
+    """`request` is made from the id of the topic t."""
+
+    name: str
+    kind: ListenerKind
+    request: Callable[[Uuid], Request]
+    denied: tuple[Question, ...]
+    look: Callable[[Any], Any]
+    seen: Any
+    version: int | None = None
+
+
+def rows() -> list[Row]:
+    return [
+        *of_cluster(),
+        *of_records(),
+        *of_brokers_and_tools(),
+        *of_admins(BROKER),
+        *of_admins(CONTROLLER),
+        *of_nodes(),
+    ]
+
+
+def of_cluster() -> list[Row]:
+    describe_t, create_new = topic(AclOperation.DESCRIBE), topic(AclOperation.CREATE, "new")
+    both = MetadataRequest(topics=None)
+    missing = metadata("new", "u")
+    topic_bits = metadata("t", include_topic_authorized_operations=True)
+    cluster_bits = metadata(include_cluster_authorized_operations=True)
+    create, see, alter = map(cluster, (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.ALTER))
+
+    def bits(response: Any) -> Any:
+        return response.cluster_authorized_operations
+
+    def bits_of_topic(response: Any) -> Any:
+        return response.topics[0].topic_authorized_operations
+
+    def keys(response: Any) -> Any:
+        return [(found.key, found.error_code) for found in response.coordinators]
+
+    of_group = (AclOperation.DESCRIBE, AclResourceType.GROUP, "g")
+    of_transaction = (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "x")
+    group, transaction = GROUP_COORDINATOR, TRANSACTION_COORDINATOR
+    at_controller = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    asked_there = at_controller.replace(include_cluster_authorized_operations=True)
+    seen = [("t", True, TOPIC_REFUSED), ("u", False, 0)]
+    by_id = [(None, False, TOPIC_REFUSED)]
+    made_by_others = [("new", TOPIC_REFUSED), ("u", 0)]
+    return [
+        Row("a topic that is hidden", BROKER, lambda _: metadata("t", "u"), (describe_t,), topics_and_ids, seen),
+        Row("a hidden topic by id", BROKER, metadata_by_id, (describe_t,), topics_and_ids, by_id),
+        Row("all topics", BROKER, lambda _: both, (describe_t,), topics, [("u", 0)]),
+        Row("all topics, once", BROKER, lambda _: metadata(), (describe_t,), topics, [("u", 0)], 0),
+        Row("a new topic", BROKER, lambda _: missing, (create, create_new), topics, made_by_others),
+        Row("bits of a topic", BROKER, lambda _: topic_bits, (topic(AclOperation.WRITE),), bits_of_topic, 0xDE8),
+        Row("bits of the cluster", BROKER, lambda _: cluster_bits, (alter,), bits, 0x1F20, 10),
+        Row("bits of a hidden cluster", BROKER, lambda _: cluster_bits, (see,), bits, 0, 10),
+        Row("described bits", BROKER, lambda _: asked, (alter,), bits, 0x1F20),
+        Row("described bits, hidden", BROKER, lambda _: asked, (see,), bits, 0),
+        Row("a described controller", CONTROLLER, lambda _: at_controller, (alter,), error, CLUSTER_REFUSED),
+        Row("described bits there", CONTROLLER, lambda _: asked_there, (cluster(AclOperation.CREATE),), bits, 0x1F80),
+        Row("described bits there, hidden", CONTROLLER, lambda _: asked_there, (see,), bits, 0),
+        Row("a group", BROKER, lambda _: find(group, "g"), (of_group,), error, GROUP_REFUSED, 3),
+        Row("groups", BROKER, lambda _: find(group, "g", "h"), (of_group,), keys, [("g", GROUP_REFUSED), ("h", 15)]),
+        Row(
+            "transactional ids",
+            BROKER,
+            lambda _: find(transaction, "w", "x"),
+            (of_transaction,),
+            keys,
+            [("w", 15), ("x", TRANSACTIONAL_ID_REFUSED)],
+        ),
+    ]
+
+
+def of_records() -> list[Row]:
+    """Requests for partition 0 of the topics t and u, or of t alone by its id."""
+
+    def named(kind: Any, field: str, **parts: Any) -> list[Any]:
+        return [kind(**{field: name}, **parts) for name in ("t", "u")]
+
+    def produce(t: Uuid, by_id: bool = False) -> Request:
+        part = ProduceRequest.Topic.Partition(index=0, records=memoryview(bytearray(batch())))
+        alone = [ProduceRequest.Topic(topic_id=t, partition_data=[part])]
+        topics = alone if by_id else named(ProduceRequest.Topic, "name", partition_data=[part])
+        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+
+    def fetch(t: Uuid, by_id: bool = False, replica_id: int = -1) -> Request:
+        part = FetchRequest.Topic.Partition(partition=0, partition_max_bytes=1)
+        alone = [FetchRequest.Topic(topic_id=t, partitions=[part])]
+        topics = alone if by_id else named(FetchRequest.Topic, "topic", partitions=[part])
+        state = FetchRequest.ReplicaState(replica_id=replica_id)
+        return FetchRequest(replica_id=replica_id, replica_state=state, max_wait_ms=0, topics=topics)
+
+    def list_offsets(_: Uuid) -> Request:
+        part = ListOffsetsRequest.Topic.Partition(partition_index=0, timestamp=-1)
+        return ListOffsetsRequest(replica_id=-1, topics=named(ListOffsetsRequest.Topic, "name", partitions=[part]))
+
+    def epochs(_: Uuid) -> Request:
+        topic_type = OffsetForLeaderEpochRequest.Topic
+        parts = [topic_type.Partition(partition=0, leader_epoch=0)]
+        return OffsetForLeaderEpochRequest(topics=named(topic_type, "topic", partitions=parts))
+
+    def produced(response: Any) -> Any:
+        return [(each.name, each.partition_responses[0].error_code) for each in response.responses]
+
+    def fetched(response: Any) -> Any:
+        return [(each.topic, each.partitions[0].error_code) for each in response.responses]
+
+    def found(response: Any) -> Any:
+        return [(each.name, each.partitions[0].error_code) for each in response.topics]
+
+    def ended(response: Any) -> Any:
+        return [(each.topic, each.partitions[0].error_code) for each in response.topics]
+
+    write, read, see = (
+        topic(operation) for operation in (AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE)
+    )
+    act = cluster(AclOperation.CLUSTER_ACTION)
+    one, both = [("t", TOPIC_REFUSED), ("u", 0)], [("t", TOPIC_REFUSED), ("u", TOPIC_REFUSED)]
+    by_id = [("", TOPIC_REFUSED)]
+    return [
+        Row("producing", BROKER, produce, (write,), produced, one, 12),
+        Row("producing by id", BROKER, lambda t: produce(t, True), (write,), produced, by_id),
+        Row("fetching", BROKER, fetch, (read,), fetched, one, 12),
+        Row("fetching by id", BROKER, lambda t: fetch(t, True), (read,), fetched, by_id),
+        Row("fetching as a replica", BROKER, lambda t: fetch(t, replica_id=2), (act,), fetched, both, 12),
+        Row("offsets", BROKER, list_offsets, (see,), found, one),
+        Row("epochs", BROKER, epochs, (see, act), ended, one),
+    ]
+
+
+def of_brokers_and_tools() -> list[Row]:
+    def low_watermarks(response: Any) -> Any:
+        return [(t.name, t.partitions[0].error_code, t.partitions[0].low_watermark) for t in response.topics]
+
+    def directories(response: Any) -> Any:
+        return response.error_code, len(response.results)
+
+    def producer(response: Any) -> Any:
+        return response.error_code, response.producer_id, response.producer_epoch
+
+    idempotent = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    transactional = idempotent.replace(transactional_id="x")
+    may_not_write = (cluster(AclOperation.IDEMPOTENT_WRITE), topic(AclOperation.WRITE, SOME))
+    may_not_commit = (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "x")
+    see_cluster, see_configs = cluster(AclOperation.DESCRIBE), cluster(AclOperation.DESCRIBE_CONFIGS)
+    gone = [("t", TOPIC_REFUSED, -1), ("u", 0, 0)]
+    none = (CLUSTER_REFUSED, -1, -1)
+    return [
+        Row("records", BROKER, lambda _: delete_records(), (topic(AclOperation.DELETE),), low_watermarks, gone),
+        Row("disks", BROKER, lambda _: DescribeLogDirsRequest(), (see_cluster,), directories, (CLUSTER_REFUSED, 0)),
+        Row("a producer id", BROKER, lambda _: idempotent, may_not_write, producer, none),
+        Row(
+            "a transactional id",
+            BROKER,
+            lambda _: transactional,
+            (may_not_commit,),
+            producer,
+            (TRANSACTIONAL_ID_REFUSED, -1, -1),
+        ),
+        Row("resources", BROKER, lambda _: ListConfigResourcesRequest(), (see_configs,), error, CLUSTER_REFUSED),
+    ]
+
+
+def of_admins(kind: ListenerKind) -> list[Row]:
+    """The same answers, whether a client asks the controller itself or has a broker forward what it asks."""
+
+    def described(response: Any) -> Any:
+        return [(result.resource_name, result.error_code, len(result.configs)) for result in response.results]
+
+    def deleted(response: Any) -> Any:
+        return [(result.name, result.error_code) for result in response.responses]
+
+    def made(response: Any) -> Any:
+        (topic,) = response.topics
+        shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
+        return topic.error_code, topic.topic_config_error_code, *shown
+
+    fresh = make(new_topic("new", assignment={0: [1]}))
+    several = CreateTopicsRequest(topics=[*fresh.topics, new_topic("v"), new_topic("w"), new_topic("w")])
+    may_not_create = (cluster(AclOperation.CREATE), topic(AclOperation.CREATE, "new"))
+    no_delete = (cluster(AclOperation.DELETE), topic(AclOperation.DELETE))
+    no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
+    describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
+    describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
+    of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
+    topic_kind, broker_kind, group_kind = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+    see_quorum = cluster(AclOperation.DESCRIBE)
+    hidden = topic(AclOperation.DESCRIBE_CONFIGS, "new")
+    mixed = [("v", 0), ("w", 42), ("new", TOPIC_REFUSED)]
+    t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
+    quorum = DescribeQuorumRequest(topics=[])
+    return [
+        Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
+        Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
+        Row("of a group", kind, lambda _: describe(group_kind, "g"), (of_group,), described, [("g", 30, 0)]),
+        Row("a change", kind, lambda _: change(topic_kind, "t"), (alter_t,), results, t_refused),
+        Row("a change of brokers", kind, lambda _: change(broker_kind, ""), (alter_all,), results, all_refused),
+        Row("a replacement", kind, lambda _: replace(topic_kind, "t"), (alter_t,), results, t_refused),
+        Row("a replacement of brokers", kind, lambda _: replace(broker_kind, ""), (alter_all,), results, all_refused),
+        Row("a new topic", kind, lambda _: several, may_not_create, topics, mixed),
+        Row("a new topic, unseen", kind, lambda _: fresh, (hidden,), made, (0, TOPIC_REFUSED, -1, -1, 0)),
+        Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
+        Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
+        Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),
+        Row("deleting the unseen by id", kind, lambda t: delete(None, t), no_sight, deleted, [(None, TOPIC_REFUSED)]),
+        Row("what is not there", kind, lambda _: delete("nowhere"), no_sight, deleted, [("nowhere", TOPIC_REFUSED)]),
+        Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
+    ]
+
+
+def of_nodes() -> list[Row]:
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    producer_ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
+    alter = AlterPartitionRequest(broker_id=1, broker_epoch=0, topics=[])
+    requests = [
+        *(VoteRequest(topics=[]), BeginQuorumEpochRequest(topics=[]), EndQuorumEpochRequest(topics=[]), fetch),
+        *(registration(7), HEARTBEAT, alter, producer_ids, ENVELOPE),
+    ]
+    denied = (cluster(AclOperation.CLUSTER_ACTION),)
+    return [
+        Row(type(request).__name__, CONTROLLER, lambda _, r=request: r, denied, error, CLUSTER_REFUSED)
+        for request in requests
+    ]
+
+
+ROWS = rows()
+
+
+def answered(row: Row, denied: tuple[Question, ...]) -> Any:
+    """What the client sees if it is denied this."""
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    topic_id = lone.create("t")
+    lone.create("u")
+    denies.denied = denied
+    return row.look(lone.ask(row.request(topic_id), row.kind, row.version, CLIENT))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.kind.value}: {row.name}" for row in ROWS])
+def test_a_client_is_told_what_it_may_not_do(row: Row) -> None:
+    assert answered(row, row.denied) == row.seen
+    assert answered(row, ()) != row.seen, "the answer has nothing to do with what is denied"
+
+
+def test_each_api_that_is_served_has_a_row() -> None:
+    shown = {(row.kind, type(row.request(ZERO_UUID)).__name__.removesuffix("Request")) for row in ROWS}
+    served = {(kind, api.name) for kind in ListenerKind for api in apis.values() if kind in api.listeners}
+    assert shown | SERVED_TO_ALL == served
+
+
+# --- what is asked, of whom -------------------------------------------------------------------------------------------
+
+
+def test_one_of_two_permissions_to_make_or_delete_topics_is_enough() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    lone.create("t")
+    denies.denied = (cluster(AclOperation.CREATE), cluster(AclOperation.DELETE))
+    made = lone.ask(make(new_topic("new", assignment={0: [1]})), principal=CLIENT)
+    gone = lone.ask(delete("t"), principal=CLIENT)
+    denies.denied = (topic(AclOperation.CREATE, "other"), topic(AclOperation.DELETE, "new"))
+    made_too = lone.ask(make(new_topic("other", assignment={0: [1]})), principal=CLIENT)
+    gone_too = lone.ask(delete("new"), principal=CLIENT)
+    codes = [made.topics[0].error_code, made_too.topics[0].error_code]
+    assert codes + [response.responses[0].error_code for response in (gone, gone_too)] == [0, 0, 0, 0]
+
+
+def test_a_client_is_told_what_it_may_do_to_topics_that_are_not_there_but_not_to_hidden_ones() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies, auto_create_topics_enable="false")
+    lone.create("t")
+    denies.denied = (topic(AclOperation.DESCRIBE), topic(AclOperation.CREATE, "nowhere"))
+    asked = metadata("t", "nowhere", "*", include_topic_authorized_operations=True)
+    answer = lone.ask(asked, principal=CLIENT)
+    told = {found.name: (found.error_code, found.topic_authorized_operations) for found in answer.topics}
+    assert told == {"t": (TOPIC_REFUSED, -(1 << 31)), "nowhere": (3, 0xDD8), "*": (17, 0xDF8)}
+
+
+def test_a_topic_that_a_client_asks_about_is_made_only_if_the_client_may_make_it() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    denies.denied = (cluster(AclOperation.CREATE), topic(AclOperation.CREATE, "mine"))
+    lone.ask(metadata("mine", "yours"), principal=CLIENT)
+    assert sorted(lone.node.loader.image.topic_ids) == ["yours"]
+
+
+class Notes(Denies):
+    """Denies nothing, and notes who wants to create or act for the cluster, and what for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[object, ...]] = []
+
+    def allows(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        if operation in (AclOperation.CREATE, AclOperation.CLUSTER_ACTION):
+            who = context.principal, context.client_address, context.client_id
+            self.seen.append((context.kind, *who, operation, name))
+        return True
+
+
+@pytest.mark.parametrize(
+    "request_", [make(new_topic("new", assignment={0: [1]})), metadata("new")], ids=["asked", "met"]
+)
+def test_the_controller_asks_for_the_client_of_what_a_broker_forwards(request_: Request) -> None:
+    notes = Notes()
+    lone = LoneNode(authorizer=notes)
+    notes.seen.clear()
+    lone.ask(request_, principal=CLIENT, address="10.0.0.7")
+    assert "new" in lone.node.loader.image.topic_ids
+    at_controller = [question[1:] for question in notes.seen if question[0] is CONTROLLER]
+    assert ("User:test", "127.0.0.1", "test", AclOperation.CLUSTER_ACTION, CLUSTER_NAME) in at_controller
+    assert [question for question in at_controller if question[3] is AclOperation.CREATE] == [
+        (CLIENT, "10.0.0.7", "test", AclOperation.CREATE, CLUSTER_NAME)
+    ]
+
+
+def test_a_resource_that_is_named_twice_is_refused_as_that_whoever_asks() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    denies.denied = (topic(AclOperation.ALTER_CONFIGS), cluster(AclOperation.CREATE), topic(AclOperation.CREATE))
+    (resource,) = change(ResourceType.TOPIC, "t").resources
+    twice = IncrementalAlterConfigsRequest(resources=[resource, resource])
+    assert results(lone.ask(twice, CONTROLLER, principal=CLIENT)) == [("t", 42)]
+    assert topics(lone.ask(make(new_topic("t"), new_topic("t")), CONTROLLER, principal=CLIENT)) == [("t", 42)]
