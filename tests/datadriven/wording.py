@@ -195,8 +195,9 @@ def _fetched(answer: FetchResponse.Topic.Partition) -> str:
     error = ErrorCode.of(answer.error_code)
     if error is not ErrorCode.NONE:
         current = answer.current_leader
-        is_known = current is not None and current.leader_epoch >= 0
-        return error.name + (f", epoch {current.leader_epoch}, {leader(current.leader_id)}" if is_known else "")
+        if current is None or current.leader_epoch < 0:
+            return error.name
+        return f"{error.name}, epoch {current.leader_epoch}, {leader(current.leader_id)}"
     if answer.diverging_epoch is not None:
         end = answer.diverging_epoch
         return f"the logs diverge: here epoch {end.epoch} ends at {end.end_offset}"

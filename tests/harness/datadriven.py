@@ -92,7 +92,7 @@ def play(text: str, run: Run) -> str:
         if isinstance(part, str):
             lines.append(part)
             continue
-        output = []
+        output: list[str] = []
         for offset, command in enumerate(part.commands):
             try:
                 output += run(command)

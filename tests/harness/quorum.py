@@ -16,7 +16,7 @@ from typing import Any
 from pykraft.common.config import ConfigDef
 from pykraft.common.core import FOREVER, Failure, Outbound, Promise
 from pykraft.common.topic_config import LOG_CONFIG
-from pykraft.common.trace import RingBuffer, Tracer
+from pykraft.common.trace import RingBuffer, Tracer, TraceSink
 from pykraft.common.types import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
@@ -101,7 +101,7 @@ def replica(
     *,
     filesystem: FileSystem | None = None,
     seed: int = 0,
-    journal: RingBuffer | None = None,
+    journal: TraceSink | None = None,
     **settings: Any,
 ) -> RaftClient:
     """One replica, not started yet; a voter if its id is among `voters`, which its disk is formatted with unless it has
