@@ -28,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.features import SUPPORTED_FEATURES
@@ -55,6 +56,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", METADATA_TOPIC})
@@ -124,7 +126,7 @@ class ClusterApis:
 
     # --- Metadata -----------------------------------------------------------------------------------------------------
 
-    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> MetadataResponse:
+    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> Steps[MetadataResponse]:
         image = self._image()
         asked = request.topics
         if asked and context.api_version < _FIRST_METADATA_BY_ID and any(map(_is_by_id, asked)):
@@ -135,7 +137,7 @@ class ClusterApis:
             shown = self._describable(by_name, context)
             topics = [self._topic(topic, context) for name, topic in sorted(by_name.items()) if name in shown]
         else:
-            topics = self._asked(image, asked, context)
+            topics = yield from self._asked(image, asked, context)
             if request.allow_auto_topic_creation and self._config.values[keys.AUTO_CREATE_TOPICS_ENABLE]:
                 self._create_missing(topics, context, now)
         if request.include_topic_authorized_operations:
@@ -198,16 +200,25 @@ class ClusterApis:
 
     def _asked(
         self, image: MetadataImage, asked: Sequence[MetadataRequest.Topic], context: RequestContext
-    ) -> list[MetadataResponse.Topic]:
+    ) -> Steps[list[MetadataResponse.Topic]]:
         """Each topic once."""
+        found = []
         ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
         if ids:
             known = {image.topics[topic_id].name for topic_id in ids if topic_id in image.topics}
             shown = self._describable(known, context)
-            return [self._topic_with_id(image, topic_id, shown, context) for topic_id in ids]
+            for number, topic_id in enumerate(ids, 1):
+                found.append(self._topic_with_id(image, topic_id, shown, context))
+                if number % PARTS_PER_TURN == 0:
+                    yield
+            return found
         names = dict.fromkeys(topic.name or "" for topic in asked)
         shown = self._describable(names, context)
-        return [self._topic_named(image, name, shown, context) for name in names]
+        for number, name in enumerate(names, 1):
+            found.append(self._topic_named(image, name, shown, context))
+            if number % PARTS_PER_TURN == 0:
+                yield
+        return found
 
     def _topic_with_id(
         self, image: MetadataImage, topic_id: Uuid, shown: Collection[str], context: RequestContext

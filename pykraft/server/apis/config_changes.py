@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -20,9 +21,10 @@ from pykraft.protocol.messages.configs import (
 )
 from pykraft.protocol.schema import Response
 from pykraft.server.apis.configs import check_is_here
-from pykraft.server.apis.dispatch import Handled, Handlers
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.config import NodeConfig
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
 _SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
@@ -37,9 +39,9 @@ class ConfigChangeApis:
 
     def alter(
         self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, context: RequestContext, now: int
-    ) -> Handled:
+    ) -> Steps[Response | Promise[Response]]:
         """Refuse what can be refused here, and pass the rest on; the answers come in the order of the request."""
-        refused = self._refusals(request.resources)
+        refused = yield from self._refusals(request.resources)
         resources: Sequence[Any] = request.resources
         rest = [resource for resource in resources if id(resource) not in refused]
 
@@ -60,11 +62,13 @@ class ConfigChangeApis:
             return completed(type(request).response(responses=[]))
         return self._forwarding.forward(request.replace(resources=rest), context, now).map(completed)
 
-    def _refusals(self, resources: Sequence[Any]) -> dict[int, KafkaError]:
+    def _refusals(self, resources: Sequence[Any]) -> Steps[dict[int, KafkaError]]:
         """What is wrong with each resource that is refused, by the identity of its entry in the request."""
         times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         refused = {}
-        for resource in resources:
+        for number, resource in enumerate(resources, 1):
+            if number % PARTS_PER_TURN == 0:
+                yield
             try:
                 if times_named[resource.resource_type, resource.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource twice")

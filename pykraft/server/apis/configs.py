@@ -15,6 +15,7 @@ Follows kafka.server.ConfigHelper and kafka.server.KafkaApis.
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pykraft.common.acl import AclOperation
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
@@ -37,6 +38,7 @@ from pykraft.protocol.messages.configs import (
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster, check_configs
 from pykraft.server.config import NODE_CONFIG, NodeConfig
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_LIST_OF_ALL_TYPES = 1
@@ -57,15 +59,18 @@ class ConfigApis:
 
     def describe_configs(
         self, request: DescribeConfigsRequest, context: RequestContext, now: int
-    ) -> DescribeConfigsResponse:
+    ) -> Steps[DescribeConfigsResponse]:
         types = {resource.resource_type for resource in request.resources}
         if not types <= set(ResourceType):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {max(types)}")
         layers = node_layers(self._image(), self._config.node_id, self._config.properties)
         known: _Known = {}
-        return DescribeConfigsResponse(
-            results=[self._result(request, each, context, layers, known) for each in request.resources]
-        )
+        results = []
+        for number, each in enumerate(request.resources, 1):
+            results.append(self._result(request, each, context, layers, known))
+            if number % PARTS_PER_TURN == 0:
+                yield
+        return DescribeConfigsResponse(results=results)
 
     def _result(
         self,

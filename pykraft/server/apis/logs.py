@@ -18,7 +18,7 @@ Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirs
 from collections.abc import Sequence
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
@@ -33,6 +33,7 @@ from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.server.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_manager import LogManager
 from pykraft.transport.server_channel import RequestContext
@@ -53,7 +54,7 @@ class LogApis:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext, now: int
-    ) -> DeleteRecordsResponse | Promise[DeleteRecordsResponse]:
+    ) -> Steps[DeleteRecordsResponse | Promise[DeleteRecordsResponse]]:
         offsets = {
             TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in request.topics
@@ -61,12 +62,16 @@ class LogApis:
         }
         names = {topic.name for topic in request.topics}
         allowed = self._authorizer.allowed(context, AclOperation.DELETE, AclResourceType.TOPIC, names)
-        results = [
-            self._delete(topic_partition, offset)
-            if topic_partition.topic in allowed
-            else DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for topic_partition, offset in offsets.items()
-        ]
+        results = []
+        for number, (topic_partition, offset) in enumerate(offsets.items(), 1):
+            is_allowed = topic_partition.topic in allowed
+            results.append(
+                self._delete(topic_partition, offset)
+                if is_allowed
+                else DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            )
+            if number % PARTS_PER_TURN == 0:
+                now = yield
         self._write_down(results)
         delayed = DelayedDeleteRecords(self._replicas, results)
         if delayed.is_decided():
