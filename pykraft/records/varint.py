@@ -1,12 +1,16 @@
 """Variable-length integers inside records: zigzag, then 7 bits a byte, least significant first.
 
 Zigzag folds the sign into the lowest bit (0, -1, 1, -2 become 0, 1, 2, 3), so that small numbers of either sign take
-one byte. A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10.
+one byte. A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10. Those have room for 35 and 70
+bits: the bits beyond 32 and 64 are dropped, as Java drops them, so that every reader finds the same number.
 
 Follows org.apache.kafka.common.utils.ByteUtils.
 """
 
 from pykraft.common.errors import CorruptRecordError
+
+_32_BITS = (1 << 32) - 1
+_64_BITS = (1 << 64) - 1
 
 
 def encode_varint(value: int) -> bytes:
@@ -27,7 +31,7 @@ _ONE_BYTE = [bytes([(value << 1) ^ (value >> 63)]) for value in [*range(64), *ra
 
 
 def decode_varint(buffer: memoryview | bytes, position: int, max_bytes: int = 5) -> tuple[int, int]:
-    """(value, position after it); CorruptRecordError past the end, or after too many bytes or bits."""
+    """(value, position after it); CorruptRecordError past the end, or after too many bytes."""
     try:
         octet = buffer[position]
         position += 1
@@ -40,8 +44,7 @@ def decode_varint(buffer: memoryview | bytes, position: int, max_bytes: int = 5)
             position += 1
             value |= (octet & 127) << shift
             if octet < 128:
-                if value >> (32 if max_bytes == 5 else 64):
-                    raise CorruptRecordError(f"a varint of {max_bytes} bytes has too many bits")
+                value &= _32_BITS if max_bytes == 5 else _64_BITS
                 return (value >> 1) ^ -(value & 1), position
             shift += 7
             if shift >= 7 * max_bytes:

@@ -308,13 +308,15 @@ def _long_varints(octets: Octets, first: Octets, position: Numbers, max_bytes: i
     going = np.arange(len(first))
     for shift in range(7, 7 * max_bytes, 7):
         octet = octets.take(position[going], mode="clip")
-        if shift == 7 * (max_bytes - 1) and (octet >> (32 if max_bytes == 5 else 64) - shift).any():
-            raise CorruptRecordError(f"a varint has more than {max_bytes} bytes, or too many bits")
+        if shift == 7 * (max_bytes - 1) and (octet > 127).any():
+            raise CorruptRecordError(f"a varint has more than {max_bytes} bytes")
         zigzag[going] |= (octet & 127).astype(np.uint64) << np.uint64(shift)
         position[going] += 1
         going = going[octet > 127]
         if not going.size:
             break
+    if max_bytes == 5:
+        zigzag &= np.uint64(0xFFFFFFFF)  # a fifth byte has three bits too many
     value = (zigzag >> np.uint64(1)) ^ (np.uint64(0) - (zigzag & np.uint64(1)))
     return value.view(np.int64), position
 

@@ -111,6 +111,13 @@ def test_lengths_of_every_width_are_read(size: int) -> None:
     assert rows(batches) == plain_rows(batches, "t", 3, 0, END)
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_bits_beyond_32_and_64_are_dropped_as_the_plain_way_drops_them() -> None:
+    body = b"\0" + b"\x84" + b"\x80" * 8 + b"\x7e" + b"\x80\x80\x80\x80\x70" + b"\x82\x80\x80\x80\x10k" + b"\1\0"
+    batches = [raw_batch(bytes([0x80 | len(body) << 1, 0x80, 0x80, 0x80, 0x70]) + body, 1)]
+    assert rows(batches) == plain_rows(batches, "t", 3, 0, END) != []
+
+
 @pytest.mark.parametrize(("batch_count", "record_count"), [(1, 5000), (3000, 1), (100, 30), (7, 900)])
 def test_more_than_a_chunk_of_any_shape_is_read(
     batch_count: int, record_count: int, monkeypatch: pytest.MonkeyPatch

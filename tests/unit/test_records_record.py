@@ -55,12 +55,18 @@ ZERO, NULL = b"\x00", b"\x01"
         (body(ZERO, ZERO, NULL, NULL, b"\x02", NULL, NULL), 1, "null key"),
         (body(ZERO, ZERO, NULL, NULL, b"\x02", b"\x02h", b"\x04x"), 1, "a field claims 2 bytes, 1 are left"),
         (body(ZERO, ZERO, NULL, NULL, ZERO, b"more"), 1, "fields take 6 of its 10 bytes"),
-        (body(b"\xff" * 9 + b"\x02", ZERO, NULL, NULL, ZERO), 1, "too many bits"),
+        (body(b"\xff" * 10 + b"\x02", ZERO, NULL, NULL, ZERO), 1, "more than 10 bytes"),
     ],
 )
 def test_what_is_no_record_is_refused(data: bytes, count: int, complaint: str) -> None:
     with pytest.raises(CorruptRecordError, match=complaint):
         list(decode_records(memoryview(data), count, base_offset=0, base_timestamp=1))
+
+
+def test_a_timestamp_delta_with_too_many_bits_is_read_without_them() -> None:
+    data = body(b"\xff" * 9 + b"\x02", ZERO, NULL, NULL, ZERO)
+    assert [record.timestamp for record in decode_records(data, 1, 0, 1)] == [1 - (1 << 62)]
+    assert list(decode_places([data], 1, 0, 1)) == [(0, 1 - (1 << 62))]
 
 
 def test_a_timestamp_that_leaves_64_bits_wraps() -> None:
