@@ -20,7 +20,8 @@ offset  type  field                    meaning
 
 The one fact to remember: the checksum begins after the fields that the leader sets. So a leader gives a batch its place
 in the log by overwriting 12 bytes, and neither recompresses nor recomputes anything; followers, disks and consumers see
-the bytes that the producer made (unless a setting of the topic wants more, see `storage.validator`).
+the bytes that the producer made (unless a setting of the topic wants more, or the header lies, see
+`storage.validator`).
 
 Follows org.apache.kafka.common.record.DefaultRecordBatch (KIP-98; leader epoch: KIP-101; delete horizon: KIP-534).
 """
@@ -49,6 +50,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
+_ALL_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -208,16 +210,18 @@ class RecordBatch:
         self.partition_leader_epoch = leader_epoch
 
     def set_max_timestamp(self, max_timestamp: int) -> None:
-        """Let this be the largest of the producer's timestamps; if it is not already, this changes the checksum."""
+        """Let this be the largest of the producer's timestamps. If it is not already, this changes the checksum, and
+        clears attributes that mean nothing."""
         if self.max_timestamp != max_timestamp or self.uses_log_append_time:
             self._set_timestamp(self.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
     def stamp(self, log_append_time_ms: int) -> None:
-        """Replace the producer's timestamps by the time of the append; this changes the checksum."""
+        """Replace the producer's timestamps by the time of the append. This changes the checksum, and clears attributes
+        that mean nothing."""
         self._set_timestamp(self.attributes | LOG_APPEND_TIME, log_append_time_ms)
 
     def _set_timestamp(self, attributes: int, max_timestamp: int) -> None:
-        self.attributes = attributes
+        self.attributes = attributes = attributes & _ALL_ATTRIBUTES
         self.max_timestamp = max_timestamp
         _INT16.pack_into(self.buffer, ATTRIBUTES_OFFSET, attributes)
         _INT64.pack_into(self.buffer, MAX_TIMESTAMP_OFFSET, max_timestamp)

@@ -55,8 +55,6 @@ class AppendRules:
     after_max_ms: int
     """How far a record's timestamp may lie behind the broker's time, and ahead of it: for ever, if the broker's own
     replaces it."""
-    looks_at_records: bool
-    """Whether it must be known of each record what it says."""
     max_segment_bytes: int
     max_segment_ms: int
     """How much time a segment may span. The active one is never compacted, so the wait for that is a limit as well."""
@@ -82,7 +80,6 @@ class AppendRules:
             uses_append_time=uses_append_time,
             before_max_ms=before_max_ms,
             after_max_ms=after_max_ms,
-            looks_at_records=wants_keys or before_max_ms != FOREVER_MS,
             max_segment_bytes=config[INTERNAL_SEGMENT_BYTES] or config[SEGMENT_BYTES],
             max_segment_ms=longest_ms,
             segment_jitter_ms=min(config[SEGMENT_JITTER_MS], longest_ms),

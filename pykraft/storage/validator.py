@@ -1,40 +1,43 @@
-"""What a leader checks before it appends a producer's batch, and what it makes of the batch.
+"""What a leader checks before it appends a producer's batch, and what it repairs.
 
-The checksum tells that the bytes are those the producer sent; the checks here, that they are a batch at all. They look
-at the header, and walk over the records from length to length, through the decompressed stream if there is a codec,
-without decoding them: that the records are as many as the header says, that none is shorter than a record can be, and
-that they end where the batch ends. A stream is walked in pieces, so what a few bytes decompress to costs time, but no
-memory (a block of snappy does: 22 times its size at most). The time is bounded, for all of a node waits for it: a batch
-that decompresses to more than 256 MiB, or to more than 131,072 records, is answered MESSAGE_TOO_LARGE, at which Kafka's
-producer sends it in pieces. (Of the shortest records as many fit into a batch of a megabyte that is not compressed.)
-Kafka has no such bounds.
+The checksum tells that the bytes are those the producer sent; the checks here, that they are a batch. They look at the
+header, and at each record (`records.overview`). The header is not believed:
 
-Most batches are appended as they came. The records themselves are looked at only where a setting of the topic asks:
+====================================  ==================================================================================
+the header says                       the leader
+====================================  ==================================================================================
+how many records there are            refuses another number of them, and bytes after the last one
+the largest timestamp                 writes the records' own there if it is another one; -1 if all are smaller
+that a broker stamped the records     clears the mark; refuses the batch if no time is there, or if it stamps itself
+which offsets the records have        refuses a compressed batch whose offset deltas are not 0, 1, 2 and so on
+====================================  ==================================================================================
 
-=============================================  ========================================================================
-``cleanup.policy`` with compact                each record must have a key
-``message.timestamp.before.max.ms`` is set     no record may be older
-``message.timestamp.after.max.ms``             if the header's largest timestamp lies beyond, the record is looked for
-``compression.type`` is not the producer's     they are packed anew
-=============================================  ========================================================================
+Where nothing is to be repaired, the batch is appended as it came. Where its header is changed, attributes that mean
+nothing are cleared, too. With ``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time.
+With a ``compression.type`` that is not the producer's the records are decoded, numbered and packed again, as Kafka's
+producer would write them. Kafka does not look at the offset deltas of a batch that is not compressed, so they stay.
 
-Then they are unpacked, and decoded one by one. The answer names the records that are wrong, ten thousand at most, and
-what the header says of the records (largest timestamp, numbering) is made true. With
-``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time. If its producer has marked it,
-the records are looked at, too: where the topic uses their timestamps and they have some, the mark is taken away; else
-the batch is refused, as Kafka does.
+Some settings refuse single records: ``cleanup.policy`` with compact those without a key,
+``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms`` those that are too old or too young. Only
+where the overview shows that there may be some, the records are gone through one by one. The answer names those that
+are wrong, ten thousand at most.
 
-A malformed batch is answered as Apache Kafka answers it: a wrong checksum or length CORRUPT_MESSAGE, a header
-that contradicts itself INVALID_RECORD, compressed data that cannot be read UNKNOWN_SERVER_ERROR. Lz4 whose blocks refer
-to one another cannot be read by Kafka's clients, so it is refused, too.
+The answers are Apache Kafka's. A wrong checksum or length gets CORRUPT_MESSAGE, a header or a record that contradicts
+itself INVALID_RECORD. What Kafka does not expect gets UNKNOWN_SERVER_ERROR: compressed data that cannot be read,
+compressed records that are not numbered, negative timestamps where records are packed again. Lz4 whose blocks refer to
+one another cannot be read by Kafka's clients, so it is refused, too.
+
+A stream is read in chunks, so what a few bytes decompress to costs time, but no memory. (A block of snappy does: 22
+times its size at most. So does a batch that is packed again: it is held as a whole.) The time is bounded, for all of a
+node waits for it: a batch that decompresses to more than 256 MiB, or to more than 131,072 records, is answered
+MESSAGE_TOO_LARGE, at which Kafka's producer sends it in pieces. (Of the shortest records as many fit into a batch of a
+megabyte that is not compressed.) Kafka has no such bounds.
 
 Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
 """
 
-import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.records.batch import (
@@ -49,8 +52,9 @@ from pykraft.records.batch import (
     RecordBatch,
     batches,
 )
-from pykraft.records.compression import Compression, decompress, decompress_chunks, has_linked_blocks
+from pykraft.records.compression import Compression, decompress_chunks, has_linked_blocks
 from pykraft.records.filtering import repacked
+from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_record, look_over, record_facts
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
@@ -61,78 +65,77 @@ MAX_RECORDS = 1 << 17
 _BLAMED = 3
 """As many records are named in the answer's sentence; the list has more."""
 _LISTED = 10_000
-_SHORTEST = 6 << 1
-"""The length of the shortest record as a zigzag number: one byte each for attributes, timestamp delta, offset delta,
-the lengths of key and value, and the number of headers."""
-_LONGEST_VARINT = 5
 _OLDEST_BATCH_BYTES = 14
 """The shortest length that a batch of any format could have."""
+_LONGEST_BATCH_BYTES = (1 << 31) - 1 - LOG_OVERHEAD
+"""The longest that 31 bits can tell together with what is in front of it. Kafka's sum of both overflows."""
+_LARGEST_TIMESTAMP = (1 << 63) - 1
 
 
 def only_batch(data: memoryview) -> RecordBatch:
     """The one batch that a produce request may hold for a partition. The beginning of another is passed over behind it,
     as in any piece of a log; CorruptRecordError if what is there can begin none."""
     if len(data) > MAGIC_OFFSET and data[MAGIC_OFFSET] in (0, 1):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the records are in a message format older than 2")
+        _check_beginning(data)
+        raise invalid_record("the records are in a message format older than 2")
     found = list(batches(data))
+    if not found:
+        _check_beginning(data)
     if len(found) != 1:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a partition's records are {len(found)} batches instead of one")
+        raise invalid_record(f"a partition's records are {len(found)} batches instead of one")
     if found[0].size != len(data):
         _check_beginning(data[found[0].size :])
     return found[0]
 
 
-def _check_beginning(rest: memoryview) -> None:
+def _check_beginning(data: memoryview) -> None:
     """Judge what is too short for a batch by as much of a header as there is of it."""
-    if len(rest) >= LOG_OVERHEAD:
-        length = int.from_bytes(rest[LENGTH_OFFSET:LOG_OVERHEAD], "big", signed=True)
-        if length < _OLDEST_BATCH_BYTES:
-            raise CorruptRecordError(f"{len(rest)} bytes follow the batch, and claim a length of {length}")
-    if len(rest) > MAGIC_OFFSET and rest[MAGIC_OFFSET] > CURRENT_MAGIC:
-        raise CorruptRecordError(f"{len(rest)} bytes follow the batch, with magic {rest[MAGIC_OFFSET]}")
+    length = int.from_bytes(data[LENGTH_OFFSET:LOG_OVERHEAD], "big", signed=True)
+    if len(data) >= LOG_OVERHEAD and length < _OLDEST_BATCH_BYTES:
+        raise CorruptRecordError(f"{len(data)} bytes claim to begin a batch with a length of {length}")
+    if len(data) > MAGIC_OFFSET:
+        if data[MAGIC_OFFSET] > CURRENT_MAGIC:
+            raise CorruptRecordError(f"{len(data)} bytes claim to begin a batch with magic {data[MAGIC_OFFSET]}")
+        if length > _LONGEST_BATCH_BYTES:
+            raise _unexpected(f"a batch claims a length of {length}; {_LONGEST_BATCH_BYTES} is the largest")
 
 
 def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
-    """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, changed where
-    the topic's settings demand it, or another one."""
-    if batch.base_offset != 0:
-        raise _invalid(f"the base offset is {batch.base_offset} instead of 0")
-    if batch.size > rules.max_message_bytes:
-        raise _larger_than_allowed(batch, rules)
-    if not batch.is_valid:
-        raise CorruptRecordError("the batch fails its checksum")
-    if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
-        raise _invalid(f"{batch.count} records, but the last has offset delta {batch.last_offset_delta}")
-    attributes = batch.attributes
-    if attributes & CONTROL:
-        raise _invalid("clients may not write control records")
-    if batch.has_producer_id and batch.base_sequence < 0:
-        raise _invalid(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
-    _walk_records(batch)
-    is_marked = attributes & LOG_APPEND_TIME  # which is no reason to trust it
-    has_other_codec = rules.codec is not None and rules.codec is not batch.compression
-    is_ahead = batch.max_timestamp > now_ms + rules.after_max_ms
-    if has_other_codec or is_marked or is_ahead or rules.looks_at_records:
-        batch = _with_records_checked(batch, rules, now_ms)
-        if batch.size > rules.max_message_bytes:
-            raise _larger_than_allowed(batch, rules)
+    """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, repaired in
+    place, or another one with the same records."""
+    _check_header(batch, rules)
+    batch = _with_records_checked(batch, rules, now_ms)
     if rules.uses_append_time:
         batch.stamp(now_ms)
-    elif is_marked:
-        batch.set_max_timestamp(batch.max_timestamp)
     return batch
 
 
-def _larger_than_allowed(batch: RecordBatch, rules: AppendRules) -> KafkaError:
-    return _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
+def _check_header(batch: RecordBatch, rules: AppendRules) -> None:
+    if batch.base_offset != 0:
+        raise invalid_record(f"the base offset is {batch.base_offset} instead of 0")
+    _check_size(batch, rules)
+    if not batch.is_valid:
+        raise CorruptRecordError("the batch fails its checksum")
+    if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
+        raise invalid_record(f"{batch.count} records, but the last has offset delta {batch.last_offset_delta}")
+    if batch.attributes & CONTROL:
+        raise invalid_record("clients may not write control records")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise invalid_record(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
+
+
+def _check_size(batch: RecordBatch, rules: AppendRules) -> None:
+    if batch.size > rules.max_message_bytes:
+        raise _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
 
 
 def _too_large(detail: str) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, detail)
 
 
-def _invalid(detail: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, detail)
+def _unexpected(detail: str) -> KafkaError:
+    """The answer to what Kafka's validator does not expect."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, detail)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -141,18 +144,116 @@ def _invalid(detail: str) -> KafkaError:
 def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
     """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
     InvalidRecordsError if some of the records must not be appended."""
-    try:
-        data = decompress(batch.compression, batch.buffer[HEADER_BYTES:])
-        found = _looked_over(_records(batch, data), batch, rules, now_ms)
-    except CorruptRecordError as error:
-        raise _invalid(error.detail) from error
-    codec = batch.compression if rules.codec is None else rules.codec
-    if codec is not batch.compression or (not found.is_numbered and codec is not Compression.NONE):
-        if not found.is_numbered or found.first_timestamp != batch.base_timestamp:
-            data = _encoded(_records(batch, data), found.first_timestamp)
-        batch = RecordBatch(memoryview(repacked(batch, data, codec, rules.levels.get(codec), found.first_timestamp)))
-    batch.set_max_timestamp(found.max_timestamp)
+    is_compressed = bool(batch.attributes & CODEC_MASK)
+    is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
+    is_strict = is_packed_again or not is_compressed
+    found = look_over(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
+    if _may_be_wrong(found, batch, rules, now_ms):
+        facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
+        max_timestamp = _check_one_by_one(facts, batch, rules, now_ms)
+    else:
+        max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)
+    if rules.codec is not None and is_packed_again:
+        batch = _packed_again(batch, found, rules.codec, rules.levels.get(rules.codec))
+        _check_size(batch, rules)
+    elif is_compressed and not found.is_numbered:
+        raise _unexpected(f"the offset deltas of {batch.count} compressed records are not 0, 1, 2 and so on")
+    if not rules.uses_append_time:
+        batch.set_max_timestamp(max_timestamp)
     return batch
+
+
+def _chunks(batch: RecordBatch) -> Iterable[Chunk]:
+    """The batch's records, uncompressed, in chunks; KafkaError when one cannot be had."""
+    data = batch.buffer[HEADER_BYTES:]
+    return _decompressed(batch, data) if batch.attributes & CODEC_MASK else (data,)
+
+
+def _decompressed(batch: RecordBatch, data: memoryview) -> Iterator[Chunk]:
+    if batch.count > MAX_RECORDS:
+        raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
+    total = 0
+    try:
+        codec = batch.compression
+        if codec is Compression.LZ4 and has_linked_blocks(data):
+            raise CorruptRecordError("the lz4 data of a batch is in blocks that depend on one another")
+        for chunk in decompress_chunks(codec, data):
+            total += len(chunk)
+            if total > MAX_UNPACKED_BYTES:
+                raise _too_large(f"the batch decompresses to more than {MAX_UNPACKED_BYTES} bytes")
+            yield chunk
+    except CorruptRecordError as error:
+        raise _unexpected(error.detail) from error
+
+
+# --- single records that must not be appended -------------------------------------------------------------------------
+
+
+def _may_be_wrong(found: Overview, batch: RecordBatch, rules: AppendRules, now_ms: int) -> bool:
+    """Whether one of the records may be one that the topic's settings refuse. The answer may be yes where all are
+    right, as a record without a timestamp is."""
+    if batch.attributes & LOG_APPEND_TIME or (rules.wants_keys and found.without_key):
+        return True
+    if rules.uses_append_time:
+        return False
+    smallest, largest = batch.base_timestamp + found.smallest_delta, batch.base_timestamp + found.largest_delta
+    # A sum that leaves 64 bits wraps, so it is not the timestamp of a record: that lies beyond these limits, too.
+    return smallest < now_ms - rules.before_max_ms or largest > min(now_ms + rules.after_max_ms, _LARGEST_TIMESTAMP)
+
+
+def _check_one_by_one(facts: Iterable[RecordFacts], batch: RecordBatch, rules: AppendRules, now_ms: int) -> int:
+    """Look at each record; InvalidRecordsError if some must not be appended. Returns the largest timestamp."""
+    is_marked = batch.uses_log_append_time
+    wrong: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    max_timestamp = NO_TIMESTAMP
+    for number, (_, delta, has_key) in enumerate(facts):
+        timestamp = batch.max_timestamp if is_marked else wrapped(batch.base_timestamp + delta)
+        max_timestamp = max(max_timestamp, timestamp)
+        if rules.wants_keys and not has_key:
+            wrong.append(RecordError(number, "it has no key, but the topic is compacted"))
+        elif not rules.uses_append_time and timestamp != NO_TIMESTAMP:
+            if _is_far(timestamp, rules, now_ms):
+                code = ErrorCode.INVALID_TIMESTAMP
+                limits = f"{now_ms - rules.before_max_ms} and {now_ms + rules.after_max_ms}"
+                wrong.append(RecordError(number, f"its timestamp {timestamp} is not between {limits}"))
+        elif is_marked:
+            code = ErrorCode.INVALID_TIMESTAMP
+            wrong.append(RecordError(number, "only a broker says when a record was appended"))
+        if len(wrong) == _LISTED:
+            break
+    if wrong:
+        named = "; ".join(f"record {number}: {sentence}" for number, sentence in wrong[:_BLAMED])
+        raise InvalidRecordsError(code, f"{len(wrong)} of {batch.count} records are refused: {named}", wrong)
+    return max_timestamp
+
+
+def _is_far(timestamp: int, rules: AppendRules, now_ms: int) -> bool:
+    """Whether a record is too old or too young. Its age wraps at 64 bits, as in Java: the first moments that 64 bits
+    can tell pass for the future."""
+    age_ms = wrapped(now_ms - timestamp)
+    return age_ms > rules.before_max_ms or wrapped(-age_ms) > rules.after_max_ms
+
+
+# --- packing again ----------------------------------------------------------------------------------------------------
+
+
+def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level: int | None) -> RecordBatch:
+    """The batch in another codec, as Kafka's producer would have written it."""
+    data = memoryview(b"".join(_chunks(batch)))
+    first_timestamp = next(_records(batch, data)).timestamp
+    earliest, latest = batch.base_timestamp + found.smallest_delta, batch.base_timestamp + found.largest_delta
+    is_written_so = (
+        found.is_regular
+        and not found.headers  # whose names may be no UTF-8
+        and first_timestamp == batch.base_timestamp
+        and earliest >= NO_TIMESTAMP
+        and latest <= _LARGEST_TIMESTAMP
+        and not batch.uses_log_append_time
+    )
+    if not is_written_so:
+        data = _encoded(_records(batch, data), first_timestamp)
+    return RecordBatch(memoryview(repacked(batch, data, codec, level, first_timestamp)))
 
 
 def _records(batch: RecordBatch, data: memoryview) -> Iterator[Record]:
@@ -166,159 +267,7 @@ def _records(batch: RecordBatch, data: memoryview) -> Iterator[Record]:
 def _encoded(records: Iterable[Record], base_timestamp: int) -> memoryview:
     out = bytearray()
     for number, (_, timestamp, key, value, headers) in enumerate(records):
+        if timestamp < NO_TIMESTAMP:
+            raise _unexpected(f"record {number} has the negative timestamp {timestamp}, and would be packed again")
         encode_record(out, number, wrapped(timestamp - base_timestamp), key, value, headers)
     return memoryview(out)
-
-
-class _Overview(NamedTuple):
-    """What a header says of its records, and whether their offsets are 0, 1, 2 and so on."""
-
-    first_timestamp: int
-    max_timestamp: int
-    is_numbered: bool
-
-
-def _looked_over(records: Iterable[Record], batch: RecordBatch, rules: AppendRules, now_ms: int) -> _Overview:
-    """Look at each record once; InvalidRecordsError if some must not be appended."""
-    earliest, latest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-    is_marked = batch.uses_log_append_time
-    wrong: list[RecordError] = []
-    code = ErrorCode.INVALID_RECORD
-    first_timestamp = max_timestamp = NO_TIMESTAMP
-    is_numbered = True
-    for number, (offset, timestamp, key, _, _) in enumerate(records):
-        if number == 0:
-            first_timestamp = max_timestamp = timestamp
-        elif timestamp > max_timestamp:
-            max_timestamp = timestamp
-        is_numbered = is_numbered and offset == number
-        if rules.wants_keys and key is None:
-            wrong.append(RecordError(number, "it has no key, but the topic is compacted"))
-        elif not rules.uses_append_time and timestamp != NO_TIMESTAMP:
-            if not earliest <= timestamp <= latest:
-                code = ErrorCode.INVALID_TIMESTAMP
-                wrong.append(RecordError(number, f"its timestamp {timestamp} is not between {earliest} and {latest}"))
-        elif is_marked:
-            code = ErrorCode.INVALID_TIMESTAMP
-            wrong.append(RecordError(number, "only a broker says when a record was appended"))
-        if len(wrong) == _LISTED:
-            break
-    if wrong:
-        named = "; ".join(f"record {number}: {sentence}" for number, sentence in wrong[:_BLAMED])
-        raise InvalidRecordsError(code, f"{len(wrong)} of {batch.count} records are refused: {named}", wrong)
-    return _Overview(first_timestamp, max_timestamp, is_numbered)
-
-
-# --- lengths ----------------------------------------------------------------------------------------------------------
-
-
-def _walk_records(batch: RecordBatch) -> None:
-    data = batch.buffer[HEADER_BYTES:]
-    if not batch.attributes & CODEC_MASK:
-        position, seen = _walk(data, 0, 0, batch.count)
-        if position != len(data) or seen < batch.count:
-            raise _wrong_end(len(data) - position, seen, batch.count)
-        return
-    if batch.count > MAX_RECORDS:
-        raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
-    try:
-        if batch.compression is Compression.LZ4 and has_linked_blocks(data):
-            raise CorruptRecordError("the lz4 data of a batch is in blocks that depend on one another")
-        count_records(decompress_chunks(batch.compression, data), batch.count)
-    except CorruptRecordError as error:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.detail) from error
-
-
-def count_records(chunks: Iterable[bytes | memoryview], count: int) -> None:
-    """Check that the stream holds just `count` records, one after the other; INVALID_RECORD if not."""
-    seen = total = 0
-    skip = 0  # bytes of the current record that are still to come
-    rest: bytes | memoryview = b""  # what the end of a chunk left of a length
-    for chunk in chunks:
-        total += len(chunk)
-        if total > MAX_UNPACKED_BYTES:
-            raise _too_large(f"the batch decompresses to more than {MAX_UNPACKED_BYTES} bytes")
-        chunk = bytes(rest) + bytes(chunk) if rest else chunk
-        position, seen = _walk(chunk, skip, seen, count)
-        rest = chunk[position:]
-        skip = max(0, position - len(chunk))
-        if rest and seen == count:
-            break  # whatever else may come
-    if len(rest) != skip or seen < count:
-        raise _wrong_end(len(rest) - skip, seen, count)
-
-
-def _wrong_end(left_bytes: int, seen: int, count: int) -> KafkaError:
-    """Something is left behind the last record, or something of the records is missing."""
-    if seen == count and left_bytes > 0:
-        return _invalid(f"{left_bytes} bytes follow the last of {count} records")
-    return _invalid(f"the batch announces {count} records, {seen} begin in it")
-
-
-def _walk(chunk: bytes | memoryview, position: int, seen: int, count: int) -> tuple[int, int]:
-    """Go from record to record, beginning at `position`, until there were `count` or the chunk ends. Returns where the
-    next one begins, which is behind the chunk if it ends within a record, and how many were seen by now.
-
-    A length that the table does not know carries `position` so far away that the next look fails; one step back is the
-    record whose length has to be read in full."""
-    first_two, steps = _FIRST_TWO.unpack_from, _STEPS
-    number = seen
-    while number < count:
-        try:
-            for number in range(number, count):  # noqa: B007, B020 (it goes on behind what stopped it)
-                position += steps[first_two(chunk, position)[0]]
-            number = count
-        except struct.error:  # two bytes are not left, or the table did not know the record before this one
-            pass
-        if position >= _FAR:  # so it was: back to that one
-            position, number = position - _FAR, number - 1
-        elif number == count:
-            break
-        step = _step_at(chunk, position, number)
-        if not step:
-            return position, number
-        position, number = position + step, number + 1
-    return position, count
-
-
-def _step(zigzag: int, length_bytes: int) -> int:
-    """How far it is from a record with this length to the next; 0 if no record can have it."""
-    return 0 if zigzag & 1 or zigzag < _SHORTEST else length_bytes + (zigzag >> 1)
-
-
-_FAR = 1 << 40
-"""Where no record is."""
-
-
-def _steps() -> list[int]:
-    """How far it is from a record to the next, by its first two bytes, in which nearly all lengths are told: so a look
-    into a table is all that most records cost. Far away where the bytes do not tell it, or tell what no record can
-    have."""
-    steps = []
-    for first in range(128):
-        steps += [_step(first, 1)] * 256
-    for first in range(128, 256):
-        steps += [_step(first & 127 | second << 7, 2) for second in range(128)]
-        steps += [0] * 128
-    return [step or _FAR for step in steps]
-
-
-_STEPS = _steps()
-_FIRST_TWO = struct.Struct(">H")
-
-
-def _step_at(chunk: bytes | memoryview, position: int, number: int) -> int:
-    """How far it is from record `number`, at `position`, to the next; 0 if the chunk ends within its length, or before.
-    INVALID_RECORD if no record can have that length."""
-    zigzag = 0
-    length = chunk[position : position + _LONGEST_VARINT]
-    for index, octet in enumerate(length):
-        zigzag |= (octet & 127) << (7 * index)
-        if octet < 128:
-            step = _step(zigzag, index + 1)
-            if not step:
-                raise _invalid(f"record {number} claims a length of {(zigzag >> 1) ^ -(zigzag & 1)}")
-            return step
-    if len(length) == _LONGEST_VARINT:
-        raise _invalid(f"a record's length has more than {_LONGEST_VARINT} bytes")
-    return 0

@@ -24,6 +24,7 @@ from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.overview import look_over
 from pykraft.storage.answers import Isolation
 from pykraft.storage.cleaner import Cleaning, Step
 from pykraft.storage.filesystem import OsFileSystem
@@ -31,7 +32,6 @@ from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import DEDUPE_BUFFER_BYTES
 from pykraft.storage.log_loader import LogLoader
-from pykraft.storage.validator import count_records
 from tests.bench.rows import Row, beside, progress
 
 ROUNDS = 5
@@ -193,7 +193,7 @@ def with_least_effort(directory: pathlib.Path, sent: Sequence[memoryview]) -> No
         for data in sent:
             batch = RecordBatch(data)
             assert batch.is_valid
-            count_records(iter([data[HEADER_BYTES:]]), batch.count)
+            look_over((data[HEADER_BYTES:],), batch.count, is_stream=False)
             batch.assign(end_offset, 0)
             assert os.write(number, data) == len(data)
             end_offset += batch.count

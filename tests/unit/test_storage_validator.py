@@ -22,7 +22,7 @@ from pykraft.records.record import encode_record, wrapped
 from pykraft.records.varint import encode_varint
 from pykraft.storage import validator
 from pykraft.storage.append_rules import AppendRules
-from pykraft.storage.validator import count_records, only_batch, validate
+from pykraft.storage.validator import only_batch, validate
 from tests.harness.storage import NOW_MS, batch, marker, produced, settings
 
 CORRUPT, INVALID, UNKNOWN = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR
@@ -91,7 +91,8 @@ SHORTEST = b"\x0c\x00\x00\x00\x01\x01\x00"
         (with_records(TWO[:-1]), INVALID),
         (with_records(ONE), INVALID),
         (with_records(b"\x01" + TWO), INVALID),
-        (with_records(b"\xff" * len(TWO)), INVALID),
+        (with_records(b"\xff" * len(TWO)), UNKNOWN),
+        (with_records(b"\xff" * 4), INVALID),
         (with_records(b"\x00", 1), INVALID),  # shorter than a record can be
         (with_records(b"\x00" * 70, 70), INVALID),
         (with_records(b"\x0a" + bytes(5), 1), INVALID),
@@ -111,6 +112,13 @@ SHORTEST = b"\x0c\x00\x00\x00\x01\x01\x00"
         (changed(batch(2), 8, ">i", -1), CORRUPT),
         (changed(batch(2), 8, ">i", batch(2).size), INVALID),
         (changed(batch(2), 16, ">b", 3), CORRUPT),
+        (changed(batch(2), 8, ">i", (1 << 31) - 13), INVALID),
+        (changed(batch(2), 8, ">i", (1 << 31) - 12), UNKNOWN),
+        (changed(batch(2), 8, ">i", (1 << 31) - 1), UNKNOWN),
+        (changed(batch(2), 8, ">i", (1 << 31) - 1)[:17], UNKNOWN),
+        (bytearray(batch(2).buffer) + changed(batch(2), 8, ">i", (1 << 31) - 12)[:17], UNKNOWN),
+        (changed(RecordBatch(memoryview(changed(batch(2), 16, ">b", 1))), 8, ">i", (1 << 31) - 1), UNKNOWN),
+        (changed(RecordBatch(memoryview(changed(batch(2), 16, ">b", 1))), 8, ">i", 13), CORRUPT),
         # compressed data
         *[(with_records(b"\xde\xad\xbe\xef" * 9, 2, codec), UNKNOWN) for codec in Compression if codec],
         (with_records(compress(Compression.GZIP, TWO)[:-9], 2, Compression.GZIP), UNKNOWN),
@@ -138,6 +146,8 @@ def test_a_hostile_batch_is_answered_as_apache_kafka_answers_it(data: bytearray,
         with_records(ONE + ONE),  # both records say that they are the first
         bytearray(batch(2).buffer) + bytes(11),
         bytearray(batch(2).buffer) + batch(2).buffer[:17],
+        bytearray(batch(2).buffer) + changed(batch(2), 8, ">i", (1 << 31) - 13),
+        bytearray(batch(2).buffer) + changed(batch(2), 8, ">i", (1 << 31) - 1)[:16],
         with_records(lz4.frame.compress(LARGE, block_linked=False), 1, Compression.LZ4),
         with_records(SHORTEST * 2),
         changed(batch(2), 12, ">i", 77),
@@ -174,6 +184,17 @@ def test_timestamps_are_held_to_the_topics_limits(timestamp: int, accepted: bool
         check(data, **limits)
     else:
         assert refusal(data, **limits) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("timestamp", [-(1 << 63), NOW_MS - 1 - (1 << 63), NOW_MS + 1 - (1 << 63), -2, (1 << 63) - 1])
+def test_no_timestamp_is_too_far_where_there_are_no_limits(timestamp: int) -> None:
+    """An age that does not fit into 64 bits wraps, and passes for the future."""
+    before, after = "message_timestamp_before_max_ms", "message_timestamp_after_max_ms"
+    data = changed(batch(1), 27, ">q", timestamp)
+    check(bytearray(data), **{before: FOREVER_MS, after: FOREVER_MS})
+    assert refusal(bytearray(data), **{before: HOUR_MS, after: HOUR_MS}) is ErrorCode.INVALID_TIMESTAMP
+    if timestamp < NOW_MS - (1 << 63):
+        assert refusal(bytearray(data), **{before: FOREVER_MS, after: HOUR_MS}) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_with_log_append_time_the_broker_stamps_and_no_timestamp_is_wrong() -> None:
@@ -231,14 +252,34 @@ def test_the_sentence_names_three_records_at_most() -> None:
     assert "record 3" not in e.value.detail and len(e.value.records) == 5
 
 
-def test_where_records_are_looked_at_the_largest_timestamp_is_counted_again() -> None:
-    for claimed in (NOW_MS - 5, NOW_MS + 2 * HOUR_MS):
-        data = changed(RecordBatch(memoryview(mixed((NOW_MS, b"a"), (NOW_MS + 7, b"b")))), 35, ">q", claimed)
-        some = check(bytearray(data), **COMPACTED)
-        assert (some.max_timestamp, some.is_valid) == (NOW_MS + 7, True)
-    # Too young by its header alone: that is looked into on any topic. A header that is modest is believed.
-    assert check(bytearray(data)).max_timestamp == NOW_MS + 7
-    assert check(changed(RecordBatch(memoryview(data)), 35, ">q", NOW_MS - 5)).max_timestamp == NOW_MS - 5
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("config", [{}, COMPACTED, {"compression_type": "gzip"}])
+@pytest.mark.parametrize("claimed", [NOW_MS - 5, NOW_MS + 2 * HOUR_MS, 1 << 62, -1, -2])
+def test_the_largest_timestamp_is_that_of_the_records(claimed: int, config: dict[str, Any], codec: Compression) -> None:
+    sent = RecordBatch(memoryview(mixed((NOW_MS, b"a"), (NOW_MS + 7, b"b"), (NOW_MS + 3, b"c"), codec=codec)))
+    some = check(changed(sent, 35, ">q", claimed), **config)
+    assert (some.max_timestamp, some.is_valid) == (NOW_MS + 7, True)
+    if not config:
+        assert some.buffer == sent.buffer, "nothing else is changed"
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "largest"),
+    [((-1, -1), -1), ((-2, -3), -1), ((-2, 5), 5), ((5, -1), 5), ((0, 0), 0), ((-(1 << 62), -(1 << 61)), -1)],
+)
+def test_the_largest_timestamp_is_not_below_that_of_none(timestamps: tuple[int, int], largest: int) -> None:
+    data = mixed(*[(timestamp, b"a") for timestamp in timestamps])
+    some = check(changed(RecordBatch(memoryview(data)), 35, ">q", 77))
+    assert (some.max_timestamp, [each.timestamp for each in some.records()]) == (largest, list(timestamps))
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("attributes", [0x00, 0x40, 0x80, 0x100, 0x7F80, 0xC0, -0x8000])
+def test_attributes_that_mean_nothing_go_where_the_header_is_changed(attributes: int, codec: Compression) -> None:
+    data = changed(batch(2, compression=codec), 21, ">h", attributes | codec)
+    assert check(bytearray(data)).buffer == data
+    some = check(changed(RecordBatch(memoryview(data)), 35, ">q", NOW_MS + 9))
+    assert (some.attributes, some.is_valid) == (attributes & 0x40 | codec, True)
 
 
 def test_a_producer_does_not_say_when_its_records_were_appended() -> None:
@@ -271,11 +312,55 @@ def test_a_batch_that_is_packed_anew_is_what_its_producer_would_have_sent() -> N
         assert packed.buffer == batch(9, compression=codec).buffer
 
 
-def test_records_that_are_numbered_wrongly_are_numbered_anew_when_they_are_packed() -> None:
-    data = with_records(compress(Compression.LZ4, ONE + ONE), 2, Compression.LZ4)
-    assert [record.offset for record in check(bytearray(data)).records()] == [0, 0]
-    for config in ({"compression_type": "zstd"}, {"message_timestamp_before_max_ms": 9 * HOUR_MS}):
-        assert [record.offset for record in check(bytearray(data), **config).records()] == [0, 1]
+@pytest.mark.parametrize("second", [0, 2, -1])
+def test_records_that_are_numbered_wrongly_are_numbered_anew_when_they_are_packed(second: int) -> None:
+    """In the codec that they came in Kafka cannot number them: it has passed over their keys and values."""
+    out = bytearray(ONE)
+    encode_record(out, second, 0, b"k", b"v")
+    data = with_records(compress(Compression.LZ4, out), 2, Compression.LZ4)
+    assert [record.offset for record in check(bytearray(data), compression_type="zstd").records()] == [0, 1]
+    for config in ({}, {"message_timestamp_before_max_ms": 9 * HOUR_MS}, {"compression_type": "lz4"}):
+        assert refusal(bytearray(data), **config) is UNKNOWN
+    assert [each.offset for each in check(with_records(bytes(out))).records()] == [0, second], (
+        "not compressed: as it is"
+    )
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_negative_timestamps_are_not_packed_again(codec: Compression) -> None:
+    for timestamps in ((-2,), (-2, NOW_MS), (NOW_MS, -2)):
+        data = mixed(*[(timestamp, b"a") for timestamp in timestamps], codec=codec)
+        check(bytearray(data))
+        assert refusal(bytearray(data), compression_type="gzip") is UNKNOWN
+    none = check(mixed((-1, b"a"), (NOW_MS, b"b"), codec=codec), compression_type="gzip")
+    assert [each.timestamp for each in none.records()] == [-1, NOW_MS]
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        b"\x10\x01\x00\x00\x02k\x02v\x00",  # attributes
+        b"\x90\x00\x00\x00\x00\x02k\x02v\x00",  # a length of two bytes
+        b"\x12\x00\x80\x00\x00\x02k\x02v\x00",
+        b"\x12\x00\x00\x80\x00\x02k\x02v\x00",
+        b"\x12\x00\x00\x00\x82\x00k\x02v\x00",
+        b"\x10\x00\x00\x06\x02k\x02v\x00",  # offset delta 3
+    ],
+)
+def test_records_are_packed_again_as_kafkas_producer_writes_them(some: bytes) -> None:
+    usual = b"\x10\x00\x00\x00\x02k\x02v\x00"
+    packed = check(with_records(some, 1), compression_type="lz4")
+    assert packed.buffer == check(with_records(usual, 1), compression_type="lz4").buffer
+
+
+def test_records_are_packed_again_from_the_timestamp_of_the_first() -> None:
+    for base in (NOW_MS, 77, -5, -(1 << 63)):
+        out = bytearray()
+        encode_record(out, 0, wrapped(NOW_MS - base), b"k", b"v")
+        data = with_records(bytes(out), 1)
+        struct.pack_into(">q", data, 27, base)
+        packed = check(sealed(data), compression_type="lz4")
+        assert (packed.base_timestamp, [each.timestamp for each in packed.records()]) == (NOW_MS, [NOW_MS])
 
 
 def test_the_size_counts_as_it_comes_and_as_it_is_packed() -> None:
@@ -301,16 +386,30 @@ def test_a_mark_of_the_broker_is_made_after_the_records_are_packed() -> None:
     assert some.is_valid and [record.timestamp for record in some.records()] == [NOW_MS] * 3
 
 
-def test_where_records_are_looked_at_their_fields_must_be_in_order() -> None:
+@pytest.mark.parametrize("config", [{}, {"compression_type": "gzip"}, COMPACTED])
+def test_the_fields_of_a_record_must_be_in_order(config: dict[str, Any]) -> None:
     torn = bytearray(TWO)
     torn[torn.index(b"\x14")] = 0x7E  # the first value claims 63 bytes
-    assert refusal(with_records(bytes(torn)), compression_type="gzip") is INVALID
-    check(with_records(bytes(torn)))  # nobody looks
+    for codec in (Compression.NONE, Compression.LZ4):
+        assert refusal(with_records(compress(codec, torn), 2, codec), **config) is INVALID
 
 
-def tiny_records(count: int, max_timestamp: int) -> bytearray:
-    """A batch of so many records of 7 bytes, of which the header tells this timestamp."""
-    data = with_records(compress(Compression.ZSTD, SHORTEST * count), 1, Compression.ZSTD)
+def test_the_length_of_a_record_is_not_compared_with_its_fields_where_kafka_does_not() -> None:
+    """A compressed batch that stays as it is: Kafka appends it, too, and no consumer can read it."""
+    for length in (0, 9, 11, -1):
+        data = encode_varint(length) + SHORTEST[1:]
+        check(with_records(compress(Compression.LZ4, data), 1, Compression.LZ4))
+        assert refusal(with_records(data, 1)) is INVALID
+        packed = with_records(compress(Compression.LZ4, data), 1, Compression.LZ4)
+        assert refusal(packed, compression_type="gzip") is INVALID
+
+
+def tiny_records(count: int, max_timestamp: int, *, is_numbered: bool = True) -> bytearray:
+    """A batch of so many records of 7 to 9 bytes, of which the header tells this timestamp."""
+    out = bytearray(b"" if is_numbered else SHORTEST * count)
+    for number in range(count if is_numbered else 0):
+        encode_record(out, number, 0, None, None)
+    data = with_records(compress(Compression.ZSTD, out), 1, Compression.ZSTD)
     for offset, layout, value in ((23, ">i", count - 1), (35, ">q", max_timestamp), (57, ">i", count)):
         struct.pack_into(layout, data, offset, value)
     return sealed(data)
@@ -318,7 +417,7 @@ def tiny_records(count: int, max_timestamp: int) -> bytearray:
 
 @pytest.mark.parametrize("config", [{}, {"compression_type": "lz4"}])
 def test_to_look_at_records_takes_little_more_memory_than_they_unpack_to(config: dict[str, Any]) -> None:
-    """The header's largest timestamp lies in the future: that is looked into on any topic."""
+    """The header's largest timestamp lies in the future, and the records are gone over."""
     data = tiny_records(20_000, 1 << 60)
     tracemalloc.start()
     try:
@@ -339,56 +438,25 @@ def test_a_timestamp_that_leaves_64_bits_wraps_also_where_records_are_packed_ane
     for config in ({}, {"compression_type": "zstd"}, COMPACTED):
         some = check(sealed(bytearray(data)), **config)
         assert list(some.places()) == [(0, NOW_MS)] and [each.timestamp for each in some.records()] == [NOW_MS]
-    oldest, youngest = NOW_MS - FOREVER_MS, NOW_MS + HOUR_MS
+
+
+def test_a_sum_that_leaves_64_bits_is_not_the_largest_timestamp() -> None:
+    """The first record's timestamp wraps, and is old; the second's is of today."""
     out = bytearray()
-    encode_record(out, 0, 0, b"k", b"v")
-    encode_record(out, 0, wrapped(oldest - youngest), b"k", b"v")  # not numbered: they are packed anew
-    data = with_records(compress(Compression.GZIP, out), 2, Compression.GZIP)
-    struct.pack_into(">q", data, 27, youngest)
-    packed = check(sealed(data), compression_type="lz4")
-    assert [each.timestamp for each in packed.records()] == [youngest, oldest]
+    encode_record(out, 0, (1 << 62) + 5, b"k", b"v")
+    encode_record(out, 1, NOW_MS - (1 << 62), b"k", b"v")
+    data = with_records(bytes(out))
+    struct.pack_into(">q", data, 27, 1 << 62)
+    forever = {"message_timestamp_after_max_ms": FOREVER_MS}
+    some = check(sealed(data), **forever)
+    assert (some.max_timestamp, some.is_valid) == (NOW_MS, True)
+    assert [each.timestamp for each in some.records()] == [
+        5 - (1 << 63),
+        NOW_MS,
+    ]
 
 
-# --- walking over the records -----------------------------------------------------------------------------------------
-
-
-def pieces(data: bytes, size: int) -> list[bytes]:
-    return [data[start : start + size] for start in range(0, len(data), size)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100, 1000])
-def test_records_are_counted_however_the_stream_is_cut(size: int) -> None:
-    builder = RecordBatchBuilder()
-    for number in range(40):
-        builder.append(
-            0, None, b"x" * (number * number % 200 if number != 20 else 10_000)
-        )  # 1, 2 and 3 bytes of length
-    data = bytes(builder.build()[HEADER_BYTES:])
-    count_records(iter(pieces(data, size)), 40)
-    for stream, count in ((data, 39), (data, 41), (data[:-1], 40), (data + b"\x00", 40), (data + b"\x80", 40)):
-        with pytest.raises(KafkaError) as refused:
-            count_records(iter(pieces(stream, size)), count)
-        assert refused.value.code is INVALID
-    with pytest.raises(KafkaError, match="bytes follow the last of 3 records"):  # at once, whatever else would come
-        count_records(iter(pieces(data, size)), 3)
-
-
-@pytest.mark.parametrize(
-    ("stream", "complaint"),
-    [
-        (encode_varint(-1), "claims a length of -1"),
-        (encode_varint(-50), "claims a length of -50"),
-        (b"\x00", "claims a length of 0"),
-        (encode_varint(5) + bytes(5), "claims a length of 5"),
-        (b"\xff" * 5, "more than 5 bytes"),
-        (b"\xff" * 4, "announces 1 records, 0 begin"),
-        (encode_varint(100) + b"x", "announces 1 records, 1 begin"),
-    ],
-)
-def test_a_length_that_no_record_has_is_refused(stream: bytes, complaint: str) -> None:
-    for size in (1, 100):
-        with pytest.raises(KafkaError, match=complaint):
-            count_records(iter(pieces(stream, size)), 1)
+# --- what a stream may hold -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 40), (Compression.LZ4, 200), (Compression.ZSTD, 200)])
@@ -417,9 +485,10 @@ def test_a_batch_that_unpacks_to_too_much_is_to_be_sent_in_pieces(
 
 def test_a_batch_of_too_many_records_is_to_be_sent_in_pieces() -> None:
     """A few kilobytes could hold a hundred million of them, and each takes a moment of the node's time."""
-    assert len(tiny_records(1 << 17, NOW_MS)) < 1000 and len(SHORTEST) << 17 < 1 << 20
+    assert len(tiny_records(1 << 17, NOW_MS, is_numbered=False)) < 1000 and len(SHORTEST) << 17 < 1 << 20
     check(tiny_records(1 << 17, NOW_MS))
-    assert refusal(tiny_records((1 << 17) + 1, NOW_MS)) is TOO_LARGE
+    for is_numbered in (True, False):
+        assert refusal(tiny_records((1 << 17) + 1, NOW_MS, is_numbered=is_numbered)) is TOO_LARGE
 
 
 @pytest.mark.parametrize("config", [{}, {"cleanup_policy": ("compact",)}, {"compression_type": "gzip"}])

@@ -1,0 +1,328 @@
+"""What the records of a batch say together, found without decoding any of them.
+
+A leader asks four things of the records that a producer sends. Do their fields fill the batch? Which timestamps do they
+have? Are they numbered 0, 1, 2 and so on? Has each a key? It asks this of every record of every batch, so this is the
+inner loop of producing. There are two ways through it:
+
+* `RecordReader` reads field after field, and if the batch is compressed, chunk after chunk of the stream. It reads
+  whatever Kafka reads, and refuses what Kafka refuses.
+* `_go_over` reads *regular* records, written as Kafka's clients write them: numbers in as few bytes as possible, no
+  attributes, the offset deltas without a gap. One `struct` call reads a record's head, and a table says how far a
+  length reaches. This is four times as fast. It stops at the first record that is not regular, and the reader takes
+  that one.
+
+Kafka has two ways, too, and they differ in what they refuse. A compressed batch that stays as it is is read without
+comparing the length of a record with its fields (`is_strict` is False). So Kafka appends a batch whose lengths lead
+nowhere, and every consumer fails at it. In all other batches the fields must fill the record.
+
+A few kilobytes can hold a hundred million headers, so a stream with more than MAX_HEADERS is refused. Kafka has no such
+bound.
+
+Follows org.apache.kafka.common.record.DefaultRecord (`readFrom` and `readPartiallyFrom`) and DefaultRecordBatch.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.records.varint import decode_varint, decode_varlong
+
+MAX_HEADERS = 1 << 18
+"""A compressed batch may not have more headers, in all its records together."""
+_SHORTEST = 6
+"""The shortest length of a record: one byte each for attributes, timestamp delta, offset delta, the lengths of key and
+value, and the number of headers."""
+_LONGEST_VARINT, _LONGEST_VARLONG = 5, 10
+
+Chunk = bytes | memoryview
+
+
+@dataclass(slots=True)
+class Overview:
+    """What a batch's records say together."""
+
+    smallest_delta: int = 1 << 63
+    largest_delta: int = -1 << 63
+    """Of their timestamps, after the batch's base timestamp."""
+    without_key: int = 0
+    """How many records have no key."""
+    headers: int = 0
+    """How many headers all records have."""
+    is_numbered: bool = True
+    """Whether the offset deltas are 0, 1, 2 and so on."""
+    is_regular: bool = True
+    """Whether each record is written as Kafka's clients write it."""
+
+    def note_delta(self, delta: int) -> None:
+        """Take note of a record's timestamp delta."""
+        if delta < self.smallest_delta:
+            self.smallest_delta = delta
+        if delta > self.largest_delta:
+            self.largest_delta = delta
+
+
+class RecordFacts(NamedTuple):
+    """What a leader asks of one record."""
+
+    offset_delta: int
+    timestamp_delta: int
+    has_key: bool
+
+
+def look_over(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Overview:
+    """Go over the `count` records in a batch's uncompressed data, which come in chunks; `is_stream` says whether they
+    are decompressed as they come.
+
+    Raises the KafkaError that a producer is to get if these are not `count` records: nearly always INVALID_RECORD.
+    """
+    found = Overview()
+    coming = iter(chunks)
+    chunk = next(coming, b"")
+    position, number = _go_over(chunk, 0, 0, count, found)
+    if number == count and position == len(chunk) and not is_stream:
+        return found
+    reader = RecordReader(coming, chunk, position, is_strict=is_strict, is_stream=is_stream)
+    while number < count:
+        facts = reader.read(number, count)
+        found.note_delta(facts.timestamp_delta)
+        found.without_key += not facts.has_key
+        found.is_numbered = found.is_numbered and facts.offset_delta == number
+        found.is_regular = False
+        reader.position, number = _go_over(reader.chunk, reader.position, number + 1, count, found)
+        if is_stream and found.headers + reader.headers > MAX_HEADERS:
+            raise _too_many_headers()
+    reader.check_end(count)
+    found.headers += reader.headers
+    return found
+
+
+def record_facts(
+    chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True
+) -> Iterator[RecordFacts]:
+    """The same records one by one."""
+    reader = RecordReader(iter(chunks), b"", 0, is_strict=is_strict, is_stream=is_stream)
+    for number in range(count):
+        yield reader.read(number, count)
+    reader.check_end(count)
+
+
+def invalid_record(detail: str) -> KafkaError:
+    """The answer to a producer whose batch contradicts itself."""
+    return KafkaError(ErrorCode.INVALID_RECORD, detail)
+
+
+def _too_many_headers() -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of more than {MAX_HEADERS} headers; send it in pieces")
+
+
+# --- field after field ------------------------------------------------------------------------------------------------
+
+
+class RecordReader:
+    """Reads the records of a batch, one after the other. Of a stream it holds one chunk at a time."""
+
+    __slots__ = ("_chunks", "_is_stream", "_is_strict", "_passed_bytes", "chunk", "headers", "position")
+
+    def __init__(
+        self, chunks: Iterator[Chunk], chunk: Chunk, position: int, *, is_strict: bool, is_stream: bool
+    ) -> None:
+        self._chunks = chunks
+        self._is_strict = is_strict
+        self._is_stream = is_stream
+        self._passed_bytes = 0
+        """How long the chunks before this one were."""
+        self.chunk = chunk
+        self.position = position
+        """Where in the chunk the next field begins; after its end if a field reaches into the next chunk."""
+        self.headers = 0
+        """How many there were."""
+
+    def read(self, number: int, count: int) -> RecordFacts:
+        """Read record `number` of `count`; KafkaError if it cannot be read, or if its fields do not fill it."""
+        try:
+            length = self._record_length(number, count)
+            begin = self._passed_bytes + self.position
+            self.position += 1  # attributes, unused
+            timestamp_delta = self._number(_LONGEST_VARLONG)
+            offset_delta = self._number()
+            key_length = self._number()
+            self._pass(key_length)
+            self._pass(self._number())  # the value
+            self._pass_headers()
+        except CorruptRecordError as error:
+            begun = f"the batch announces {count} records, {number + 1} begin in it"
+            raise invalid_record(f"record {number} cannot be read: {error.detail}; {begun}") from error
+        size = self._passed_bytes + self.position - begin
+        if self._is_strict and size != length:
+            raise invalid_record(f"record {number} has a length of {length}, but its fields take {size} bytes")
+        return RecordFacts(offset_delta, timestamp_delta, key_length >= 0)
+
+    def check_end(self, count: int) -> None:
+        """INVALID_RECORD unless the data end where the last record ends."""
+        self._read_on(1)
+        left = len(self.chunk) - self.position
+        if left > 0:
+            raise invalid_record(f"{left} bytes follow the last of {count} records")
+        if left < 0:
+            raise invalid_record(f"the last of {count} records lacks {-left} bytes")
+
+    def _record_length(self, number: int, count: int) -> int:
+        self._read_on(_LONGEST_VARINT)
+        left = len(self.chunk) - self.position
+        try:
+            length = self._number()
+        except CorruptRecordError as error:
+            if left < _LONGEST_VARINT:
+                raise invalid_record(f"the batch announces {count} records, {number} begin in it") from error
+            # The one fault that Kafka's validator does not expect where nothing is compressed.
+            code = ErrorCode.INVALID_RECORD if self._is_stream else ErrorCode.UNKNOWN_SERVER_ERROR
+            raise KafkaError(code, f"the length of record {number}: {error.detail}") from error
+        if self._is_strict and length < _SHORTEST:
+            raise invalid_record(f"record {number} claims a length of {length}")
+        return length
+
+    def _number(self, max_bytes: int = _LONGEST_VARINT) -> int:
+        if len(self.chunk) - self.position < max_bytes:
+            self._read_on(max_bytes)
+        value, self.position = decode_varint(self.chunk, self.position, max_bytes)
+        return value
+
+    def _pass(self, length: int) -> None:
+        if length > 0:
+            self.position += length
+
+    def _pass_headers(self) -> None:
+        count = self._number()
+        if count < 0:
+            raise CorruptRecordError(f"it claims {count} headers")
+        for _ in range(count):
+            key_length = self._number()
+            if key_length < 0:
+                raise CorruptRecordError(f"the key of a header claims a length of {key_length}")
+            self._pass(key_length)
+            self._pass(self._number())
+            self.headers += 1
+            if self._is_stream and self.headers > MAX_HEADERS:
+                raise _too_many_headers()
+
+    def _read_on(self, wanted_bytes: int) -> None:
+        """Hold this many bytes from the position on, if there are this many."""
+        while len(self.chunk) - self.position < wanted_bytes and (chunk := next(self._chunks, None)) is not None:
+            rest = bytes(self.chunk[self.position :])
+            self._passed_bytes += len(self.chunk) - len(rest)
+            self.position = max(0, self.position - len(self.chunk))
+            self.chunk = b"".join((rest, chunk)) if rest else chunk
+
+
+# --- regular records --------------------------------------------------------------------------------------------------
+
+
+def _go_over(chunk: Chunk, position: int, number: int, count: int, found: Overview) -> tuple[int, int]:
+    """Go from record to record, from record `number` at `position` on, until there were `count`. Stop earlier at one
+    that is not regular, or does not end in this chunk. Returns where the next record begins, and its number.
+
+    Nothing is noted of a record before it is known to be regular."""
+    long_head, short_head, two_bytes, reach = _LONG_HEAD, _SHORT_HEAD, _TWO_BYTES, _REACH
+    known_stamp, without_key = -1, found.without_key
+    try:
+        for expected in range(number << 1, count << 1, 2):  # the offset delta, as it is written
+            # The names fit a record whose numbers take one byte each, all but its length. `at` is then where the key's
+            # bytes begin. What takes more bytes moves the names and `at` on.
+            length, attributes, stamp, offset, key, d, e, f = long_head(chunk, position)
+            at = position + 6
+            if length < 0x8000:  # it takes one byte, too
+                length, attributes, stamp, offset, key, d, e, f = short_head(chunk, position)
+                length <<= 8
+                at = position + 5
+            if stamp > 127:
+                if 0 < offset < 128:
+                    stamp = stamp & 127 | offset << 7
+                    offset, key = key, d
+                    d, e = e, f
+                    at += 1
+                else:
+                    stamp, offset_at = _long_stamp(chunk, at - 3)
+                    offset, key, d, e = _FOUR_BYTES(chunk, offset_at)
+                    at = offset_at + 2
+            if offset > 127:
+                if 0 < key < 128:
+                    offset, key = offset & 127 | key << 7, d
+                    at += 1
+                elif key and 0 < d < 128:
+                    offset, key = offset & 127 | (key & 127) << 7 | d << 14, e
+                    at += 2
+                else:
+                    break
+            if not key & 0x81:  # neither negative nor longer than a byte
+                at += key >> 1
+            elif key != 1:  # which is no key
+                at += reach[two_bytes(chunk, at - 1)[0]] - 1
+            at += reach[two_bytes(chunk, at)[0]] + 1
+            headers = chunk[at - 1]
+            if headers:
+                at = _after_headers(chunk, at, headers)
+            if at != position + reach[length] or offset != expected or attributes:
+                break
+            if stamp != known_stamp:
+                known_stamp = stamp
+                found.note_delta((stamp >> 1) ^ -(stamp & 1))
+            if key == 1:
+                without_key += 1
+            if headers:
+                found.headers += headers >> 1
+            position = at
+            number += 1
+    except (struct.error, IndexError, CorruptRecordError):
+        pass  # a field leaves the chunk, or a number is too long
+    found.without_key = without_key
+    return position, number
+
+
+def _long_stamp(chunk: Chunk, at: int) -> tuple[int, int]:
+    """The zigzag number of a timestamp delta of three bytes or more, and where it ends."""
+    delta, end = decode_varlong(chunk, at)
+    if not chunk[end - 1] or end - at == _LONGEST_VARLONG:
+        raise CorruptRecordError(f"a timestamp delta takes {end - at} bytes")
+    return (delta << 1) ^ (delta >> 63), end
+
+
+def _after_headers(chunk: Chunk, at: int, count: int) -> int:
+    """Where the headers end that begin here; `count` is the zigzag number of how many. Far away if one is not
+    regular."""
+    if count & 0x81:
+        return _FAR
+    for _ in range(count >> 1):
+        (key,) = _TWO_BYTES(chunk, at)
+        if key >> 8 == 1:  # which is no key
+            return _FAR
+        at += _REACH[key]
+        at += _REACH[_TWO_BYTES(chunk, at)[0]]
+    return at
+
+
+_LONG_HEAD = struct.Struct(">H7B").unpack_from
+"""A record's length in two bytes, its attributes, and the six bytes after them."""
+_SHORT_HEAD = struct.Struct(">8B").unpack_from
+"""The same with a length in one byte."""
+_FOUR_BYTES = struct.Struct(">4B").unpack_from
+_TWO_BYTES = struct.Struct(">H").unpack_from
+_FAR = 1 << 40
+"""Where no record is."""
+
+
+def _reach() -> list[int]:
+    """How far it is from a length to what follows the bytes that it counts, by its first two bytes. Far away if they
+    do not tell it, or if it takes more bytes than it needs."""
+    reach = []
+    for first in range(128):
+        reach += [1 if first == 1 else _FAR if first & 1 else 1 + (first >> 1)] * 256
+    for first in range(128, 256):
+        reach.append(_FAR)
+        reach += [_FAR if first & 1 else 2 + ((first & 127 | second << 7) >> 1) for second in range(1, 128)]
+        reach += [_FAR] * 128
+    return reach
+
+
+_REACH = _reach()
