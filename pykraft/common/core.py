@@ -177,10 +177,14 @@ def finish(steps: Steps[T]) -> T:
 
 
 class Clock(Protocol):
-    """The time of day, for what is written into records and files; never for deadlines."""
+    """The time of day, for what is written into records and files, and a stopwatch; neither is for deadlines."""
 
     def time_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+    def elapsed_us(self) -> int:
+        """Microseconds since an arbitrary start: the difference of two calls is the time between them."""
         ...
 
 

@@ -239,10 +239,13 @@ class Response(Message):
     """The answer to a request: same key, same versions."""
 
     api: ClassVar[int]
+    tells_throttling: ClassVar[bool]
+    """Whether it has a `throttle_time_ms`, in some version."""
 
     def __init_subclass__(cls, to: type[Request]) -> None:
         super().__init_subclass__(to.versions, to.flexible)
         cls.api = to.api
+        cls.tells_throttling = "throttle_time_ms" in cls._names
         to.response = cls
 
 

@@ -20,10 +20,13 @@ STALL_FACTOR = 4
 
 
 class SystemClock:
-    """The time of day."""
+    """The time of day, and a stopwatch."""
 
     def time_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def elapsed_us(self) -> int:
+        return time.perf_counter_ns() // 1000
 
 
 class MonotonicClock:

@@ -44,7 +44,7 @@ from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.levels import check_levels
 from pykraft.server.lifecycle import LifecycleState
-from pykraft.server.quotas import NoQuotas, Quotas
+from pykraft.server.quotas import Quotas
 from pykraft.server.storage_format import check_formatted, metadata_log_directory
 from pykraft.storage.filesystem import FileSystem, Lock
 from pykraft.storage.log_loader import LogLoader
@@ -86,7 +86,7 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self._timer = Timer()
         self._locks: list[Lock] = []
-        self.dispatcher = Dispatcher(quotas or NoQuotas())
+        self.dispatcher = Dispatcher(quotas, clock, now=lambda: self._trace.now)
         self.loader = MetadataLoader()
         self.controller: QuorumController | None = None
         self.broker: Broker | None = None
@@ -208,7 +208,7 @@ class Node:
             serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
             admin_apis = admin.AdminApis(active, self.config.values, authorizer)
             serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
-            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.respond, authorizer)
+            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.handle, authorizer)
             serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
         cluster_apis = cluster.ClusterApis(
             self.config,

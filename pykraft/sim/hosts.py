@@ -258,6 +258,10 @@ class SimulatedNode(Machine):
         """The time of day, as this machine's clock shows it."""
         return EPOCH_MS + self._clock_skew_ms + self.scheduler.now
 
+    def elapsed_us(self) -> int:
+        """A stopwatch on virtual time: within a step of the simulator none passes."""
+        return self.scheduler.now_us
+
     def emit(self, event: TraceEvent) -> None:
         self._on_event(event)
 

@@ -70,6 +70,8 @@ class RequestContext(NamedTuple):
     api_key: int
     api_version: int
     correlation_id: int
+    size_bytes: int
+    """Of the request, header and body."""
 
 
 class InboundRequest(NamedTuple):
@@ -185,6 +187,7 @@ class ServerChannel:
             key,
             version if is_served else 0,
             header.correlation_id,
+            len(frame),
         )
         if not is_served:
             return context, ErrorCode.UNSUPPORTED_VERSION

@@ -21,6 +21,7 @@ from pykraft.server.apis.dispatch import Answer
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
+from pykraft.server.quotas import Quotas
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.transport.server_channel import InboundRequest, RequestContext
@@ -28,6 +29,8 @@ from tests.harness.controllers import new_topic, registration
 from tests.harness.storage import Inline, ManualClock
 
 CLUSTER_ID = str(Uuid(bytes(15) + b"\xc8"))
+REQUEST_BYTES = 200
+"""The size that every request is said to have."""
 PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
 
 
@@ -40,6 +43,7 @@ class LoneNode:
         *,
         cut_off: bool = False,
         authorizer: Authorizer | None = None,
+        quotas: Quotas | None = None,
         **settings: str,
     ) -> None:
         self.now = 1000
@@ -47,6 +51,7 @@ class LoneNode:
         self.journal = RingBuffer()
         self.filesystem = filesystem or MemoryFileSystem()
         self.sent: list[Outbound] = []
+        self.clock = ManualClock()
         config = read_node_config(
             {
                 "process.roles": "broker,controller",
@@ -66,11 +71,12 @@ class LoneNode:
         self.node = Node(
             config=config,
             filesystem=self.filesystem,
-            clock=ManualClock(),
+            clock=self.clock,
             random=Random(f"life {self.filesystem.life}"),  # each process draws an incarnation id of its own
             background=Inline(),
             trace_sink=self.journal,
             authorizer=authorizer,
+            quotas=quotas,
         )
         self.node.bind(PORTS)
         try:
@@ -120,7 +126,8 @@ class LoneNode:
         """Hand in a request; the answer may come later. No time passes."""
         listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
         number = request.versions[1] if version is None else version
-        context = RequestContext("c", listener, kind, principal, "test", address, request.api, number, 1)
+        who = principal, "test", address
+        context = RequestContext("c", listener, kind, *who, request.api, number, 1, REQUEST_BYTES)
         return self.node.handle(InboundRequest(context, request), self.now)
 
     def ask(

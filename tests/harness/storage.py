@@ -45,9 +45,13 @@ class ManualClock:
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.now_ms = now_ms
+        self.now_us = 0
 
     def time_ms(self) -> int:
         return self.now_ms
+
+    def elapsed_us(self) -> int:
+        return self.now_us
 
 
 class Inline:

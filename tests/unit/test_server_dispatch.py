@@ -21,11 +21,11 @@ from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Answer, CloseConnection, Dispatcher, Handled, Handlers
-from pykraft.server.quotas import NoQuotas
+from pykraft.server.quotas import Quotas
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
-from tests.harness.storage import batch
+from tests.harness.storage import ManualClock, batch
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
 KINDS = pytest.mark.parametrize("kind", list(ListenerKind), ids=lambda kind: kind.value)
@@ -60,14 +60,19 @@ HANDLERS: Handlers = {
 
 
 def inbound(request: Request, kind: ListenerKind = BROKER) -> InboundRequest:
-    context = RequestContext("c", kind.name, kind, "User:u", "me", "127.0.0.1", request.api, request.versions[1], 1)
+    version = request.versions[1]
+    context = RequestContext("c", kind.name, kind, "User:u", "me", "127.0.0.1", request.api, version, 1, 200)
     return InboundRequest(context, request)
+
+
+def dispatcher_of(quotas: Quotas | None) -> Dispatcher:
+    return Dispatcher(quotas, ManualClock(), now=lambda: 0)
 
 
 @pytest.fixture
 def served() -> tuple[SomeApis, Dispatcher]:
     some = SomeApis()
-    dispatcher = Dispatcher(NoQuotas())
+    dispatcher = dispatcher_of(None)
     dispatcher.serve(BROKER, some, HANDLERS)
     return some, dispatcher
 
@@ -121,7 +126,7 @@ def test_a_client_that_wants_no_answer_or_can_be_told_nothing_loses_its_connecti
 
 
 def test_a_request_has_one_handler_on_a_listener_and_none_where_it_is_not_served() -> None:
-    dispatcher = Dispatcher(NoQuotas())
+    dispatcher = dispatcher_of(None)
     dispatcher.serve(CONTROLLER, SomeApis(), HANDLERS)
     assert dispatcher.requests(CONTROLLER) == {ApiVersionsRequest, DescribeClusterRequest}
     with pytest.raises(AssertionError, match="ApiVersionsRequest has a handler"):

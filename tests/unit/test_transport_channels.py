@@ -121,6 +121,15 @@ def test_one_request_is_answered_at_a_time() -> None:
     assert channel.state is ChannelState.NOT_MUTED and channel.next_request() is None
 
 
+def test_a_context_says_how_many_bytes_its_request_has() -> None:
+    channel = server()
+    data = sent(METADATA, 9, 1)
+    channel.frames.feed(data + sent(METADATA, 9, 2))
+    request = channel.next_request()
+    assert isinstance(request, InboundRequest)
+    assert request.context.size_bytes == len(data) - 4, "header and body, without the size in front"
+
+
 def test_a_move_that_the_table_does_not_have_is_a_bug() -> None:
     channel = server()
     channel.frames.feed(sent(METADATA, 9))

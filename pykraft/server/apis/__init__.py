@@ -1,1 +1,1 @@
-"""What a node answers: one handler for each API, grouped by subject."""
+"""What a node answers: one handler for each API, grouped by subject. See `dispatch` for what a module here holds."""

@@ -8,21 +8,28 @@ A handler returns its response, or None if the client wants none. It returns a `
 until a high watermark has moved, or the controller has answered. If it raises KafkaError, the whole request is refused,
 in the way that is declared with the request (`Request.refusal`).
 
-Follows kafka.server.KafkaApis.handle.
+On a node with quotas each answer is charged to its client when it is there, and says for how long the client is
+throttled.
+
+Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 """
 
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from types import MethodType
 from typing import Any
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Clock, Promise, Steps
 from pykraft.common.errors import KafkaError
 from pykraft.protocol.listeners import ListenerKind
+from pykraft.protocol.messages.brokers import EnvelopeRequest
 from pykraft.protocol.schema import Request, Response
-from pykraft.server.quotas import Quotas
+from pykraft.server.quotas import Quotas, Used
 from pykraft.server.turns import Turns
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
+
+_SIZE_BYTES = 4
 
 
 class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
@@ -31,7 +38,8 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
 
 Handled = Response | None | Promise[Any] | Steps[Any]
 """What a handler returns: the response, None for none, a promise of one of them, or the steps that lead to one."""
-Responded = Response | CloseConnection | Promise[Any] | None
+Ended = Response | CloseConnection | None
+Responded = Ended | Promise[Any]
 """What a request comes to; a promise is one of the others."""
 Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Handled]]
 """Functions of one class by the request that they answer; called with (self, request, context, now)."""
@@ -40,9 +48,12 @@ Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Hand
 class Dispatcher:
     """The handlers of a node, by listener and request."""
 
-    def __init__(self, quotas: Quotas) -> None:
+    def __init__(self, quotas: Quotas | None, clock: Clock, now: Callable[[], int]) -> None:
+        """`now` is for answers that come later than their requests; `clock` measures the handlers."""
         self._quotas = quotas
         self.turns = Turns()
+        self._clock = clock
+        self._now = now
         self._handlers: dict[tuple[ListenerKind, type[Request]], Callable[[Any, RequestContext, int], Handled]] = {}
 
     def serve(self, kind: ListenerKind, apis: object, handlers: Handlers) -> None:
@@ -58,26 +69,69 @@ class Dispatcher:
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
-        throttle_ms = self._quotas.record(inbound.context, now)
-        handled = self.respond(inbound, now)
+        quotas, handling_us = self._quotas, [0]
+        handled = self._respond(inbound, now, None if quotas is None else handling_us)
+        answer = _answer
+        if quotas is not None:
+            answer = partial(self._charged, quotas, inbound.context, handling_us)
         if not isinstance(handled, Promise):
-            return _answer(handled, throttle_ms)
-        if handled.kept:
-            return _answer(handled.value, throttle_ms)
-        return handled.map(lambda response: _answer(response, throttle_ms))
+            return answer(handled)
+        return answer(handled.value) if handled.kept else handled.map(answer)
 
-    def respond(self, inbound: InboundRequest, now: int) -> Responded:
-        """What the handler returns, or the refusal if it raises KafkaError; or the order to hang up on the client."""
+    def _respond(self, inbound: InboundRequest, now: int, handling_us: list[int] | None) -> Responded:
+        """What the handler returns, or the refusal if it raises KafkaError; or the order to hang up on the client. The
+        time that it takes is added to `handling_us`."""
         context, request = inbound
-        try:
-            handled = self._handlers[context.kind, type(request)](request, context, now)
-            if isinstance(handled, Generator):
-                handled = self.turns.run(inbound, _guarded(request, handled))
-        except KafkaError as error:
-            return _refusal(request, error)
-        except CloseConnection as order:
-            return order
-        return handled
+        handler = self._handlers[context.kind, type(request)]
+        if handling_us is None:
+            try:
+                handled = handler(request, context, now)
+                if isinstance(handled, Generator):
+                    handled = self.turns.run(inbound, _guarded(request, handled))
+            except KafkaError as error:
+                return _refusal(request, error)
+            except CloseConnection as order:
+                return order
+            return handled
+        steps = _guarded(request, _steps(handler, request, context, now))
+        return self.turns.run(inbound, self._timed(steps, handling_us))
+
+    def _timed(self, steps: Steps[Any], handling_us: list[int]) -> Steps[Any]:
+        """The same steps, with the time that each takes added up."""
+        now: int | None = None
+        while True:
+            began_us = self._clock.elapsed_us()
+            try:
+                steps.send(now)  # type: ignore[arg-type]  # a generator begins with None
+            except StopIteration as end:
+                return end.value
+            finally:
+                handling_us[0] += self._clock.elapsed_us() - began_us
+            now = yield
+
+    def _charged(
+        self,
+        quotas: Quotas,
+        context: RequestContext,
+        handling_us: list[int],
+        handled: Response | CloseConnection | None,
+    ) -> Answer:
+        """The answer, once the quotas know what it has used. What the controller has throttled already, the broker that
+        forwarded it throttles for as long at least. An envelope is free: what is in it was charged to its client."""
+        if isinstance(handled, CloseConnection) or context.api_key == EnvelopeRequest.api:
+            return _answer(handled)
+        size = 0 if handled is None else _SIZE_BYTES + sum(map(len, handled.encode(context.api_version)))
+        throttle_ms = quotas.record(context, Used(context.size_bytes, size, handling_us[0]), self._now())
+        if handled is not None and type(handled).tells_throttling:
+            told: Any = handled
+            throttle_ms = told.throttle_time_ms = max(throttle_ms, told.throttle_time_ms)
+        return Answer(handled, throttle_ms)
+
+
+def _steps(handler: Callable[[Any, RequestContext, int], Handled], *arguments: Any) -> Steps[Any]:
+    """What a handler does as steps, also if it needs only one."""
+    handled = handler(*arguments)
+    return (yield from handled) if isinstance(handled, Generator) else handled
 
 
 def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:
@@ -97,7 +151,7 @@ def _refusal(request: Request, error: KafkaError) -> Response | CloseConnection:
     return refusal
 
 
-def _answer(handled: Response | CloseConnection | None, throttle_ms: int) -> Answer:
+def _answer(handled: Ended) -> Answer:
     if isinstance(handled, CloseConnection):
         return Answer(None, hang_up=True)
-    return Answer(handled, throttle_ms)
+    return Answer(handled)

@@ -17,10 +17,10 @@ from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.protocol.api import ListenerKind, requests, served
 from pykraft.protocol.header import RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
-from pykraft.protocol.schema import Response
-from pykraft.server.apis.dispatch import Handlers, Responded
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS, InboundRequest, RequestContext
+from pykraft.transport.server_connection import Answer
 
 _PRINCIPAL_VERSION_BYTES = 2
 _ADDRESS_BYTES = (4, 16)
@@ -32,12 +32,12 @@ class EnvelopeApis:
     def __init__(
         self,
         is_active: Callable[[], bool],
-        respond: Callable[[InboundRequest, int], Responded],
+        handle: Callable[[InboundRequest, int], Answer | Promise[Answer]],
         authorizer: Authorizer,
     ) -> None:
-        """`is_active` says whether this node is the active controller; `respond` handles the request inside."""
+        """`is_active` says whether this node is the active controller; `handle` answers the request inside."""
         self._is_active = is_active
-        self._respond = respond
+        self._handle = handle
         self._authorizer = authorizer
 
     def envelope(
@@ -47,13 +47,10 @@ class EnvelopeApis:
         inner = _unwrapped(envelope, context)
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        handled = self._respond(inner, now)
-        if isinstance(handled, Promise):
-            return handled.map(lambda response: _wrapped(response, inner.context))
-        assert isinstance(handled, Response), (
-            f"{type(inner.message).__name__} is forwarded, so its client wants an answer"
-        )
-        return _wrapped(handled, inner.context)
+        answered = self._handle(inner, now)
+        if isinstance(answered, Promise):
+            return answered.map(lambda answer: _wrapped(answer, inner.context))
+        return _wrapped(answered, inner.context)
 
 
 HANDLERS: Handlers = {EnvelopeRequest: EnvelopeApis.envelope}
@@ -87,13 +84,16 @@ def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundReq
         api_key=key,
         api_version=version,
         correlation_id=header.correlation_id,
+        size_bytes=len(frame),
     )
     return InboundRequest(inner, request)
 
 
-def _wrapped(response: Response, context: RequestContext) -> EnvelopeResponse:
+def _wrapped(answer: Answer, context: RequestContext) -> EnvelopeResponse:
     """The answer with its header, as the client will get it. An answer that says NOT_CONTROLLER is the envelope's own:
     the broker will look for the controller again, and the client need not know."""
+    response = answer.response
+    assert response is not None, f"API {context.api_key} is forwarded, so its client wants an answer"
     if ErrorCode.NOT_CONTROLLER in _error_codes(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     _, *parts = encode_response(response, context.api_version, context.correlation_id)
