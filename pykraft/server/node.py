@@ -5,7 +5,7 @@ simulator) binds its listeners, hands it the requests that come in, polls it, an
 
     node = Node(...)                     reads the directories, recovers the logs
     node.start(now)                      once its listeners are bound
-    promise = node.handle(request, now)  for each request; the promise brings the answer
+    answer = node.handle(request, now)   for each request: the answer, or a promise that brings it later
     poll = node.poll(now)                after each step, and by poll.deadline at the latest
     node.begin_shutdown(now)             ... until node.is_shut_down
     node.close()                         or node.abandon(), as a crash would
@@ -242,7 +242,7 @@ class Node:
         if self.broker is not None:
             self.broker.start(self.config.listeners, now)
 
-    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+    def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request. Clients of a broker wait until it knows what it leads."""
         self._trace.now = now
         if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
@@ -251,11 +251,9 @@ class Node:
             answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
             return answer
         try:
-            answered = self.dispatcher.handle(inbound, now)
+            return self.dispatcher.handle(inbound, now)
         except OSError as error:
             raise self.disk_failure(error) from error
-        # The border: what calls a node still wants a promise of each answer.
-        return answered if isinstance(answered, Promise) else Promise.of(answered)
 
     def has_looked_at(self, inbound: InboundRequest) -> bool:
         """Whether a request that was handed to `handle` needs its bytes no more: not while it waits until the broker is
@@ -295,8 +293,11 @@ class Node:
         while self._waiting and self.broker is not None and self.broker.is_open:
             inbound, answer = self._waiting.pop(next(iter(self._waiting)))
             answered = self.handle(inbound, now)
-            answer.on_abandoned(answered.abandon)
-            answered.then(answer.keep)
+            if isinstance(answered, Promise):
+                answer.on_abandoned(answered.abandon)
+                answered.then(answer.keep)
+            else:
+                answer.keep(answered)
 
     def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
         """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""

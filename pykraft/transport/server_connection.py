@@ -31,6 +31,11 @@ The last case needs a rule, because TCP sends the same FIN for "I am gone" and f
 Kafka has only the second rule. Its selector does not look at a muted connection at all, so it finds the FIN when the
 fetch has been answered (`max.wait.ms`, or data), or closes the connection as idle.
 
+A request for which there is not enough memory
+-----------------------------------------------
+A request that cannot be read, handled or answered for want of memory ends its connection, and nothing else: the node
+goes on with what it has.
+
 Follows org.apache.kafka.common.network.Selector and kafka.network.{Processor,RequestChannel}.
 """
 
@@ -93,7 +98,7 @@ class ByteStream(Protocol):
 class RequestHandler(Protocol):
     """What answers the requests: the node."""
 
-    def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
+    def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request, now or later."""
         ...
 
@@ -188,7 +193,7 @@ class ServerConnection:
                 self.close()
             elif self.is_open:
                 stream.watch()
-        except (OSError, EOFError, ProtocolError):
+        except (OSError, EOFError, ProtocolError, MemoryError):
             self.close()
 
     @property
@@ -203,7 +208,11 @@ class ServerConnection:
         if not self.is_open:
             return
         context = inbound.context
-        promise = handler.handle(inbound, now)
+        answered = handler.handle(inbound, now)
+        if not isinstance(answered, Promise):
+            self.respond(context, answered)
+            return
+        promise = answered
         if promise.kept:
             self.respond(context, promise.value)
             return
@@ -231,7 +240,7 @@ class ServerConnection:
         is_throttled = answer.throttle_ms > 0
         try:
             self.stream.send(self.channel.respond(context, answer.response, is_throttled))
-        except (OSError, EOFError, struct.error):
+        except (OSError, EOFError, struct.error, MemoryError):
             self.close()
             return
         if is_throttled:

@@ -74,7 +74,11 @@ class WholeNode:
         version = request.versions[1]
         context = RequestContext("c", listener, kind, "User:script", "script", "127.0.0.1", request.api, version, 1)
         response: Promise[Any] = Promise()
-        self.node.handle(InboundRequest(context, request), now).then(lambda answer: response.keep(answer.response))
+        answered = self.node.handle(InboundRequest(context, request), now)
+        if isinstance(answered, Promise):
+            answered.then(lambda answer: response.keep(answer.response))
+        else:
+            response.keep(answered.response)
         return response
 
 

@@ -128,7 +128,8 @@ class LoneNode:
         number = request.versions[1] if version is None else version
         who = principal, "test", address
         context = RequestContext("c", listener, kind, *who, request.api, number, 1, REQUEST_BYTES)
-        return self.node.handle(InboundRequest(context, request), self.now)
+        answered = self.node.handle(InboundRequest(context, request), self.now)
+        return answered if isinstance(answered, Promise) else Promise.of(answered)
 
     def ask(
         self,

@@ -36,6 +36,9 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
     """There is no way to tell this client what went wrong but to hang up."""
 
 
+_NO_MEMORY = CloseConnection("there is not enough memory for this request")
+"""Made ahead: then there may be none for it."""
+
 Handled = Response | None | Promise[Any] | Steps[Any]
 """What a handler returns: the response, None for none, a promise of one of them, or the steps that lead to one."""
 Ended = Response | CloseConnection | None
@@ -92,6 +95,8 @@ class Dispatcher:
                 return _refusal(request, error)
             except CloseConnection as order:
                 return order
+            except MemoryError:
+                return _NO_MEMORY
             return handled
         steps = _guarded(request, _steps(handler, request, context, now))
         return self.turns.run(inbound, self._timed(steps, handling_us))
@@ -142,6 +147,8 @@ def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:
         return _refusal(request, error)
     except CloseConnection as order:
         return order
+    except MemoryError:
+        return _NO_MEMORY
 
 
 def _refusal(request: Request, error: KafkaError) -> Response | CloseConnection:
