@@ -40,6 +40,7 @@ from pykraft.server.follower_state import UNKNOWN, FollowerState
 from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
+from pykraft.storage.validator import ValidatedBatch
 
 NO_EPOCH = -1
 
@@ -175,17 +176,21 @@ class Partition:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: RecordBatch, needs_all: bool, now: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> AppendInfo:
-        """Append the batch of a client or a coordinator. `needs_all`: it waits for all in-sync replicas, so there must
-        be enough of them."""
+    def check_may_append(self, needs_all: bool) -> None:
+        """KafkaError unless this broker leads, and has enough replicas in sync for what `needs_all` of them."""
         self.check_leader()
         if needs_all and self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr_state.isr)} replicas are in sync, {self.min_insync_replicas} are demanded",
             )
+
+    def append_as_leader(
+        self, batch: RecordBatch | ValidatedBatch, needs_all: bool, now: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Append the batch of a client or a coordinator. `needs_all`: it waits for all in-sync replicas, so there must
+        be enough of them."""
+        self.check_may_append(needs_all)
         info = self.log.append_as_leader(batch, self.leader_epoch, origin)
         self.advance_high_watermark(now)
         return info

@@ -37,6 +37,7 @@ from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
+from pykraft.storage.validator import UnpackBudget, ValidatedBatch
 
 _LOOK_FOR_DELETED_MS = 1000
 _MADE_AT_ONCE = 50
@@ -284,17 +285,26 @@ class ReplicaManager:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
+    def produce(
+        self, topic_partition: TopicPartition, batch: RecordBatch, now: int, *, needs_all: bool, budget: UnpackBudget
+    ) -> Steps[AppendInfo]:
+        """Check a client's batch and append it here, where its partition is led. With `needs_all` it counts only once
+        all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
+        partition = self.partition(topic_partition)
+        partition.check_may_append(needs_all)
+        validated = yield from partition.log.validation(batch, budget)
+        return self.append(topic_partition, validated, now, needs_all=needs_all)
+
     def append(
         self,
         topic_partition: TopicPartition,
-        batch: RecordBatch,
+        batch: RecordBatch | ValidatedBatch,
         now: int,
         *,
         needs_all: bool,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Append a batch of a client or a coordinator here, where its partition is led. With `needs_all` it counts only
-        once all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
+        """Append a batch of a client or a coordinator, as `produce` does, without checking what was checked before."""
         partition = self.partition(topic_partition)
         try:
             info = partition.append_as_leader(batch, needs_all, now, origin)

@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
-from pykraft.common.core import Clock
+from pykraft.common.core import Clock, Steps, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
@@ -50,7 +50,7 @@ from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStat
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
-from pykraft.storage.validator import validate
+from pykraft.storage.validator import UnpackBudget, ValidatedBatch, validation
 
 
 class UnifiedLog:
@@ -155,18 +155,21 @@ class UnifiedLog:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> AppendInfo:
-        """Give the batch the next offsets and append it. A batch that the log has is not appended again.
+    def validation(self, batch: RecordBatch, budget: UnpackBudget) -> Steps[ValidatedBatch]:
+        """Check a client's batch, and make of it what is to be appended. KafkaError if it must not be."""
+        return validation(batch, self._rules, self._clock.time_ms(), budget)
 
-        KafkaError if the batch must not be appended.
-        """
+    def append_as_leader(
+        self, batch: RecordBatch | ValidatedBatch, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Give the batch the next offsets and append it. A client's batch is validated, if that was not done before; a
+        batch that the log has is not appended again. KafkaError if the batch must not be appended."""
         now_ms = self._clock.time_ms()
         append_time = -1
-        if origin is AppendOrigin.CLIENT:
-            batch = validate(batch, self._rules, now_ms)
-            append_time = now_ms if self._rules.uses_append_time else -1
+        if origin is AppendOrigin.CLIENT and not isinstance(batch, ValidatedBatch):
+            batch = finish(self.validation(batch, UnpackBudget()))
+        if isinstance(batch, ValidatedBatch):
+            batch, append_time = batch
         most_bytes = self._rules.max_segment_bytes
         if batch.size > most_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {most_bytes}")

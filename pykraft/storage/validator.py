@@ -27,18 +27,22 @@ itself INVALID_RECORD. What Kafka does not expect gets UNKNOWN_SERVER_ERROR: com
 compressed records that are not numbered, negative timestamps where records are packed again. Lz4 whose blocks refer to
 one another cannot be read by Kafka's clients, so it is refused, too.
 
-A stream is read in chunks, so what a few bytes decompress to costs time, but no memory. (A block of snappy does: 22
-times its size at most. So does a batch that is packed again: it is held as a whole.) The time is bounded, for all of a
-node waits for it: a batch that decompresses to more than 256 MiB, or to more than 131,072 records, is answered
-MESSAGE_TOO_LARGE, at which Kafka's producer sends it in pieces. (Of the shortest records as many fit into a batch of a
-megabyte that is not compressed.) Kafka has no such bounds.
+A few bytes can decompress to much. A stream is read in chunks, so that costs time, but no memory. (A block of snappy
+does: 22 times its size at most. So does a batch that is packed again: it is held as a whole.) The time is bounded by a
+*budget* for all batches of one request together (`UnpackBudget`), because the whole node waits for it: what would
+decompress to more than 64 MiB, and a batch of more than 131,072 records, is answered MESSAGE_TOO_LARGE, at which
+Kafka's producer sends it in pieces. (Of the shortest records as many fit into a batch of a megabyte that is not
+compressed.) And the work pauses when it has taken as long as one turn of the node should. Kafka has no such bounds; its
+handlers are threads.
 
 Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
 from pykraft.records.batch import (
     CODEC_MASK,
@@ -58,8 +62,12 @@ from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_recor
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
-MAX_UNPACKED_BYTES = 256 << 20
-"""No batch may decompress to more."""
+MAX_UNPACKED_BYTES = 64 << 20
+"""The batches of one request may decompress to no more, all together."""
+BYTES_PER_TURN = 1 << 20
+"""So many bytes of records are looked at before others have their turn."""
+RECORDS_PER_TURN = 5000
+"""So many records are packed again before others have their turn."""
 MAX_RECORDS = 1 << 17
 """Nor to more records."""
 _BLAMED = 3
@@ -100,14 +108,48 @@ def _check_beginning(data: memoryview) -> None:
             raise _unexpected(f"a batch claims a length of {length}; {_LONGEST_BATCH_BYTES} is the largest")
 
 
-def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
+class UnpackBudget:
+    """How many bytes the batches of one request may still decompress to, and how many were looked at in this turn."""
+
+    __slots__ = ("left_bytes", "turn_bytes")
+
+    def __init__(self) -> None:
+        self.left_bytes = MAX_UNPACKED_BYTES
+        self.turn_bytes = 0
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether enough was done for one turn of the node."""
+        return self.turn_bytes >= BYTES_PER_TURN
+
+    def pause_if_due(self) -> Steps[None]:
+        """Let others have their turn, if this one is over."""
+        if self.is_turn_over:
+            yield
+            self.turn_bytes = 0
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch that was checked, and is to be appended as it is."""
+
+    batch: RecordBatch
+    append_time_ms: int
+    """-1 if the timestamps are the producer's."""
+
+
+def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget) -> Steps[ValidatedBatch]:
     """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, repaired in
     place, or another one with the same records."""
     _check_header(batch, rules)
-    batch = _with_records_checked(batch, rules, now_ms)
+    batch = yield from _with_records_checked(batch, rules, now_ms, budget)
     if rules.uses_append_time:
         batch.stamp(now_ms)
-    return batch
+    return ValidatedBatch(batch, now_ms if rules.uses_append_time else -1)
+
+
+def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
+    """The same at once, for a request of this batch alone."""
+    return finish(validation(batch, rules, now_ms, UnpackBudget())).batch
 
 
 def _check_header(batch: RecordBatch, rules: AppendRules) -> None:
@@ -141,20 +183,24 @@ def _unexpected(detail: str) -> KafkaError:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
+def _with_records_checked(
+    batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget
+) -> Steps[RecordBatch]:
     """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
     InvalidRecordsError if some of the records must not be appended."""
     is_compressed = bool(batch.attributes & CODEC_MASK)
     is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
     is_strict = is_packed_again or not is_compressed
-    found = look_over(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
+    found = look_over(_chunks(batch, budget), batch.count, is_strict=is_strict, is_stream=is_compressed)
     if _may_be_wrong(found, batch, rules, now_ms):
+        yield from budget.pause_if_due()
         facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
         max_timestamp = _check_one_by_one(facts, batch, rules, now_ms)
     else:
         max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)
     if rules.codec is not None and is_packed_again:
-        batch = _packed_again(batch, found, rules.codec, rules.levels.get(rules.codec))
+        yield from budget.pause_if_due()
+        batch = yield from _packed_again(batch, found, rules.codec, rules.levels.get(rules.codec))
         _check_size(batch, rules)
     elif is_compressed and not found.is_numbered:
         raise _unexpected(f"the offset deltas of {batch.count} compressed records are not 0, 1, 2 and so on")
@@ -163,24 +209,29 @@ def _with_records_checked(batch: RecordBatch, rules: AppendRules, now_ms: int) -
     return batch
 
 
-def _chunks(batch: RecordBatch) -> Iterable[Chunk]:
-    """The batch's records, uncompressed, in chunks; KafkaError when one cannot be had."""
+def _chunks(batch: RecordBatch, budget: UnpackBudget | None = None) -> Iterable[Chunk]:
+    """The batch's records, uncompressed, in chunks; KafkaError when one cannot be had, or the budget is spent."""
     data = batch.buffer[HEADER_BYTES:]
-    return _decompressed(batch, data) if batch.attributes & CODEC_MASK else (data,)
+    if batch.attributes & CODEC_MASK:
+        return _decompressed(batch, data, budget)
+    if budget is not None:
+        budget.turn_bytes += len(data)
+    return (data,)
 
 
-def _decompressed(batch: RecordBatch, data: memoryview) -> Iterator[Chunk]:
+def _decompressed(batch: RecordBatch, data: memoryview, budget: UnpackBudget | None) -> Iterator[Chunk]:
     if batch.count > MAX_RECORDS:
         raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
-    total = 0
     try:
         codec = batch.compression
         if codec is Compression.LZ4 and has_linked_blocks(data):
             raise CorruptRecordError("the lz4 data of a batch is in blocks that depend on one another")
         for chunk in decompress_chunks(codec, data):
-            total += len(chunk)
-            if total > MAX_UNPACKED_BYTES:
-                raise _too_large(f"the batch decompresses to more than {MAX_UNPACKED_BYTES} bytes")
+            if budget is not None:
+                budget.turn_bytes += len(chunk)
+                budget.left_bytes -= len(chunk)
+                if budget.left_bytes < 0:
+                    raise _too_large(f"the batches of the request decompress to more than {MAX_UNPACKED_BYTES} bytes")
             yield chunk
     except CorruptRecordError as error:
         raise _unexpected(error.detail) from error
@@ -238,7 +289,7 @@ def _is_far(timestamp: int, rules: AppendRules, now_ms: int) -> bool:
 # --- packing again ----------------------------------------------------------------------------------------------------
 
 
-def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level: int | None) -> RecordBatch:
+def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level: int | None) -> Steps[RecordBatch]:
     """The batch in another codec, as Kafka's producer would have written it."""
     data = memoryview(b"".join(_chunks(batch)))
     first_timestamp = next(_records(batch, data)).timestamp
@@ -252,7 +303,7 @@ def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level
         and not batch.uses_log_append_time
     )
     if not is_written_so:
-        data = _encoded(_records(batch, data), first_timestamp)
+        data = yield from _encoded(_records(batch, data), first_timestamp)
     return RecordBatch(memoryview(repacked(batch, data, codec, level, first_timestamp)))
 
 
@@ -264,9 +315,11 @@ def _records(batch: RecordBatch, data: memoryview) -> Iterator[Record]:
     return (record._replace(timestamp=batch.max_timestamp) for record in records)
 
 
-def _encoded(records: Iterable[Record], base_timestamp: int) -> memoryview:
+def _encoded(records: Iterable[Record], base_timestamp: int) -> Steps[memoryview]:
     out = bytearray()
     for number, (_, timestamp, key, value, headers) in enumerate(records):
+        if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1:
+            yield
         if timestamp < NO_TIMESTAMP:
             raise _unexpected(f"record {number} has the negative timestamp {timestamp}, and would be packed again")
         encode_record(out, number, wrapped(timestamp - base_timestamp), key, value, headers)

@@ -23,7 +23,7 @@ from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import PARTS_PER_TURN
-from pykraft.storage.validator import only_batch
+from pykraft.storage.validator import UnpackBudget, only_batch
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_ZSTD_VERSION = 7
@@ -55,10 +55,12 @@ class ProduceApis:
             for partition in topic.partition_data
         }
         results = []
-        for number, (key, partition) in enumerate(asked.items(), 1):
-            results.append(self._append(request, context, key, partition, now))
-            if number % PARTS_PER_TURN == 0:
+        budget = UnpackBudget()
+        for number, (key, partition) in enumerate(asked.items()):
+            if budget.is_turn_over or number % PARTS_PER_TURN == PARTS_PER_TURN - 1:
+                budget.turn_bytes = 0
                 now = yield
+            results.append((yield from self._append(request, context, key, partition, budget, now)))
         if request.acks == 0:
             if any(result.error not in (None, ErrorCode.NONE) for result in results):
                 raise CloseConnection("a produce with acks=0 failed")
@@ -76,8 +78,9 @@ class ProduceApis:
         context: RequestContext,
         asked: Asked,
         partition: ProduceRequest.Topic.Partition,
+        budget: UnpackBudget,
         now: int,
-    ) -> ProduceResult:
+    ) -> Steps[ProduceResult]:
         name = topic_name(self._replicas, asked, context)
         topic_partition = TopicPartition(name or "", partition.index)
         try:
@@ -92,7 +95,7 @@ class ProduceApis:
             return ProduceResult(topic_partition, error.code, error.detail)
         needs_all = request.acks == ALL_REPLICAS
         try:
-            info = self._replicas.append(topic_partition, batch, now, needs_all=needs_all)
+            info = yield from self._replicas.produce(topic_partition, batch, now, needs_all=needs_all, budget=budget)
         except KafkaError as error:
             result = ProduceResult(topic_partition, error.code, error.detail)
             if isinstance(error, InvalidRecordsError):
