@@ -242,8 +242,10 @@ class ApiDriver:
 
         def on_response(response: Any, now: int) -> None:
             call.under_way.difference_update(attempt.keys)
-            if isinstance(response, Failure):
+            if isinstance(response, Failure):  # which the next call must know, even if it is too late for this one
                 self.metadata.has_failed(destination)
+                for key in attempt.keys:
+                    call.handler.lookup.forget(key, destination, ErrorCode.NETWORK_EXCEPTION)
             if not call.promise.kept:
                 self._on_response(call, destination, attempt, response, now)
 
@@ -303,13 +305,13 @@ class ApiDriver:
 
 def _answers(call: _Call[K, V], node: Node, attempt: _Attempt[K], response: Any) -> list[tuple[K, Any]]:
     """What the response says of each key. KafkaError: there is no response, or it cannot be read."""
-    what = call.handler.named(attempt.keys)
     if response is Failure.UNSUPPORTED_VERSION:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{what}: the broker does not speak this API")
+        detail = f"{call.handler.named(attempt.keys)}: the broker does not speak this API"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, detail)
     if isinstance(response, Failure):
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{node.endpoint}: {response.value}")
     try:
         return list(attempt.read(attempt.keys, response))
     except (LookupError, ValueError) as error:
-        detail = f"{what}: the answer makes no sense: {error!r}"
+        detail = f"{call.handler.named(attempt.keys)}: the answer makes no sense: {error!r}"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, detail) from None

@@ -75,7 +75,7 @@ class PartitionLeaderStrategy(LookupStrategy[TopicPartition]):
         self._metadata = metadata
 
     def node_of(self, key: TopicPartition) -> Node | None:
-        self._metadata.add_topic(key.topic)
+        self._metadata.add_topic(key.topic)  # so that the metadata will have the leader
         return self._metadata.leader_of(key)
 
     def unknown(self, key: TopicPartition) -> str:

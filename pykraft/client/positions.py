@@ -119,6 +119,8 @@ class Positions:
         before = {
             key: state.position for key, state in self._idle(State.AWAITING_VALIDATION) if state.position is not None
         }
+        if not before:
+            return
         epochs: dict[TopicPartition, int] = {}
 
         def request(asked: Sequence[TopicPartition]) -> OffsetForLeaderEpochRequest:

@@ -286,6 +286,17 @@ def test_a_coordinator_that_cannot_answer_yet_is_asked_again(error: ErrorCode) -
     assert known(error)
 
 
+def test_the_next_call_does_not_ask_a_coordinator_that_kept_silent_until_the_last_one_was_late() -> None:
+    some = Asking()
+    some.ask("a", for_ms=1000)
+    (outbound,) = some.find(a=2)
+    some.script.poll(1000)
+    some.script.fail(outbound, Failure.TIMED_OUT)
+    some.ask("a")
+    (asked,) = some.script.poll()
+    assert isinstance(asked.request, FindCoordinatorRequest)
+
+
 def test_an_old_coordinators_answer_does_not_take_the_new_one_away() -> None:
     some = Asking()
     some.ask("a")
