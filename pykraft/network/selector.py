@@ -23,9 +23,9 @@ from pykraft.transport.frames import FrameReader
 HAS_EPOLL = hasattr(select, "epoll")
 READ, WRITE = (select.EPOLLIN, select.EPOLLOUT) if HAS_EPOLL else (selectors.EVENT_READ, selectors.EVENT_WRITE)
 HANG_UP = select.EPOLLRDHUP if HAS_EPOLL else 0
-"""The peer has closed its half. What it sent before may still be there to read. Not every system tells of it."""
+"""The peer has closed its half. What it sent before may still be there to read. Only epoll reports this."""
 RESET = select.EPOLLHUP | select.EPOLLERR if HAS_EPOLL else 0
-"""The connection is broken. A system that tells of it does so whether it was asked or not."""
+"""The connection is broken. epoll reports this for every socket that it watches."""
 
 _COPIED_BYTES = 64 * 1024
 """A piece of a file up to this size is read and sent with its neighbours: one system call less."""
@@ -34,7 +34,7 @@ _MAX_EVENTS_BYTES = 4096
 
 
 class Ready(Protocol):
-    """The owner of a socket, which is told when it is ready."""
+    """The owner of a socket: the selector calls it when the socket is ready."""
 
     def on_ready(self, events: int) -> None: ...
 
@@ -51,7 +51,7 @@ class _Portable(selectors.DefaultSelector):
 
 
 class Selector:
-    """The sockets of one node (or client), and who is told when one of them is ready."""
+    """The sockets of one node (or client), and their owners."""
 
     def __init__(self) -> None:
         self._poller: Any = select.epoll() if HAS_EPOLL else _Portable()
@@ -62,7 +62,7 @@ class Selector:
         self.watch(self._wake_reader, 0, READ, self)
 
     def watch(self, sock: socket.socket, before: int, events: int, owner: Ready) -> None:
-        """Tell the owner of these events, instead of those before; of none, and the socket is not watched at all.
+        """Watch a socket for these events, instead of those before. Without any it is not watched at all.
         OSError: the system has no room for more."""
         number = sock.fileno()
         if not events:
@@ -80,7 +80,7 @@ class Selector:
         return [(owners[number], events) for number, events in self._poller.poll(max(0.0, timeout_s))]
 
     def tell(self, ready: list[Told]) -> None:
-        """Tell the owners of the sockets that are ready. (Who holds a lock while it works takes it between the two.)"""
+        """Call the owners of the sockets that are ready. (A thread that needs a lock for it takes it after `wait`.)"""
         for owner, events in ready:
             owner.on_ready(events)
 
@@ -194,13 +194,13 @@ class WatchedStream(Stream):
         """What it is watched for."""
 
     def watch_for(self, events: int) -> None:
-        """Be told of these events from now on; without any, of nothing. OSError: the system has no room for more."""
+        """Have the socket watched for these events from now on, or for none. OSError: the system has no room."""
         if events != self.events:
             self._selector.watch(self.sock, self.events, events, self)
             self.events = events
 
     def on_ready(self, events: int) -> None:
-        """The socket is ready. It may have been closed meanwhile: then it is watched for nothing."""
+        """The socket is ready, or was before it was closed: then `events` of this stream are 0."""
         raise NotImplementedError
 
     def close_socket(self) -> None:

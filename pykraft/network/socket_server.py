@@ -58,7 +58,7 @@ class AcceptedSocket(WatchedStream):
         self.last_active = processor.now
 
     def on_ready(self, events: int) -> None:
-        """The socket can be read or written. Whatever is wrong with it closes this connection, and no other."""
+        """The socket can be read or written, or is broken. An error closes this connection, and no other."""
         if not self.events:
             return
         self.last_active = self._processor.now
@@ -78,9 +78,9 @@ class AcceptedSocket(WatchedStream):
         self.connection.go_on()
 
     def watch(self) -> None:
-        """Wait for what the socket does next, but not for what is known already: the system would tell it again and
-        again. (Who is busy may be watched all the same: mostly nothing comes, and to stop watching costs more than to
-        be told once.)"""
+        """Wait for what the socket does next, but not for what is known already: the system reports that again and
+        again. (A muted connection stays watched: mostly nothing comes, and one report costs less than to stop watching
+        and to begin again.)"""
         events = RESET | WRITE if self.output else RESET
         if not self.is_readable and not self.has_ended:
             events |= READ
@@ -160,13 +160,13 @@ class Processor:
 
     def close_idle(self, now: int) -> None:
         """Close connections that have been silent for too long."""
-        for stream in list(self._sockets):
-            if now - stream.last_active > self._options.max_idle_ms:
-                stream.connection.close()
+        since = now - self._options.max_idle_ms
+        for connection in [stream.connection for stream in self._sockets if stream.last_active < since]:
+            connection.close()
 
     def close(self, reset: bool) -> None:
-        for stream in list(self._sockets):
-            stream.connection.close(reset)
+        for connection in [stream.connection for stream in self._sockets]:
+            connection.close(reset)
 
 
 class Acceptor:

@@ -73,7 +73,8 @@ class ByteStream(Protocol):
     is_readable: bool
     """`receive` may find something: bytes, the end, or an error."""
     has_hung_up: bool
-    """The client has closed its half, or all of it. Bytes that it sent before may still be there."""
+    """The client has closed its half, or all of it. Bytes that it sent before may still be there. A stream that cannot
+    know this without reading leaves it False."""
     has_ended: bool
     """`receive` has come to the end."""
 
@@ -189,7 +190,7 @@ class ServerConnection:
                     stream.send(channel.refuse(taken))
                 elif not channel.wants_bytes:
                     break
-            if stream.has_hung_up and self._is_over:
+            if (stream.has_hung_up or stream.has_ended) and self._is_over:
                 self.close()
             elif self.is_open:
                 stream.watch()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import pathlib
+import select
 import socket
 import struct
 import threading
@@ -15,6 +17,7 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.timer import Timer
+from pykraft.network import selector as selector_module
 from pykraft.network.selector import Selector, Stream
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
@@ -503,4 +506,31 @@ def test_a_selector_that_waits_is_woken_from_another_thread() -> None:
     selector.wakeup()
     selector.tell(selector.wait(0))
     assert not selector.wait(0), "wake-ups do not pile up"
+    selector.close()
+
+
+def test_where_the_system_has_no_epoll_sockets_are_read_and_written_all_the_same(
+    pair: tuple[Stream, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(select, "epoll")
+    spec = importlib.util.spec_from_file_location("portable", selector_module.__file__)
+    assert spec is not None and spec.loader is not None
+    portable: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(portable)
+    told: list[int] = []
+    near, far = pair[0].sock, pair[1]
+    selector = portable.Selector()
+    stream = portable.WatchedStream(selector, near, FrameReader(1 << 20))
+    stream.on_ready = told.append
+    stream.watch_for(portable.READ | portable.RESET | portable.HANG_UP)
+    assert not selector.wait(0)
+    far.sendall(b"x")
+    selector.wakeup()
+    selector.tell(selector.wait(10))
+    assert told == [portable.READ]
+    stream.watch_for(portable.WRITE)
+    selector.tell(selector.wait(10))
+    assert told == [portable.READ, portable.WRITE]
+    stream.watch_for(0)
+    assert not selector.wait(0)
     selector.close()

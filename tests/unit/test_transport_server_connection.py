@@ -269,6 +269,15 @@ def test_a_client_that_closes_its_half_still_gets_the_answers_to_its_writes(requ
     assert story.pipe.answered() == [1, 2, 3] and story.pipe.is_closed and not story.abandoned
 
 
+def test_a_stream_that_finds_the_end_only_by_reading_is_closed_there() -> None:
+    story = Story()
+    story.bring(METADATA)
+    story.pipe._unread.append(b"")
+    story.pipe.is_readable = True
+    story.answer(1)
+    assert story.pipe.answered() == [1] and story.pipe.is_closed
+
+
 def test_a_client_that_closes_its_half_while_the_queue_is_full_loses_no_request() -> None:
     story = Story(connections=2, capacity=1)
     first, second = story.connections
