@@ -12,6 +12,7 @@ from typing import Any
 import lz4.frame
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.topic_config import FOREVER_MS
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
@@ -22,7 +23,7 @@ from pykraft.records.record import encode_record, wrapped
 from pykraft.records.varint import encode_varint
 from pykraft.storage import validator
 from pykraft.storage.append_rules import AppendRules
-from pykraft.storage.validator import only_batch, validate
+from pykraft.storage.validator import UnpackBudget, only_batch, validate, validation
 from tests.harness.storage import NOW_MS, batch, marker, produced, settings
 
 CORRUPT, INVALID, UNKNOWN = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR
@@ -459,7 +460,7 @@ def test_a_sum_that_leaves_64_bits_is_not_the_largest_timestamp() -> None:
 # --- what a stream may hold -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 40), (Compression.LZ4, 200), (Compression.ZSTD, 200)])
+@pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 40), (Compression.LZ4, 60), (Compression.ZSTD, 60)])
 def test_a_batch_of_many_megabytes_of_zeros_is_accepted_and_costs_no_memory(codec: Compression, size: int) -> None:
     one = bytearray()
     encode_record(one, 0, 0, None, bytes(size << 20))
@@ -481,6 +482,36 @@ def test_a_batch_that_unpacks_to_too_much_is_to_be_sent_in_pieces(
     check(bytearray(data), **config)
     monkeypatch.setattr(validator, "MAX_UNPACKED_BYTES", 1 << 20)
     assert refusal(data, **config) is TOO_LARGE
+
+
+def test_the_batches_of_a_request_share_one_budget_and_the_work_on_them_pauses() -> None:
+    data = bytearray(batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD).buffer)
+    rules, budget = AppendRules.of(settings()), UnpackBudget()
+    most = validator.MAX_UNPACKED_BYTES // (2 << 20) - 1
+    for number in range(1, most + 2):
+        steps = validation(only_batch(memoryview(bytearray(data))), rules, NOW_MS, budget)
+        if number > most:
+            with pytest.raises(KafkaError) as refused:
+                finish(steps)
+            assert refused.value.code is TOO_LARGE
+        else:
+            finish(steps)
+        assert budget.is_turn_over, "two megabytes are enough for a turn"
+        budget.turn_bytes = 0
+
+
+def test_a_batch_that_is_packed_again_pauses_between_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validator, "RECORDS_PER_TURN", 10)
+    rules = AppendRules.of(settings(compression_type="gzip"))
+    data = batch(100, headers=[("a", b"b")]).buffer
+    steps = validation(only_batch(data), rules, NOW_MS, UnpackBudget())
+    pauses = 0
+    with pytest.raises(StopIteration):
+        next(steps)
+        while True:
+            pauses += 1
+            steps.send(0)
+    assert pauses == 10
 
 
 def test_a_batch_of_too_many_records_is_to_be_sent_in_pieces() -> None:
