@@ -29,11 +29,11 @@ one another cannot be read by Kafka's clients, so it is refused, too.
 
 A few bytes can decompress to much. A stream is read in chunks, so that costs time, but no memory. (A block of snappy
 does: 22 times its size at most. So does a batch that is packed again: it is held as a whole.) The time is bounded by a
-*budget* for all batches of one request together (`UnpackBudget`), because the whole node waits for it: what would
-decompress to more than 64 MiB, and a batch of more than 131,072 records, is answered MESSAGE_TOO_LARGE, at which
-Kafka's producer sends it in pieces. (Of the shortest records as many fit into a batch of a megabyte that is not
-compressed.) And the work pauses when it has taken as long as one turn of the node should. Kafka has no such bounds; its
-handlers are threads.
+limit for each batch, because the whole node waits for it, and by a *budget* for all batches of one request together
+(`UnpackBudget`). A batch that decompresses to more than 32 MiB, or to more than 131,072 records, is answered
+MESSAGE_TOO_LARGE, at which Kafka's producer sends it in pieces; so is what would bring the request to more than 256
+MiB. (Of the shortest records as many fit into a batch of a megabyte that is not compressed.) Between batches the work
+pauses when it has taken as long as one turn of the node should. Kafka has no such bounds; its handlers are threads.
 
 Follows org.apache.kafka.storage.internals.log.{LogValidator,UnifiedLog} and
 org.apache.kafka.common.requests.ProduceRequest.
@@ -62,7 +62,9 @@ from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_recor
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
-MAX_UNPACKED_BYTES = 64 << 20
+MAX_BATCH_BYTES = 32 << 20
+"""No batch may decompress to more: gzip takes a tenth of a second for it."""
+MAX_UNPACKED_BYTES = 256 << 20
 """The batches of one request may decompress to no more, all together."""
 BYTES_PER_TURN = 1 << 20
 """So many bytes of records are looked at before others have their turn."""
@@ -191,7 +193,8 @@ def _with_records_checked(
     is_compressed = bool(batch.attributes & CODEC_MASK)
     is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
     is_strict = is_packed_again or not is_compressed
-    found = look_over(_chunks(batch, budget), batch.count, is_strict=is_strict, is_stream=is_compressed)
+    chunks = yield from _measured(batch, budget)
+    found = look_over(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
     if _may_be_wrong(found, batch, rules, now_ms):
         yield from budget.pause_if_due()
         facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
@@ -209,32 +212,50 @@ def _with_records_checked(
     return batch
 
 
-def _chunks(batch: RecordBatch, budget: UnpackBudget | None = None) -> Iterable[Chunk]:
-    """The batch's records, uncompressed, in chunks; KafkaError when one cannot be had, or the budget is spent."""
+def _chunks(batch: RecordBatch) -> Iterable[Chunk]:
+    """The batch's records, uncompressed, in chunks; KafkaError when one cannot be had."""
     data = batch.buffer[HEADER_BYTES:]
-    if batch.attributes & CODEC_MASK:
-        return _decompressed(batch, data, budget)
-    if budget is not None:
-        budget.turn_bytes += len(data)
-    return (data,)
+    return _decompressed(batch, data) if batch.attributes & CODEC_MASK else (data,)
 
 
-def _decompressed(batch: RecordBatch, data: memoryview, budget: UnpackBudget | None) -> Iterator[Chunk]:
+def _decompressed(batch: RecordBatch, data: memoryview) -> Iterator[Chunk]:
     if batch.count > MAX_RECORDS:
         raise _too_large(f"a batch of {batch.count} records; {MAX_RECORDS} are allowed")
     try:
         codec = batch.compression
         if codec is Compression.LZ4 and has_linked_blocks(data):
             raise CorruptRecordError("the lz4 data of a batch is in blocks that depend on one another")
-        for chunk in decompress_chunks(codec, data):
-            if budget is not None:
-                budget.turn_bytes += len(chunk)
-                budget.left_bytes -= len(chunk)
-                if budget.left_bytes < 0:
-                    raise _too_large(f"the batches of the request decompress to more than {MAX_UNPACKED_BYTES} bytes")
-            yield chunk
+        yield from decompress_chunks(codec, data)
     except CorruptRecordError as error:
         raise _unexpected(error.detail) from error
+
+
+def _measured(batch: RecordBatch, budget: UnpackBudget) -> Steps[Iterable[Chunk]]:
+    """The chunks, once it is sure that they are not too much. Nearly always there is one. A longer stream is read
+    twice: first for its length, in turns, then for its records."""
+    chunks = iter(_chunks(batch))
+    first = next(chunks, b"")
+    size = len(first)
+    budget.turn_bytes += size
+    if not batch.attributes & CODEC_MASK:
+        return (first,)
+    is_whole = True  # what `first` has is all there is
+    try:
+        for chunk in chunks:
+            is_whole = is_whole and not chunk
+            size += len(chunk)
+            budget.turn_bytes += len(chunk)
+            if size > MAX_BATCH_BYTES:
+                break
+            yield from budget.pause_if_due()
+    except KafkaError:
+        is_whole = False  # to be found again; but a record before that may be wrong, too, and that is the answer then
+    budget.left_bytes -= size
+    if size > MAX_BATCH_BYTES:
+        raise _too_large(f"the batch decompresses to more than {MAX_BATCH_BYTES} bytes")
+    if budget.left_bytes < 0:
+        raise _too_large(f"the batches of the request decompress to more than {MAX_UNPACKED_BYTES} bytes")
+    return (first,) if is_whole else _chunks(batch)
 
 
 # --- single records that must not be appended -------------------------------------------------------------------------

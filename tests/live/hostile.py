@@ -97,16 +97,14 @@ def produce_bombs() -> Iterator[Hostile]:
     gzip, zstd = (batch_of(codec, zeros, 1) for codec in (Compression.GZIP, Compression.ZSTD))
     yield Hostile("a produce of gzip and zstd for 30 partitions", BROKER, bombs(TOPIC, gzip, zstd))
     yield Hostile("the same where records are looked at", BROKER, bombs(COMPACTED, gzip, zstd))
-    snappy, lz4 = (
-        batch_of(codec, one_large_record(size), 1)
-        for codec, size in ((Compression.SNAPPY, 20 * _BATCH_BYTES), (Compression.LZ4, 200 * _BATCH_BYTES))
-    )
+    lz4 = batch_of(Compression.LZ4, one_large_record(200 * _BATCH_BYTES), 1)
+    snappy = batch_of(Compression.SNAPPY, one_large_record(20 * _BATCH_BYTES), 2)  # one record is missing
     yield Hostile("a produce of snappy and lz4 for 30 partitions", BROKER, bombs(TOPIC, snappy, lz4))
     most = 1 << 17
     yield Hostile(
         "a produce of the most records for 30 partitions",
         BROKER,
-        bombs(TOPIC, batch_of(Compression.ZSTD, small_records(most), most)),
+        bombs(COMPACTED, batch_of(Compression.ZSTD, small_records(most), most)),  # none has a key
     )
 
 

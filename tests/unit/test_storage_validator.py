@@ -460,7 +460,7 @@ def test_a_sum_that_leaves_64_bits_is_not_the_largest_timestamp() -> None:
 # --- what a stream may hold -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 40), (Compression.LZ4, 60), (Compression.ZSTD, 60)])
+@pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 30), (Compression.LZ4, 31), (Compression.ZSTD, 31)])
 def test_a_batch_of_many_megabytes_of_zeros_is_accepted_and_costs_no_memory(codec: Compression, size: int) -> None:
     one = bytearray()
     encode_record(one, 0, 0, None, bytes(size << 20))
@@ -480,7 +480,7 @@ def test_a_batch_that_unpacks_to_too_much_is_to_be_sent_in_pieces(
 ) -> None:
     data = bytearray(batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD).buffer)
     check(bytearray(data), **config)
-    monkeypatch.setattr(validator, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(validator, "MAX_BATCH_BYTES", 1 << 20)
     assert refusal(data, **config) is TOO_LARGE
 
 
@@ -496,8 +496,6 @@ def test_the_batches_of_a_request_share_one_budget_and_the_work_on_them_pauses()
             assert refused.value.code is TOO_LARGE
         else:
             finish(steps)
-        assert budget.is_turn_over, "two megabytes are enough for a turn"
-        budget.turn_bytes = 0
 
 
 def test_a_batch_that_is_packed_again_pauses_between_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
