@@ -39,7 +39,8 @@ class MetadataLoader:
     @property
     def image(self) -> MetadataImage:
         """The state as of the last commit, or as of the last before the transaction that is open."""
-        self._update()
+        if not self._publishers:  # with a publisher it is up to date, and any thread may look at it
+            self._update()
         return self._image
 
     def publish_to(self, publisher: Publisher) -> None:
