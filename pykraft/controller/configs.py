@@ -25,7 +25,7 @@ from pykraft.common.topic_config import (
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
-from pykraft.metadata.settings import broker_number, node_layers
+from pykraft.metadata.settings import NodeLayers, broker_number, node_layers
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -50,6 +50,7 @@ class ConfigControl:
         """`properties` is the file of this node, whose defaults its topics are checked against."""
         self._node_id = node_id
         self._properties = properties
+        self._known_layers: tuple[MetadataImage, NodeLayers] | None = None
 
     # --- the two requests ---------------------------------------------------------------------------------------------
 
@@ -119,12 +120,18 @@ class ConfigControl:
             if value != present.get(key) or kind == ResourceType.BROKER
         ]
 
+    def _layers(self, image: MetadataImage) -> NodeLayers:
+        """What this node says of its topics' settings: the same for all topics of a request."""
+        if self._known_layers is None or self._known_layers[0] is not image:
+            self._known_layers = image, node_layers(image, self._node_id, self._properties)
+        return self._known_layers[1]
+
     def _check_topic(self, image: MetadataImage, name: str, settings: Mapping[str, str]) -> None:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: a topic must be named")
         check_topic_name(name)
         try:
-            check_topic_settings(settings, *node_layers(image, self._node_id, self._properties))
+            check_topic_settings(settings, *self._layers(image))
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         if name not in image.topic_ids:

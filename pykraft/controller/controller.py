@@ -35,7 +35,7 @@ from pykraft.controller.features import bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.replication_control import ReplicationControl
-from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord, check_size
 from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
@@ -207,8 +207,13 @@ class QuorumController:
 
     def answer(self, request: Request, now: int) -> Promise[Outcome]:
         """What becomes of a request, once what it changes is committed."""
-        plan = self._plans[type(request)]
-        return self._write(lambda image: plan(image, request), now)
+        make_plan = self._plans[type(request)]
+
+        def plan(image: MetadataImage) -> Result[Any]:
+            check_size(request)
+            return make_plan(image, request)
+
+        return self._write(plan, now)
 
     def _table_of_plans(self) -> dict[type[Request], Plan]:
         """Which plan answers which request. Plans that need the time are called with the time of the request."""

@@ -7,8 +7,9 @@ Follows org.apache.kafka.controller.ControllerResult.
 """
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.records import MetadataRecord
 
 T = TypeVar("T")
@@ -28,3 +29,14 @@ class Result(NamedTuple, Generic[T]):
     after: Callable[[int], None] | None = None
     """Called once the records are appended, with the offset of the newest image: what the active controller notes for
     itself, and writes into no log."""
+
+
+def check_size(request: Any) -> None:
+    """KafkaError(POLICY_VIOLATION) if a request names more topics or resources than one request may change, before any
+    of them is looked at."""
+    count = max(len(getattr(request, name, None) or ()) for name in ("topics", "topic_names", "resources"))
+    if count > MAX_RECORDS_PER_REQUEST:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} topics or resources in one request; {MAX_RECORDS_PER_REQUEST} are allowed",
+        )

@@ -26,9 +26,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.varint import decode_varint, decode_varlong
 
+RECORDS_PER_TURN = 5000
+"""So many records are looked at before others have their turn."""
 MAX_HEADERS = 1 << 18
 """A compressed batch may not have more headers, in all its records together."""
 _SHORTEST = 6
@@ -71,31 +74,40 @@ class RecordFacts(NamedTuple):
     has_key: bool
 
 
-def look_over(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Overview:
+def overview(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Steps[Overview]:
     """Go over the `count` records in a batch's uncompressed data, which come in chunks; `is_stream` says whether they
-    are decompressed as they come.
+    are decompressed as they come. Pauses after every few thousand records.
 
     Raises the KafkaError that a producer is to get if these are not `count` records: nearly always INVALID_RECORD.
     """
     found = Overview()
     coming = iter(chunks)
     chunk = next(coming, b"")
-    position, number = _go_over(chunk, 0, 0, count, found)
+    position, number = yield from _regular(chunk, 0, 0, count, found)
     if number == count and position == len(chunk) and not is_stream:
         return found
     reader = RecordReader(coming, chunk, position, is_strict=is_strict, is_stream=is_stream)
+    others = 0
     while number < count:
         facts = reader.read(number, count)
         found.note_delta(facts.timestamp_delta)
         found.without_key += not facts.has_key
         found.is_numbered = found.is_numbered and facts.offset_delta == number
         found.is_regular = False
-        reader.position, number = _go_over(reader.chunk, reader.position, number + 1, count, found)
+        reader.position, number = yield from _regular(reader.chunk, reader.position, number + 1, count, found)
         if is_stream and found.headers + reader.headers > MAX_HEADERS:
             raise _too_many_headers()
+        others += 1
+        if others % RECORDS_PER_TURN == 0:
+            yield
     reader.check_end(count)
     found.headers += reader.headers
     return found
+
+
+def look_over(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Overview:
+    """The same at once."""
+    return finish(overview(chunks, count, is_strict=is_strict, is_stream=is_stream))
 
 
 def record_facts(
@@ -217,6 +229,16 @@ class RecordReader:
 
 
 # --- regular records --------------------------------------------------------------------------------------------------
+
+
+def _regular(chunk: Chunk, position: int, number: int, count: int, found: Overview) -> Steps[tuple[int, int]]:
+    """`_go_over`, with pauses."""
+    while True:
+        limit = min(count, number + RECORDS_PER_TURN)
+        position, number = _go_over(chunk, position, number, limit, found)
+        if number < limit or number == count:
+            return position, number
+        yield
 
 
 def _go_over(chunk: Chunk, position: int, number: int, count: int, found: Overview) -> tuple[int, int]:

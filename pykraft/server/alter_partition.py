@@ -29,6 +29,8 @@ _REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _RETRY = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 RETRY_BACKOFF_MS = 50
+MAX_PROPOSALS = 2000
+"""So many changes go into one request: a controller reads no request of more than 25,000 elements."""
 
 
 class AlterPartitionManager:
@@ -59,8 +61,7 @@ class AlterPartitionManager:
     def _send(self, now: int) -> None:
         if self._in_flight or not self._pending or now < self._backoff_until:
             return
-        proposals = [self._pending[key] for key in sorted(self._pending)]
-        self._pending = {}
+        proposals = [self._pending.pop(key) for key in sorted(self._pending)[:MAX_PROPOSALS]]
         self._in_flight = True
         request = self._request(proposals)
         self._channel.send(request, lambda response, then: self._on_response(proposals, response, then), now)

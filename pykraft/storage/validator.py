@@ -58,7 +58,7 @@ from pykraft.records.batch import (
 )
 from pykraft.records.compression import Compression, decompress_chunks, has_linked_blocks
 from pykraft.records.filtering import repacked
-from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_record, look_over, record_facts
+from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_record, overview, record_facts
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
@@ -69,7 +69,7 @@ MAX_UNPACKED_BYTES = 256 << 20
 BYTES_PER_TURN = 1 << 20
 """So many bytes of records are looked at before others have their turn."""
 RECORDS_PER_TURN = 5000
-"""So many records are packed again before others have their turn."""
+"""So many records are looked at one by one, or packed again, before others have their turn."""
 MAX_RECORDS = 1 << 17
 """Nor to more records."""
 _BLAMED = 3
@@ -111,12 +111,14 @@ def _check_beginning(data: memoryview) -> None:
 
 
 class UnpackBudget:
-    """How many bytes the batches of one request may still decompress to, and how many were looked at in this turn."""
+    """How many bytes the batches of one request may still decompress to, how many were looked at in this turn, and how
+    many wrong records its answer may still list."""
 
-    __slots__ = ("left_bytes", "turn_bytes")
+    __slots__ = ("left_bytes", "left_errors", "turn_bytes")
 
     def __init__(self) -> None:
         self.left_bytes = MAX_UNPACKED_BYTES
+        self.left_errors = _LISTED
         self.turn_bytes = 0
 
     @property
@@ -194,11 +196,11 @@ def _with_records_checked(
     is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
     is_strict = is_packed_again or not is_compressed
     chunks = yield from _measured(batch, budget)
-    found = look_over(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
+    found = yield from overview(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
     if _may_be_wrong(found, batch, rules, now_ms):
         yield from budget.pause_if_due()
         facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
-        max_timestamp = _check_one_by_one(facts, batch, rules, now_ms)
+        max_timestamp = yield from _check_one_by_one(facts, batch, rules, now_ms)
     else:
         max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)
     if rules.codec is not None and is_packed_again:
@@ -273,13 +275,15 @@ def _may_be_wrong(found: Overview, batch: RecordBatch, rules: AppendRules, now_m
     return smallest < now_ms - rules.before_max_ms or largest > min(now_ms + rules.after_max_ms, _LARGEST_TIMESTAMP)
 
 
-def _check_one_by_one(facts: Iterable[RecordFacts], batch: RecordBatch, rules: AppendRules, now_ms: int) -> int:
+def _check_one_by_one(facts: Iterable[RecordFacts], batch: RecordBatch, rules: AppendRules, now_ms: int) -> Steps[int]:
     """Look at each record; InvalidRecordsError if some must not be appended. Returns the largest timestamp."""
     is_marked = batch.uses_log_append_time
     wrong: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     max_timestamp = NO_TIMESTAMP
     for number, (_, delta, has_key) in enumerate(facts):
+        if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1:
+            yield
         timestamp = batch.max_timestamp if is_marked else wrapped(batch.base_timestamp + delta)
         max_timestamp = max(max_timestamp, timestamp)
         if rules.wants_keys and not has_key:

@@ -17,6 +17,7 @@ from typing import Any
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.result import check_size
 from pykraft.protocol.header import decode_response, encode_request
 from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
@@ -35,6 +36,8 @@ from pykraft.server.producer_ids import ProducerIds
 from pykraft.transport.server_channel import RequestContext
 
 _PRINCIPAL_VERSION = b"\x00\x00"
+_MADE_AT_ONCE = 100
+"""So many missing topics are asked for at once; a client that wants more asks again."""
 
 
 class ForwardingApis:
@@ -47,7 +50,8 @@ class ForwardingApis:
         self._creating: set[str] = set()
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
-        """Answer with what the controller answers."""
+        """Answer with what the controller answers. It refuses what names too much; so it need not be sent that."""
+        check_size(request)
         answered: Promise[EnvelopeResponse | None] = Promise()
         timeout_ms = getattr(request, "timeout_ms", None)
         self._channel.send(
@@ -61,7 +65,7 @@ class ForwardingApis:
     def create_missing(self, names: list[str], context: RequestContext, now: int) -> None:
         """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks. The
         controller takes it for the client's own request."""
-        fresh = [name for name in names if name not in self._creating]
+        fresh = [name for name in names if name not in self._creating][:_MADE_AT_ONCE]
         if not fresh:
             return
         self._creating.update(fresh)

@@ -99,7 +99,8 @@ class ProduceApis:
         except KafkaError as error:
             result = ProduceResult(topic_partition, error.code, error.detail)
             if isinstance(error, InvalidRecordsError):
-                result.record_errors = error.records
+                result.record_errors = error.records[: budget.left_errors]
+                budget.left_errors -= len(result.record_errors)
             if error.code not in _BEFORE_THE_LOG:
                 result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
             return result
