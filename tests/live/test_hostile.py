@@ -58,8 +58,9 @@ def epochs(cluster: Cluster) -> Any:
                 )
             ]
         )
+        ours = MetadataRequest(topics=[MetadataRequest.Topic(name=name) for name in (TOPIC, COMPACTED)])
         epoch = connection.ask(quorum, 2).topics[0].partitions[0].leader_epoch
-        topics = connection.ask(MetadataRequest(topics=None), 12).topics
+        topics = connection.ask(ours, 12).topics
     return epoch, {
         (topic.name, p.partition_index): (p.leader_epoch, sorted(p.isr_nodes))
         for topic in topics
