@@ -20,7 +20,7 @@ offset  type  field                    meaning
 
 The one fact to remember: the checksum begins after the fields that the leader sets. So a leader gives a batch its place
 in the log by overwriting 12 bytes, and neither recompresses nor recomputes anything; followers, disks and consumers see
-the bytes that the producer made (unless a setting of the topic wants more, or the header lies, see
+the bytes that the producer made (unless a setting of the topic wants more, or the header is wrong, see
 `storage.validator`).
 
 Follows org.apache.kafka.common.record.DefaultRecordBatch (KIP-98; leader epoch: KIP-101; delete horizon: KIP-534).

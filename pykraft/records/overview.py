@@ -11,8 +11,8 @@ inner loop of producing. There are two ways through it:
   length reaches. This is four times as fast. It stops at the first record that is not regular, and the reader takes
   that one.
 
-Kafka has two ways, too, and they differ in what they refuse. A compressed batch that stays as it is is read without
-comparing the length of a record with its fields (`is_strict` is False). So Kafka appends a batch whose lengths lead
+Kafka has two ways, too, and they differ in what they refuse. If a compressed batch is to be appended as it came, Kafka
+does not compare the length of a record with its fields (`is_strict` is False). So it appends a batch whose lengths lead
 nowhere, and every consumer fails at it. In all other batches the fields must fill the record.
 
 A few kilobytes can hold a hundred million headers, so a stream with more than MAX_HEADERS is refused. Kafka has no such
@@ -38,6 +38,10 @@ _SHORTEST = 6
 """The shortest length of a record: one byte each for attributes, timestamp delta, offset delta, the lengths of key and
 value, and the number of headers."""
 _LONGEST_VARINT, _LONGEST_VARLONG = 5, 10
+_LONGEST_HEAD = 3 * _LONGEST_VARINT + 1 + _LONGEST_VARLONG
+"""Bytes of a record's length, attributes, timestamp delta, offset delta and the length of its key, at most."""
+_LONGEST_PAUSE = 1000
+"""So many records are read field after field, at most, before the next one is tried as a regular one."""
 
 Chunk = bytes | memoryview
 
@@ -87,14 +91,19 @@ def overview(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_
     if number == count and position == len(chunk) and not is_stream:
         return found
     reader = RecordReader(coming, chunk, position, is_strict=is_strict, is_stream=is_stream)
-    others = 0
+    others = pause = next_try = 0
     while number < count:
         facts = reader.read(number, count)
         found.note_delta(facts.timestamp_delta)
         found.without_key += not facts.has_key
         found.is_numbered = found.is_numbered and facts.offset_delta == number
         found.is_regular = False
-        reader.position, number = yield from _regular(reader.chunk, reader.position, number + 1, count, found)
+        number += 1
+        if number >= next_try:  # where many are not regular, it would be in vain to try at each
+            first = number
+            reader.position, number = yield from _regular(reader.chunk, reader.position, number, count, found)
+            pause = 0 if number > first else min(2 * pause + 1, _LONGEST_PAUSE)
+            next_try = number + pause
         if is_stream and found.headers + reader.headers > MAX_HEADERS:
             raise _too_many_headers()
         others += 1
@@ -153,13 +162,13 @@ class RecordReader:
 
     def read(self, number: int, count: int) -> RecordFacts:
         """Read record `number` of `count`; KafkaError if it cannot be read, or if its fields do not fill it."""
+        self._read_on(_LONGEST_HEAD)
+        length, at = self._record_length(number, count)
+        begin = self._passed_bytes + at
         try:
-            length = self._record_length(number, count)
-            begin = self._passed_bytes + self.position
-            self.position += 1  # attributes, unused
-            timestamp_delta = self._number(_LONGEST_VARLONG)
-            offset_delta = self._number()
-            key_length = self._number()
+            timestamp_delta, at = decode_varlong(self.chunk, at + 1)  # after the attributes, which are unused
+            offset_delta, at = decode_varint(self.chunk, at)
+            key_length, self.position = decode_varint(self.chunk, at)
             self._pass(key_length)
             self._pass(self._number())  # the value
             self._pass_headers()
@@ -180,25 +189,24 @@ class RecordReader:
         if left < 0:
             raise invalid_record(f"the last of {count} records lacks {-left} bytes")
 
-    def _record_length(self, number: int, count: int) -> int:
-        self._read_on(_LONGEST_VARINT)
-        left = len(self.chunk) - self.position
+    def _record_length(self, number: int, count: int) -> tuple[int, int]:
+        """The length of the record that begins here, and where it ends."""
         try:
-            length = self._number()
+            length, end = decode_varint(self.chunk, self.position)
         except CorruptRecordError as error:
-            if left < _LONGEST_VARINT:
+            if len(self.chunk) - self.position < _LONGEST_VARINT:
                 raise invalid_record(f"the batch announces {count} records, {number} begin in it") from error
             # The one fault that Kafka's validator does not expect where nothing is compressed.
             code = ErrorCode.INVALID_RECORD if self._is_stream else ErrorCode.UNKNOWN_SERVER_ERROR
             raise KafkaError(code, f"the length of record {number}: {error.detail}") from error
         if self._is_strict and length < _SHORTEST:
             raise invalid_record(f"record {number} claims a length of {length}")
-        return length
+        return length, end
 
-    def _number(self, max_bytes: int = _LONGEST_VARINT) -> int:
-        if len(self.chunk) - self.position < max_bytes:
-            self._read_on(max_bytes)
-        value, self.position = decode_varint(self.chunk, self.position, max_bytes)
+    def _number(self) -> int:
+        if len(self.chunk) - self.position < _LONGEST_VARINT:
+            self._read_on(_LONGEST_VARINT)
+        value, self.position = decode_varint(self.chunk, self.position)
         return value
 
     def _pass(self, length: int) -> None:

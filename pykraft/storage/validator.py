@@ -30,7 +30,7 @@ one another cannot be read by Kafka's clients, so it is refused, too.
 A few bytes can decompress to much. A stream is read in chunks, so that costs time, but no memory. (A block of snappy
 does: 22 times its size at most. So does a batch that is packed again: it is held as a whole.) The time is bounded by a
 limit for each batch, because the whole node waits for it, and by a *budget* for all batches of one request together
-(`UnpackBudget`). A batch that decompresses to more than 32 MiB, or to more than 131,072 records, is answered
+(`UnpackBudget`). A batch that decompresses to more than 32 MiB, 131,072 records or 262,144 headers is answered
 MESSAGE_TOO_LARGE, at which Kafka's producer sends it in pieces; so is what would bring the request to more than 256
 MiB. (Of the shortest records as many fit into a batch of a megabyte that is not compressed.) Between batches the work
 pauses when it has taken as long as one turn of the node should. Kafka has no such bounds; its handlers are threads.
@@ -271,7 +271,7 @@ def _may_be_wrong(found: Overview, batch: RecordBatch, rules: AppendRules, now_m
     if rules.uses_append_time:
         return False
     smallest, largest = batch.base_timestamp + found.smallest_delta, batch.base_timestamp + found.largest_delta
-    # A sum that leaves 64 bits wraps, so it is not the timestamp of a record: that lies beyond these limits, too.
+    # A sum that leaves 64 bits wraps, so it is no record's timestamp. It is outside these limits, too.
     return smallest < now_ms - rules.before_max_ms or largest > min(now_ms + rules.after_max_ms, _LARGEST_TIMESTAMP)
 
 
@@ -347,5 +347,5 @@ def _encoded(records: Iterable[Record], base_timestamp: int) -> Steps[memoryview
             yield
         if timestamp < NO_TIMESTAMP:
             raise _unexpected(f"record {number} has the negative timestamp {timestamp}, and would be packed again")
-        encode_record(out, number, wrapped(timestamp - base_timestamp), key, value, headers)
+        encode_record(out, number, timestamp - base_timestamp, key, value, headers)
     return memoryview(out)

@@ -40,7 +40,7 @@ def every_row(test: Callable[..., None]) -> Callable[[], None]:
 
 
 def rewritten(owner: Any, name: str, old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """A function, or a method, in whose source this stands instead of that."""
+    """A function, or a method, with another piece of source in place of this one."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         function = getattr(owner, name)

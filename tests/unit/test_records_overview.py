@@ -212,6 +212,20 @@ def test_offset_deltas_of_every_width_are_numbered() -> None:
     assert look_over([data], 9000, **PLAIN) == Overview(0, 8999)
 
 
+@pytest.mark.parametrize("every", [1, 2, 3, 700])
+def test_regular_records_and_others_may_take_turns(every: int) -> None:
+    def one(number: int) -> bytes:
+        attributes = b"\x01" if number % every == 0 or 1000 < number < 1500 else b"\x00"
+        key = b"\x01" if number % 5 == 0 else b"\x06key"
+        return record(attributes=attributes, timestamp=encode_varint(number), offset=encode_varint(number), key=key)
+
+    data = b"".join(map(one, range(3000)))
+    for way in (PLAIN, IN_PLACE, UNPACKED):
+        for size in (50, 1 << 20):
+            found = look_over(pieces(data, size), 3000, **way)
+            assert found == Overview(0, 2999, without_key=600, is_regular=False)
+
+
 def test_the_fields_of_each_record_are_told() -> None:
     data = encoded((0, 5, None, b"v"), (7, -(1 << 62), b"", None), (-1, 0, b"k", b"v", [("h", b"h")]))
     expected = [(0, 5, False), (7, -(1 << 62), True), (-1, 0, True)]

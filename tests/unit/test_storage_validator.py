@@ -418,7 +418,7 @@ def tiny_records(count: int, max_timestamp: int, *, is_numbered: bool = True) ->
 
 @pytest.mark.parametrize("config", [{}, {"compression_type": "lz4"}])
 def test_to_look_at_records_takes_little_more_memory_than_they_unpack_to(config: dict[str, Any]) -> None:
-    """The header's largest timestamp lies in the future, and the records are gone over."""
+    """The header's largest timestamp is in the future, and the records are gone over."""
     data = tiny_records(20_000, 1 << 60)
     tracemalloc.start()
     try:
