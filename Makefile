@@ -14,7 +14,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 QUIET := --ServerApp.log_level=ERROR --LabApp.log_level=ERROR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab demo test quick soak bench clean
+.PHONY: help setup lab demo test quick judges soak bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,12 @@ demo: setup  ## run notebook 00 in the terminal; the executed page is written in
 quick: setup  ## lint, types, layers, unit and property tests: under 90 s
 	@$(RUN) tests/run.py quick
 
-test:  ## everything: under 20 minutes on two cores
+test:  ## everything: under 25 minutes on two cores
 	@PYTHON='$(PYTHON)' .ci/python .ci/prepare.py --archive-later
 	@$(RUN) tests/run.py full
+
+judges: setup  ## Apache Kafka itself as the judge, in runs of minutes; needs Java and Maven
+	@$(RUN) tests/run.py judges
 
 soak: setup  ## the long runs: thousands of simulated histories
 	@$(RUN) tests/run.py soak

@@ -31,7 +31,8 @@ from typing import IO, NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SETS = {
     "quick": "for every commit, under 90 s",
-    "full": "everything, under 20 minutes on two cores",
+    "full": "everything, under 25 minutes on two cores",
+    "judges": "Apache Kafka and other outside judges that take minutes",
     "soak": "long runs with new random choices each time",
     "bench": "measurements",
 }
@@ -151,6 +152,7 @@ SUITES = (
         Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
         for name in ("histories-1", "histories-2")
     ),
+    Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=1800, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )

@@ -49,7 +49,7 @@ _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 ANONYMOUS = "User:ANONYMOUS"
 
-MAX_REQUEST_ELEMENTS = 25_000
+MAX_REQUEST_ELEMENTS = 20_000
 """So many elements the arrays of a request may have, all together. They take a tenth of a second to read, and no client
 needs more by far. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
 

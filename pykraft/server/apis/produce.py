@@ -10,7 +10,7 @@ Follows kafka.server.KafkaApis.handleProduceRequest.
 from collections.abc import Collection, Sequence
 
 from pykraft.common.acl import AclOperation
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
@@ -67,10 +67,10 @@ class ProduceApis:
             return None
         delayed = DelayedProduce(self._replicas, results)
         if delayed.is_decided():
-            return self._produced(asked, context, results)
+            return (yield from self._produced(asked, context, results))
         watched = sorted({result.topic_partition for result in results if result.error is None})
         self._replicas.produces.watch(delayed, watched, now + max(0, request.timeout_ms))
-        return delayed.promise.map(lambda late: self._produced(asked, context, late))
+        return delayed.promise.map(lambda late: finish(self._produced(asked, context, late)))
 
     def _append(
         self,
@@ -120,10 +120,12 @@ class ProduceApis:
 
     def _produced(
         self, asked: Collection[Asked], context: RequestContext, results: Sequence[ProduceResult]
-    ) -> ProduceResponse:
+    ) -> Steps[ProduceResponse]:
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[ProduceResponse.Topic.Partition]] = {}
-        for (name, topic_id, _), result in zip(asked, results, strict=True):
+        for number, ((name, topic_id, _), result) in enumerate(zip(asked, results, strict=True), 1):
+            if number % PARTS_PER_TURN == 0:
+                yield
             topics.setdefault((name, topic_id), []).append(self._produced_partition(result, context, leaders))
         return ProduceResponse(
             responses=[
