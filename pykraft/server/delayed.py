@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pykraft.common.core import Promise, finish
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import TopicPartition
 from pykraft.server.fetching import FetchPlace, FetchResult, available_bytes
@@ -118,7 +118,7 @@ class DelayedFetch:
         size = 0
         for place in self.places:
             try:
-                available = available_bytes(self.replicas.led(place), place, self.isolation)
+                available = available_bytes(self.replicas.led(place), place, self.isolation, self.min_bytes)
             except (KafkaError, OSError):
                 return True  # to be found again, and answered, by the read
             if available is None:
@@ -126,11 +126,22 @@ class DelayedFetch:
             size += available
         return size >= self.min_bytes
 
+    def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
+        """False if what seemed to be there was compacted away: its reader would come back at once."""
+        return self.min_bytes <= 0 or any(len(result.records) or result.is_news for result in results)
+
     def try_complete(self) -> bool:
         if not self.has_enough():
             return False
-        self.expire()
+        results = finish(self.read())
+        if not self.is_worth_an_answer(results):
+            return False
+        self.promise.keep(results)
         return True
 
     def expire(self) -> None:
-        self.promise.keep(finish(self.replicas.read(self.places, self.isolation, self.max_bytes)))
+        self.promise.keep(finish(self.read()))
+
+    def read(self) -> Steps[list[FetchResult]]:
+        """What there is now."""
+        return self.replicas.read(self.places, self.isolation, self.max_bytes)

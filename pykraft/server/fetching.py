@@ -69,9 +69,9 @@ def read_partition(
     return result
 
 
-def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolation) -> int | None:
-    """How many bytes `read_partition` would give, at most the place's own limit, without reading them. None if there is
-    news. KafkaError and OSError as for `read_partition`."""
+def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolation, wanted: int) -> int | None:
+    """How many bytes `read_partition` would give, at most the place's own limit, without reading them. If any will do
+    for the `wanted`, they are not counted. None if there is news. KafkaError and OSError as for `read_partition`."""
     log = partition.log
     if diverging_end(partition, place) is not None:
         return None
@@ -80,6 +80,8 @@ def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolatio
         return 0  # the reader is where everything ends: mostly so, and the quickest to tell
     if not log.log_start_offset <= place.offset <= log.log_end_offset:
         return None
+    if wanted <= 1:
+        return int(place.offset < upper_bound)
     return min(place.max_bytes, log.bytes_between(place.offset, upper_bound))
 
 

@@ -14,9 +14,9 @@ throttled.
 Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import MethodType
+from types import GeneratorType, MethodType
 from typing import Any
 
 from pykraft.common.core import Clock, Promise, Steps
@@ -88,8 +88,8 @@ class Dispatcher:
         handler = self._handlers[context.kind, type(request)]
         if handling_us is None:
             try:
-                handled = handler(request, context, now)
-                if isinstance(handled, Generator):
+                handled: Any = handler(request, context, now)
+                if isinstance(handled, GeneratorType):
                     handled = self.turns.run(inbound, _guarded(request, handled))
             except KafkaError as error:
                 return _refusal(request, error)
@@ -97,7 +97,8 @@ class Dispatcher:
                 return order
             except MemoryError:
                 return _NO_MEMORY
-            return handled
+            responded: Responded = handled
+            return responded
         steps = _guarded(request, _steps(handler, request, context, now))
         return self.turns.run(inbound, self._timed(steps, handling_us))
 
@@ -136,7 +137,7 @@ class Dispatcher:
 def _steps(handler: Callable[[Any, RequestContext, int], Handled], *arguments: Any) -> Steps[Any]:
     """What a handler does as steps, also if it needs only one."""
     handled = handler(*arguments)
-    return (yield from handled) if isinstance(handled, Generator) else handled
+    return (yield from handled) if isinstance(handled, GeneratorType) else handled
 
 
 def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:

@@ -81,12 +81,14 @@ class FetchApis:
             min_bytes=max(0, request.min_bytes),
             max_bytes=max(0, most_bytes),
         )
-        if request.max_wait_ms > 0 and places and not fetch.has_enough():
-            watched = sorted({place.topic_partition for place in places})
-            self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
-            return fetch.promise.map(lambda late: finish(self._fetched(asked, context, late, replica_id)))
-        results = yield from self._replicas.read(places, fetch.isolation, fetch.max_bytes)
-        return (yield from self._fetched(asked, context, results, replica_id))
+        may_wait = request.max_wait_ms > 0 and bool(places)
+        if not may_wait or fetch.has_enough():
+            results = yield from fetch.read()
+            if not may_wait or fetch.is_worth_an_answer(results):
+                return (yield from self._fetched(asked, context, results, replica_id))
+        watched = sorted({place.topic_partition for place in places})
+        self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
+        return fetch.promise.map(lambda late: finish(self._fetched(asked, context, late, replica_id)))
 
     def _is_denied(self, place: FetchPlace, context: RequestContext) -> bool:
         topic = place.topic_partition.topic
