@@ -72,7 +72,7 @@ class WholeNode:
     def handle(self, request: Request, port: int, now: int) -> Promise[Any]:
         listener, kind = {9092: ("PLAINTEXT", ListenerKind.BROKER), 9093: ("CONTROLLER", ListenerKind.CONTROLLER)}[port]
         version = request.versions[1]
-        context = RequestContext("c", listener, kind, "User:script", "script", "127.0.0.1", request.api, version, 1)
+        context = RequestContext("c", listener, kind, "User:script", "script", "127.0.0.1", request.api, version, 1, 0)
         response: Promise[Any] = Promise()
         answered = self.node.handle(InboundRequest(context, request), now)
         if isinstance(answered, Promise):
