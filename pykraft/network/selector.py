@@ -110,13 +110,21 @@ class Stream:
 
     def __init__(self, sock: socket.socket, frames: FrameReader) -> None:
         self.sock = sock
-        self.output: deque[Any] = deque()
-        """What was sent, and has not left yet."""
+        self._out: deque[Any] = deque()
         self.is_readable = False
         """The socket was ready, and was not read since."""
         self.has_ended = False
         self._frames = frames
         self._sent_of_first = 0
+
+    @property
+    def output(self) -> deque[Any]:
+        """What was sent, and has not left yet."""
+        return self._out
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._out)
 
     def receive(self) -> bool:
         """Read what is there; False at the end of the stream. OSError, ProtocolError: close it."""
@@ -149,14 +157,14 @@ class Stream:
 
     def _queue_one(self, part: Any) -> None:
         if len(part):
-            self.output.append(part)
+            self._out.append(part)
 
     def flush(self) -> None:
         """Write what the socket takes."""
         try:
-            while self.output:
-                if self._sends_file(self.output[0]):
-                    self._advance(self.output[0].send_to(self.sock.fileno(), self._sent_of_first))
+            while self._out:
+                if self._sends_file(self._out[0]):
+                    self._advance(self._out[0].send_to(self.sock.fileno(), self._sent_of_first))
                 else:
                     self._advance(self.sock.sendmsg(self._gathered()))
         except BlockingIOError:
@@ -169,18 +177,18 @@ class Stream:
     def _gathered(self) -> list[Any]:
         """The parts at the front that go out together, as bytes."""
         gathered: list[Any] = []
-        for number, part in enumerate(self.output):
+        for number, part in enumerate(self._out):
             if self._sends_file(part) or len(gathered) == _MAX_PARTS:
                 break
             if not isinstance(part, bytes | bytearray | memoryview):
-                part = self.output[number] = _read_all(part)
+                part = self._out[number] = _read_all(part)
             gathered.append(memoryview(part)[self._sent_of_first :] if number == 0 and self._sent_of_first else part)
         return gathered
 
     def _advance(self, count: int) -> None:
         count += self._sent_of_first
-        while self.output and count >= len(self.output[0]):
-            count -= len(self.output.popleft())
+        while self._out and count >= len(self._out[0]):
+            count -= len(self._out.popleft())
         self._sent_of_first = count
 
 

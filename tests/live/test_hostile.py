@@ -1,8 +1,9 @@
-"""Hostile requests against three nodes with the timeouts of a lesson: no node is fenced or deposed, none grows.
+"""Hostile requests against three nodes: no node is fenced or deposed, none grows.
 
-One node after the other gets each request, from a client that waits for the answer, or until the node hangs up: once,
-or ten times with ``--long``. A broker that misses its session is fenced and leaves its ISRs, and a leader of the quorum
-that misses its fetches is deposed: both leave an epoch behind that is higher than before.
+One node after the other gets each request, from a client that waits for the answer, or until the node hangs up. A
+broker that misses its session is fenced and leaves its ISRs, and a leader of the quorum that misses its fetches is
+deposed: both leave an epoch behind that is higher than before. With ``--long`` each request is sent ten times, and the
+timeouts are those of a lesson, half a second; otherwise once, beside other tests, and with Kafka's.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def attacked() -> Iterator[Cluster]:
-    with Cluster(nodes=3, mode="processes") as cluster:
+def attacked(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    timeouts = "lesson" if request.config.getoption("--long") else "kafka"
+    with Cluster(nodes=3, mode="processes", timeouts=timeouts) as cluster:
         compacted = NewTopic(COMPACTED, PARTITIONS, 3, topic_configs={"cleanup.policy": "compact"})
         with cluster.admin() as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), compacted])

@@ -16,6 +16,7 @@ from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
+from pykraft.server.quotas import Used
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.hosts import EPOCH_MS, Machine, SimulatedNode
 from pykraft.sim.network import End, Network
@@ -33,7 +34,7 @@ THROTTLE_MS = 700
 class Throttling:
     """Quotas that throttle every client of this name after each request."""
 
-    def record(self, context: RequestContext, now: int) -> int:
+    def record(self, context: RequestContext, used: Used, now: int) -> int:
         return THROTTLE_MS if context.client_id == "greedy" else 0
 
 
