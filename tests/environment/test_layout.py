@@ -13,7 +13,7 @@ from tests.harness.tree import ROOT, is_ignored, top_level
 
 FOR_PEOPLE = {"notebooks", "pykraft", "labs", "datasets", "tests", "binder", "environment.yml", "README.md", "LICENSE"}
 FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock"}
-TARGETS = ("help", "lab", "demo", "quick", "test", "soak", "bench", "clean")
+TARGETS = ("help", "lab", "demo", "quick", "test", "judges", "soak", "bench", "clean")
 
 
 def make(*arguments: str) -> str:
@@ -44,7 +44,9 @@ def test_make_alone_lists_the_targets() -> None:
     assert re.findall(r"^  make (\w+)", make(), re.MULTILINE) == list(TARGETS)
 
 
-@pytest.mark.parametrize(("target", "set_name"), [("quick", "quick"), ("test", "full"), ("soak", "soak")])
+@pytest.mark.parametrize(
+    ("target", "set_name"), [("quick", "quick"), ("test", "full"), ("judges", "judges"), ("soak", "soak")]
+)
 def test_make_runs_the_sets(target: str, set_name: str) -> None:
     assert f"tests/run.py {set_name}" in make("-n", target)
 

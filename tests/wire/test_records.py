@@ -131,7 +131,8 @@ def test_nulls_are_refused(node: Target) -> None:
 
 
 PIECE = bytes(1 << 20)
-PIECES = 128
+PIECES = 31
+TOO_MANY = 128
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD], ids=lambda c: c.name.lower())
@@ -143,24 +144,26 @@ def test_a_batch_that_swells_costs_time_but_no_memory(node: Target, codec: Compr
     assert len(data) < MAX_REQUEST_BYTES
     with Connection(node.broker) as connection:
         before = peak_bytes()
+        too_much = with_records(batch(1, codec=codec), bomb(codec, TOO_MANY))
+        assert answer(connection, produce(topic, too_much)).error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert answer(connection, produce(topic, data)).error_code == ErrorCode.NONE
         found = connection.ask(list_offsets(topic, T0), 7).topics[0].partitions[0]
         assert (found.error_code, found.offset) == (ErrorCode.NONE, 0)
         assert peak_bytes() - before < PIECES * len(PIECE) / 4
 
 
-def bomb(codec: Compression) -> bytes:
+def bomb(codec: Compression, pieces: int = PIECES) -> bytes:
     """A record without a key, whose value is zeros, compressed piece by piece: nobody ever holds all of it."""
-    value = PIECES * len(PIECE)
+    value = pieces * len(PIECE)
     fields = b"\0\0\0\1" + zigzag(value)  # attributes, timestamp and offset delta, no key, the value's length
     head = zigzag(len(fields) + value + 1) + fields
     if codec is Compression.LZ4:
         frame = lz4.frame.LZ4FrameCompressor(block_linked=False)
-        return frame.begin() + b"".join(map(frame.compress, [head, *[PIECE] * PIECES, b"\0"])) + frame.flush()
+        return frame.begin() + b"".join(map(frame.compress, [head, *[PIECE] * pieces, b"\0"])) + frame.flush()
     stream: Any = zlib.compressobj(wbits=31)
     if codec is Compression.ZSTD:
         stream = zstandard.ZstdCompressor().compressobj()
-    return b"".join(map(stream.compress, [head, *[PIECE] * PIECES, b"\0"])) + bytes(stream.flush())
+    return b"".join(map(stream.compress, [head, *[PIECE] * pieces, b"\0"])) + bytes(stream.flush())
 
 
 def zigzag(value: int) -> bytes:
