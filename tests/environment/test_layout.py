@@ -45,7 +45,8 @@ def test_make_alone_lists_the_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "set_name"), [("quick", "quick"), ("test", "full"), ("judges", "judges"), ("soak", "soak")]
+    ("target", "set_name"),
+    [("quick", "quick"), ("test", "full"), ("judges", "judges"), ("soak", "soak")],
 )
 def test_make_runs_the_sets(target: str, set_name: str) -> None:
     assert f"tests/run.py {set_name}" in make("-n", target)

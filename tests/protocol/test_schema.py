@@ -335,7 +335,7 @@ def test_records_are_handed_on_as_they_are() -> None:
 def test_the_source_of_a_version_can_be_read() -> None:
     text = source(Grown, 3)
     assert "(m.always, m.new, m.middle)" in text
-    assert "def decode(b, p):" in text
+    assert "def decode(b, p, e):" in text
 
 
 def test_the_decoder_that_the_documentation_shows_is_the_one_that_is_written() -> None:
