@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch, Uuid
+from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.control import (
@@ -23,7 +23,6 @@ from pykraft.protocol.messages.records import (
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
     encode_metadata_record,
@@ -40,9 +39,9 @@ from pykraft.server.stored_settings import stored_settings
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import DamagedFileError
 from tests.harness.quorum import FOLDER, fresh_disk, open_metadata_log, replica, voter_set
+from tests.unit.test_metadata_image import T, U, partition
 
 EPOCH = 3
-T, U = Uuid(bytes(15) + b"\xc8"), Uuid(bytes(15) + b"\xc9")
 
 
 def data_batch(offset: int, *records: MetadataRecord) -> bytes:
@@ -177,19 +176,6 @@ VERSION = (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=1))
 
 def config(topic: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name="retention.ms", value=value)
-
-
-def partition(topic_id: Uuid, number: int) -> PartitionRecord:
-    return PartitionRecord(
-        partition_id=number,
-        topic_id=topic_id,
-        replicas=[1, 2],
-        isr=[1, 2],
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=[T, U],
-    )
 
 
 STEPS: list[bytes] = []

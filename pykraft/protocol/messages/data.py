@@ -7,6 +7,7 @@ instead of by name (KIP-516), so that a topic deleted and made again is not take
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.protocol.listeners import BOTH, BROKER
+from pykraft.protocol.messages.refusals import each_partition
 from pykraft.protocol.schema import (
     Array,
     Request,
@@ -232,19 +233,7 @@ class ListOffsetsRequest(Request, api=2, versions=(1, 11), flexible=6, listeners
 
     def refusal(self, error: KafkaError) -> "ListOffsetsResponse":
         """Each partition gets the error."""
-        topic_type = ListOffsetsResponse.Topic
-        return ListOffsetsResponse(
-            topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.Partition(partition_index=partition.partition_index, error_code=error.code)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in self.topics
-            ]
-        )
+        return ListOffsetsResponse(topics=each_partition(ListOffsetsResponse.Topic, self.topics, error))
 
 
 LATEST_TIMESTAMP = -1

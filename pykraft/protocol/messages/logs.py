@@ -6,6 +6,7 @@ wants to know about (KIP-113, KIP-827).
 
 from pykraft.common.errors import KafkaError
 from pykraft.protocol.listeners import BROKER
+from pykraft.protocol.messages.refusals import each_partition
 from pykraft.protocol.schema import Array, Request, Response, Struct, boolean, field, int16, int32, int64, string
 
 HIGH_WATERMARK = -1
@@ -31,19 +32,7 @@ class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2, listene
 
     def refusal(self, error: KafkaError) -> "DeleteRecordsResponse":
         """Each partition gets the error."""
-        topic_type = DeleteRecordsResponse.Topic
-        return DeleteRecordsResponse(
-            topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.Partition(partition_index=partition.partition_index, error_code=error.code)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in self.topics
-            ]
-        )
+        return DeleteRecordsResponse(topics=each_partition(DeleteRecordsResponse.Topic, self.topics, error))
 
 
 class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
