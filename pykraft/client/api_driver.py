@@ -161,7 +161,7 @@ class ApiDriver:
         deadline: int,
         on_answer: OnAnswer[K, V] | None = None,
     ) -> "Promise[Answers[K, V] | KafkaError]":
-        """Ask for each of these keys its value or its error; `on_answer` is called with each one as it comes.
+        """Ask for each of these keys its value or its error; `on_answer` is called with each answer when it arrives.
         KafkaError at once if the request cannot be sent at all."""
         return self._begin(_Call(handler, keys, deadline, False, on_answer))
 

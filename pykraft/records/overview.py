@@ -11,7 +11,7 @@ inner loop of producing. There are two ways through it:
   length reaches. This is four times as fast. It stops at the first record that is not regular, and the reader takes
   that one.
 
-Kafka has two ways, too, and they differ in what they refuse. If a compressed batch is to be appended as it came, Kafka
+Kafka has two ways, too, and they differ in what they refuse. If a compressed batch is to be appended unchanged, Kafka
 does not compare the length of a record with its fields (`is_strict` is False). So it appends a batch whose lengths lead
 nowhere, and every consumer fails at it. In all other batches the fields must fill the record.
 
@@ -31,7 +31,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.varint import decode_varint, decode_varlong
 
 RECORDS_PER_TURN = 5000
-"""So many records are looked at before others have their turn."""
+"""After this many records, looked at or packed again, other requests have their turn."""
 MAX_HEADERS = 1 << 18
 """A compressed batch may not have more headers, in all its records together."""
 _SHORTEST = 6
@@ -41,7 +41,7 @@ _LONGEST_VARINT, _LONGEST_VARLONG = 5, 10
 _LONGEST_HEAD = 3 * _LONGEST_VARINT + 1 + _LONGEST_VARLONG
 """Bytes of a record's length, attributes, timestamp delta, offset delta and the length of its key, at most."""
 _LONGEST_PAUSE = 1000
-"""So many records are read field after field, at most, before the next one is tried as a regular one."""
+"""At most this many records are read field after field before the next is tried as a regular record."""
 
 Chunk = bytes | memoryview
 

@@ -30,7 +30,7 @@ _RETRY = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNO
 
 RETRY_BACKOFF_MS = 50
 MAX_PROPOSALS = 2000
-"""So many changes go into one request: a controller reads no request of more than 20,000 elements."""
+"""This many changes go into one request: a controller reads no request of more than 20,000 elements."""
 
 
 class AlterPartitionManager:

@@ -2,8 +2,8 @@
 
 A reader names an offset and the epochs that it knows. Three things can be wrong with that, and each is news that the
 reader gets at once: the partition is not led here in the reader's epoch, the offset is outside of the log, or the
-reader's log has *diverged*. The last is told by `last_fetched_epoch`: if that epoch ends here at another offset than
-the reader believes, the answer says where, and the reader truncates (KIP-595, the idea of KIP-101).
+reader's log has *diverged*. The leader compares `last_fetched_epoch` with its own epochs. If that epoch ends here at
+another offset than the reader believes, the answer says where, and the reader truncates (KIP-595, the idea of KIP-101).
 
 Follows kafka.cluster.Partition.fetchRecords and kafka.server.{FetchPartitionData,LogReadResult}.
 """

@@ -1,6 +1,6 @@
 """Requests whose handling takes more than one turn of the node's loop.
 
-One thread owns a node, and heartbeats wait for whatever that thread does. A request may name a hundred thousand
+One thread owns a node, and heartbeats wait for whatever that thread does. A request may name ten thousand
 partitions, or bring thirty batches that each unpack to megabytes. So a handler may be a generator: it yields after a
 piece of its work, the node looks after itself and serves others, and the handler goes on in the next turn with the
 time as it is then::
@@ -26,7 +26,7 @@ from pykraft.common.core import Promise, Steps
 T = TypeVar("T")
 
 PARTS_PER_TURN = 500
-"""So many partitions or topics of a request are handled in one turn: 10 us each, 5 ms together."""
+"""This many partitions or topics of a request are handled in one turn: 10 us each, 5 ms together."""
 
 
 class _Paused(NamedTuple):

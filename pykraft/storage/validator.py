@@ -12,7 +12,7 @@ that a broker stamped the records     clears the mark; refuses the batch if no t
 which offsets the records have        refuses a compressed batch whose offset deltas are not 0, 1, 2 and so on
 ====================================  ==================================================================================
 
-Where nothing is to be repaired, the batch is appended as it came. Where its header is changed, attributes that mean
+Where nothing is to be repaired, the batch is appended unchanged. Where its header is changed, attributes that mean
 nothing are cleared, too. With ``message.timestamp.type=LogAppendTime`` the batch is marked and gets the broker's time.
 With a ``compression.type`` that is not the producer's the records are decoded, numbered and packed again, as Kafka's
 producer would write them. Kafka does not look at the offset deltas of a batch that is not compressed, so they stay.
@@ -58,7 +58,15 @@ from pykraft.records.batch import (
 )
 from pykraft.records.compression import Compression, decompress_chunks, has_linked_blocks
 from pykraft.records.filtering import repacked
-from pykraft.records.overview import Chunk, Overview, RecordFacts, invalid_record, overview, record_facts
+from pykraft.records.overview import (
+    RECORDS_PER_TURN,
+    Chunk,
+    Overview,
+    RecordFacts,
+    invalid_record,
+    overview,
+    record_facts,
+)
 from pykraft.records.record import NO_TIMESTAMP, Record, decode_records, encode_record, wrapped
 from pykraft.storage.append_rules import AppendRules
 
@@ -67,9 +75,7 @@ MAX_BATCH_BYTES = 32 << 20
 MAX_UNPACKED_BYTES = 256 << 20
 """The batches of one request may decompress to no more, all together."""
 BYTES_PER_TURN = 1 << 20
-"""So many bytes of records are looked at before others have their turn."""
-RECORDS_PER_TURN = 5000
-"""So many records are looked at one by one, or packed again, before others have their turn."""
+"""After this many bytes of records other requests have their turn."""
 MAX_RECORDS = 1 << 17
 """Nor to more records."""
 _BLAMED = 3

@@ -50,8 +50,8 @@ _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"
 
 MAX_REQUEST_ELEMENTS = 20_000
-"""So many elements the arrays of a request may have, all together. They take a tenth of a second to read, and no client
-needs more by far. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
+"""The arrays of a request may have this many elements, all together. To read them takes a tenth of a second, and no
+client needs nearly as many. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
 
 MOST_IN_LINE = 5
 """As many requests as Kafka's own producer sends without an answer."""

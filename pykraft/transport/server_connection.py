@@ -213,12 +213,11 @@ class ServerConnection:
         if not isinstance(answered, Promise):
             self.respond(context, answered)
             return
-        promise = answered
-        if promise.kept:
-            self.respond(context, promise.value)
+        if answered.kept:
+            self.respond(context, answered.value)
             return
-        self._waiting.append((context, promise))
-        promise.then(partial(self.respond, context))
+        self._waiting.append((context, answered))
+        answered.then(partial(self.respond, context))
         if handler.has_looked_at(inbound):
             self.read_on()
         elif self.stream.has_hung_up:

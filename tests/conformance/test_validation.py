@@ -1,4 +1,4 @@
-"""What a leader makes of each record of a produced batch: refused, and how; appended as it came; or repaired, and what
+"""What a leader makes of each record of a produced batch: refused, and how; appended unchanged; or repaired, and what
 is then in the log, to the byte.
 
 Each case is sent uncompressed and compressed: Kafka has two ways to read records, and they do not refuse the same.

@@ -153,7 +153,7 @@ class Heard:
         self.batches.append(batch)
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        assert snapshot == BOOTSTRAP_SNAPSHOT and not batches, "nobody makes snapshots yet"
+        assert snapshot == BOOTSTRAP_SNAPSHOT and not batches, "pykraft writes no snapshots yet"
         assert not self.batches and not self.leaders, "it comes before everything else"
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:

@@ -2,7 +2,7 @@
 
 One node after the other gets each request, from a client that waits for the answer, or until the node hangs up. A
 broker that misses its session is fenced and leaves its ISRs, and a leader of the quorum that misses its fetches is
-deposed: both leave an epoch behind that is higher than before. With ``--long`` each request is sent ten times, and the
+deposed: both raise an epoch. With ``--long`` each request is sent ten times, and the
 timeouts are those of a lesson, half a second; otherwise once, beside other tests, and with Kafka's.
 """
 

@@ -1,4 +1,4 @@
-"""What quotas are told of each request, and how a throttled client learns of it (KIP-219)."""
+"""Quotas charge each request, and a throttled client reads the time in its answer (KIP-219)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENT = "User:client"
 
 
 class Throttle:
-    """Throttles everything that a client asks for so many milliseconds, and notes what it has used."""
+    """Throttles everything that a client asks for by this many milliseconds, and notes what it has used."""
 
     def __init__(self, throttle_ms: int = 250) -> None:
         self.throttle_ms = throttle_ms
@@ -43,7 +43,7 @@ class Throttle:
 
 
 class SomeApis:
-    """Answers, after so many microseconds, with what it is given."""
+    """Answers, after this many microseconds, with what it is given."""
 
     def __init__(self, clock: ManualClock, handled: Handled, needs_us: int = 0) -> None:
         self._clock = clock

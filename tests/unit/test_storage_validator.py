@@ -406,7 +406,7 @@ def test_the_length_of_a_record_is_not_compared_with_its_fields_where_kafka_does
 
 
 def tiny_records(count: int, max_timestamp: int, *, is_numbered: bool = True) -> bytearray:
-    """A batch of so many records of 7 to 9 bytes, of which the header tells this timestamp."""
+    """A batch of this many records of 7 to 9 bytes, with this timestamp in its header."""
     out = bytearray(b"" if is_numbered else SHORTEST * count)
     for number in range(count if is_numbered else 0):
         encode_record(out, number, 0, None, None)

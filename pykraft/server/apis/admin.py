@@ -6,12 +6,12 @@ controller does what is asked; the others answer NOT_CONTROLLER.
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
 
-* CreateTopics needs CREATE on the cluster, or on each topic. The settings of the new topic, and its size, are told to a
+* CreateTopics needs CREATE on the cluster, or on each topic. The answer has the new topic's settings and size for a
   client that has DESCRIBE_CONFIGS on it; others find TOPIC_AUTHORIZATION_FAILED in their place.
-* DeleteTopics needs DELETE on the cluster, or on each topic. A client that may not DESCRIBE a topic is told neither the
-  name that belongs to an id, nor whether there is a topic of a name.
+* DeleteTopics needs DELETE on the cluster, or on each topic. To a client without DESCRIBE on a topic, the answer hides
+  the name that belongs to an id, and whether a topic of that name exists.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
-* What a request names twice is refused as that, whoever asks.
+* A topic or resource that a request names twice is refused, with or without the right to it.
 
 Follows kafka.server.ControllerApis.
 """
@@ -154,7 +154,7 @@ HANDLERS: Handlers = {
 
 
 def _hidden(topic: CreateTopicsResponse.Topic) -> CreateTopicsResponse.Topic:
-    """A new topic, as a client is told of it that may not see its settings."""
+    """A new topic in the answer to a client that may not see its settings."""
     return topic.replace(
         topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         num_partitions=-1,

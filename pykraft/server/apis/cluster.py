@@ -17,7 +17,7 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
   missing topic made, a client needs CREATE on the cluster or on that topic.
 * FindCoordinator needs DESCRIBE on the group or the transactional id. DescribeCluster needs nothing on a broker, and
   ALTER on the cluster on a controller.
-* A client that asks is told what it may do; to a cluster that it may not DESCRIBE, that is nothing.
+* A client that asks gets the operations it may do; without DESCRIBE on the cluster there are none.
 * FindCoordinator answers COORDINATOR_NOT_AVAILABLE: there are no coordinators yet. It is advertised all the same,
   because clients ask for it without looking.
 

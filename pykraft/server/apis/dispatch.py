@@ -38,6 +38,8 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
 
 _NO_MEMORY = CloseConnection("there is not enough memory for this request")
 """Made ahead: then there may be none for it."""
+_ENDS = (KafkaError, CloseConnection, MemoryError)
+"""What a handler may raise."""
 
 Handled = Response | None | Promise[Any] | Steps[Any]
 """What a handler returns: the response, None for none, a promise of one of them, or the steps that lead to one."""
@@ -91,12 +93,8 @@ class Dispatcher:
                 handled: Any = handler(request, context, now)
                 if isinstance(handled, GeneratorType):
                     handled = self.turns.run(inbound, _guarded(request, handled))
-            except KafkaError as error:
-                return _refusal(request, error)
-            except CloseConnection as order:
-                return order
-            except MemoryError:
-                return _NO_MEMORY
+            except _ENDS as error:
+                return _ended(request, error)
             responded: Responded = handled
             return responded
         steps = _guarded(request, _steps(handler, request, context, now))
@@ -144,15 +142,16 @@ def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:
     """The steps of a handler, with what they raise made into what is answered."""
     try:
         return (yield from steps)
-    except KafkaError as error:
-        return _refusal(request, error)
-    except CloseConnection as order:
-        return order
-    except MemoryError:
+    except _ENDS as error:
+        return _ended(request, error)
+
+
+def _ended(request: Request, error: KafkaError | CloseConnection | MemoryError) -> Response | CloseConnection:
+    """What a request comes to whose handler has raised this."""
+    if isinstance(error, MemoryError):
         return _NO_MEMORY
-
-
-def _refusal(request: Request, error: KafkaError) -> Response | CloseConnection:
+    if isinstance(error, CloseConnection):
+        return error
     refusal = request.refusal(error)
     if refusal is None:
         return CloseConnection(f"a client that wants no answer is refused: {error}")

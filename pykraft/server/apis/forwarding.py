@@ -37,7 +37,7 @@ from pykraft.transport.server_channel import RequestContext
 
 _PRINCIPAL_VERSION = b"\x00\x00"
 _MADE_AT_ONCE = 100
-"""So many missing topics are asked for at once; a client that wants more asks again."""
+"""This many missing topics are asked for at once; a client that wants more asks again."""
 
 
 class ForwardingApis:
