@@ -21,7 +21,7 @@ from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Answer, CloseConnection, Dispatcher, Handled, Handlers
-from pykraft.server.quotas import Quotas
+from pykraft.server.quotas import Quotas, Used
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
@@ -123,6 +123,39 @@ def test_a_client_that_wants_no_answer_or_can_be_told_nothing_loses_its_connecti
         None, hang_up=True
     )
     assert dispatcher.handle(inbound(FindCoordinatorRequest()), 0) == Answer(None, hang_up=True)
+
+
+class Huge:
+    """Handlers whose request needs more memory than there is: at once, or in the step after a pause."""
+
+    def at_once(self, request: Request, context: RequestContext, now: int) -> Handled:
+        raise MemoryError
+
+    def after_a_pause(self, request: Request, context: RequestContext, now: int) -> Handled:
+        yield
+        raise MemoryError
+
+
+class FreeOfCharge:
+    """Quotas that never throttle."""
+
+    def record(self, context: RequestContext, used: Used, now: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("quotas", [None, FreeOfCharge()], ids=["without quotas", "with quotas"])
+def test_a_request_without_enough_memory_loses_its_connection_and_the_next_one_is_answered(
+    quotas: Quotas | None,
+) -> None:
+    dispatcher = dispatcher_of(quotas)
+    dispatcher.serve(BROKER, Huge(), {MetadataRequest: Huge.at_once, DescribeClusterRequest: Huge.after_a_pause})
+    dispatcher.serve(BROKER, SomeApis(), {ApiVersionsRequest: SomeApis.at_once})
+    assert dispatcher.handle(inbound(MetadataRequest()), 0) == Answer(None, hang_up=True)
+    paused = dispatcher.handle(inbound(DescribeClusterRequest()), 0)
+    assert isinstance(paused, Promise) and not paused.kept
+    dispatcher.turns.go_on(1)
+    assert paused.value == Answer(None, hang_up=True) and len(dispatcher.turns) == 0
+    assert dispatcher.handle(inbound(ApiVersionsRequest()), 0) == Answer(ApiVersionsResponse(api_keys=[]))
 
 
 def test_a_request_has_one_handler_on_a_listener_and_none_where_it_is_not_served() -> None:

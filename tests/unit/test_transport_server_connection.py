@@ -44,6 +44,7 @@ class Pipe:
         self.sent = b""
         self.is_stuck = False
         self.is_broken = False
+        self.has_memory = True
         self.is_closed = False
         self.is_readable = self.has_hung_up = self.has_ended = False
 
@@ -54,6 +55,8 @@ class Pipe:
         self.has_hung_up = self.has_hung_up or not data
 
     def receive(self) -> bool:
+        if not self.has_memory:
+            raise MemoryError
         data = self._unread.popleft()
         self.is_readable = bool(self._unread)
         self._frames.feed(data)
@@ -63,6 +66,8 @@ class Pipe:
     def send(self, parts: Sequence[Any]) -> None:
         if self.is_broken:
             raise ConnectionResetError
+        if not self.has_memory:
+            raise MemoryError
         data = b"".join(map(bytes, parts))
         if self.is_stuck and data:
             self.output.append(data)
@@ -219,6 +224,11 @@ def breaks(story: Story) -> None:
     story.answer(1)
 
 
+def has_no_memory_to_answer(story: Story) -> None:
+    story.pipe.has_memory = False
+    story.answer(1)
+
+
 def sends_rubbish(story: Story) -> None:
     story.pipe.bring(b"\xff\xff\xff\xff")
     story.answer(1)
@@ -226,14 +236,24 @@ def sends_rubbish(story: Story) -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [breaks, lambda story: story.answer(1, hang_up=True), sends_rubbish],
-    ids=["it breaks", "the node hangs up", "the client sends an impossible size"],
+    [breaks, lambda story: story.answer(1, hang_up=True), sends_rubbish, has_no_memory_to_answer],
+    ids=["it breaks", "the node hangs up", "the client sends an impossible size", "the answer needs too much memory"],
 )
 def test_what_ends_a_connection_abandons_what_is_left(trouble: Callable[[Story], None]) -> None:
     story = Story()
     story.bring(PRODUCE, PRODUCE)
     trouble(story)
     assert story.abandoned == [2] and story.pipe.is_closed and not story.connection.is_open
+
+
+def test_a_request_for_which_there_is_no_memory_ends_its_connection_and_no_other() -> None:
+    story = Story(connections=2)
+    story.pipe.has_memory = False
+    story.bring(METADATA)
+    assert story.pipe.is_closed and not story.promises
+    story.bring(METADATA, connection=story.connections[1])
+    story.answer(2)
+    assert pipe(story.connections[1]).answered() == [2]
 
 
 def test_a_client_that_hangs_up_leaves_its_fetch_and_whatever_it_sent_after_it() -> None:
