@@ -2,8 +2,8 @@
 
 One node after the other gets each request, from a client that waits for the answer, or until the node hangs up. A
 broker that misses its session is fenced and leaves its ISRs, and a leader of the quorum that misses its fetches is
-deposed: both raise an epoch. With ``--long`` each request is sent ten times, and the
-timeouts are those of a lesson, half a second; otherwise once, beside other tests, and with Kafka's.
+deposed: both raise an epoch. With ``--long`` each request is sent ten times, under the timeouts of a lesson (half a
+second). Otherwise it is sent once, beside other tests, under Kafka's timeouts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykraft.runtime.process import NodeProcess
 from tests.harness.connection import Closed, Connection
 from tests.live.hostile import COMPACTED, PARTITIONS, TOPIC, Hostile, hostile
 
-pytestmark = pytest.mark.limit(300)
+pytestmark = pytest.mark.limit(900)
 
 TIMES, TIMES_LONG = 1, 10
 MAY_GROW_BYTES = 256 << 20
