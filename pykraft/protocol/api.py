@@ -19,12 +19,23 @@ from types import ModuleType
 from typing import NamedTuple
 
 from pykraft.protocol.listeners import ListenerKind
-from pykraft.protocol.messages import admin, brokers, cluster, configs, data, logs, quorum, transactions
+from pykraft.protocol.messages import (
+    admin,
+    brokers,
+    cluster,
+    configs,
+    data,
+    groups,
+    logs,
+    offsets,
+    quorum,
+    transactions,
+)
 from pykraft.protocol.schema import Request
 
 __all__ = ["Api", "ListenerKind", "advertised", "apis", "requests", "served", "table"]
 
-_MODULES = (admin, brokers, cluster, configs, data, logs, quorum, transactions)
+_MODULES = (admin, brokers, cluster, configs, data, groups, logs, offsets, quorum, transactions)
 
 
 class Api(NamedTuple):
