@@ -1,7 +1,7 @@
 """Ten thousand partitions on one node with 1,024 descriptors: made, filled, stopped, killed, and all there each time.
 
-What it takes is measured by `make bench`, part `partitions`. The ceilings here are for any machine, also a busy one: the
-starts are bounded by the node's own CPU time, because how long they last depends on what else uses disk and processors.
+What it takes is measured by `make bench`, part `partitions`. The ceilings here are for any machine, also a busy one:
+the starts are bounded by the node's own CPU time, because how long they last depends on what else uses the machine.
 """
 
 from __future__ import annotations

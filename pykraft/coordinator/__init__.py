@@ -1,0 +1,1 @@
+"""Coordinators: state machines whose log is a partition of an internal topic (groups today)."""

@@ -1,0 +1,1 @@
+"""The group coordinator: members, assignments and committed offsets of the groups in one partition."""

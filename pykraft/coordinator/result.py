@@ -1,0 +1,44 @@
+"""What a coordinator's handler plans, and the two things that it asks of the runtime around it.
+
+A coordinator changes its state in one way only: a handler plans `(records, response)` without changing anything, the
+runtime appends the records to the coordinator's partition, `replay` of each record changes the state, and the response
+goes out once the records are committed. A handler that plans no records still waits for what was appended before it:
+its response may rest on that.
+
+A plan may have an `after`: soft state that no record holds (timers, waiting members) changes there, once the records
+are in the log and replayed. If the append fails, `after` is not called and nothing has changed.
+
+Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorResult,CoordinatorTimer}.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from pykraft.protocol.messages.coordinators import CoordinatorRecord
+
+T = TypeVar("T")
+
+
+class CoordinatorResult(NamedTuple, Generic[T]):
+    """Records to append, and the response once they are committed."""
+
+    response: T
+    records: Sequence[CoordinatorRecord] = ()
+    after: Callable[[int], None] | None = None
+    """Called with the time once the records are replayed."""
+
+
+class CoordinatorTimer(Protocol):
+    """Things that a shard does later. Each has a key; a new one takes the place of the one before. They are soft state:
+    when a shard is loaded, it schedules them again."""
+
+    def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
+        """Call ``plan(now)`` after so long, and write what it returns as any handler's. If the append fails it is tried
+        again a little later."""
+        ...
+
+    def cancel(self, key: str) -> None:
+        """Forget the one with this key, if there is one."""
+        ...
+
+    def is_scheduled(self, key: str) -> bool: ...
