@@ -3,7 +3,8 @@
 A coordinator changes its state in one way only: a handler plans `(records, response)` without changing anything, the
 runtime appends the records to the coordinator's partition, `replay` of each record changes the state, and the response
 goes out once the records are committed. A handler that plans no records still waits for what was appended before it:
-its response may rest on that.
+its response may rest on that. A response that is a `Promise` is different: it is kept when the handler's own condition
+comes true (all members have joined), and waits for no record.
 
 A plan may have an `after`: soft state that no record holds (timers, waiting members) changes there, once the records
 are in the log and replayed. If the append fails, `after` is not called and nothing has changed.
@@ -11,12 +12,16 @@ are in the log and replayed. If the append fails, `after` is not called and noth
 Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorResult,CoordinatorTimer}.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from pykraft.common.errors import KafkaError
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class CoordinatorResult(NamedTuple, Generic[T]):
@@ -26,6 +31,14 @@ class CoordinatorResult(NamedTuple, Generic[T]):
     records: Sequence[CoordinatorRecord] = ()
     after: Callable[[int], None] | None = None
     """Called with the time once the records are replayed."""
+    on_end: Callable[[KafkaError | None, int], CoordinatorResult[None] | None] | None = None
+    """Called with the time once the records are committed, or with the error if they will not be; it may plan more."""
+    is_replayed: bool = True
+    """False: the state has changed already, or changes in `on_end`, and the records only keep it."""
+
+    def answering(self, response: U) -> CoordinatorResult[U]:
+        """The same plan with this response."""
+        return CoordinatorResult(response, self.records, self.after, self.on_end, self.is_replayed)
 
 
 class CoordinatorTimer(Protocol):

@@ -21,11 +21,12 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
-from pykraft.server.apis import fetch, logs, offsets, produce
+from pykraft.server.apis import fetch, groups, logs, offsets, produce
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
@@ -82,6 +83,9 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
         )
+        self.groups = GroupCoordinator(
+            config=config.values, replicas=self.replicas, timer=timer, clock=clock, random=random, trace=trace
+        )
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
 
     def _open_logs(
@@ -135,6 +139,8 @@ class Broker:
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
         log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
+        group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
+        dispatcher.serve(broker, group_apis, groups.HANDLERS)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""
@@ -147,18 +153,23 @@ class Broker:
         image = self._loader.image
         if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
             self.is_open = True
-            self._loader.publish_to(lambda delta, image: self.replicas.apply(delta, image, self._trace.now))
+            self._loader.publish_to(lambda delta, image: self._apply(delta, image, self._trace.now))
             self._stored = None
             self._topic_configs.forget()
-            self.replicas.apply(MetadataDelta.of_everything(image), image, now)
+            self._apply(MetadataDelta.of_everything(image), image, now)
             self.replicas.set_strays_aside()
             self.replicas.start(now)
+
+    def _apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
+        """Let the replicas be as the metadata say, and then what rests on them."""
+        self.replicas.apply(delta, image, now)
+        self.groups.apply(delta, image, now)
 
     def poll(self, now: int) -> Poll:
         """Heartbeats and fetches first: they may have something to say to the controller."""
         if not self.is_open:
             self._open(now)
-        polls = [self.lifecycle.poll(now), self.replicas.poll(now)]
+        polls = [self.lifecycle.poll(now), self.replicas.poll(now), Poll(self.groups.poll(now))]
         return merge(polls + [channel.poll(now) for channel in self._channels])
 
     def close(self) -> None:

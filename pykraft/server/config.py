@@ -15,6 +15,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
+from pykraft.coordinator.group.config import GROUP_KEYS
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
@@ -161,9 +162,6 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     at_least=0,
     at_most=LARGEST_DOUBLE,
 )
-OFFSETS_TOPIC_REPLICATION_FACTOR = integer(
-    "offsets.topic.replication.factor", 3, "replicas of the topic of committed offsets", at_least=1, kind="short"
-)
 TRANSACTION_LOG_REPLICATION_FACTOR = integer(
     "transaction.state.log.replication.factor", 3, "replicas of the topic of transactions", at_least=1, kind="short"
 )
@@ -217,10 +215,10 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_CLEANER_IO_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
-    OFFSETS_TOPIC_REPLICATION_FACTOR,
     TRANSACTION_LOG_REPLICATION_FACTOR,
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
+    *GROUP_KEYS,
     *_TOPIC_DEFAULTS,
 ]
 NODE_CONFIG = ConfigDef(_NODE_KEYS)

@@ -42,6 +42,7 @@ from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.coordinators import group_topic
 from pykraft.server.levels import check_levels
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.quotas import Quotas
@@ -217,6 +218,11 @@ class Node:
             voters=lambda: self.raft.replica.control_records.voters,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
             create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
+            create_group_topic=(
+                (lambda now: forwarding_apis.create_internal(group_topic(self.config.values), now))
+                if forwarding_apis
+                else lambda _: None
+            ),
             authorizer=authorizer,
         )
         config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)

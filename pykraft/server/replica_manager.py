@@ -85,6 +85,7 @@ class ReplicaManager:
         self.produces = Purgatory(timer)
         self.fetches = Purgatory(timer)
         self.deletes = Purgatory(timer)
+        self._watched: dict[str, Callable[[int], None]] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._isr_shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
@@ -314,8 +315,16 @@ class ReplicaManager:
         self._wake(partition)
         return info
 
+    def watch(self, topic: str, on_news: Callable[[int], None]) -> None:
+        """Call ``on_news(partition)`` when something has happened to a partition of this topic, as to those that wait
+        for it. In the middle of an append, perhaps: it may only note that."""
+        self._watched[topic] = on_news
+
     def _wake(self, partition: Partition) -> None:
         """Something happened to the partition: whoever waits for it is tried again."""
+        on_news = self._watched.get(partition.key.topic)
+        if on_news is not None:
+            on_news(partition.key.partition)
         self.produces.check(partition.key.topic_partition)
         self.fetches.check(partition.key.topic_partition)
         self.deletes.check(partition.key.topic_partition)

@@ -10,6 +10,7 @@ answered with what it should own: one request for everything, sent again at ever
 """
 
 from pykraft.common.errors import KafkaError
+from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.messages.cluster import OPERATIONS_NOT_ASKED_FOR
 from pykraft.protocol.messages.offsets import NO_GENERATION, NO_MEMBER
 from pykraft.protocol.schema import (
@@ -30,7 +31,7 @@ from pykraft.protocol.schema import (
 # --- classic members --------------------------------------------------------------------------------------------------
 
 
-class JoinGroupRequest(Request, api=11, versions=(0, 9), flexible=6):
+class JoinGroupRequest(Request, api=11, versions=(0, 9), flexible=6, listeners=BROKER):
     """Let me into the group. A new member has no id yet; from version 4 on it is given one and has to ask again with it
     (KIP-394). A member with a `group_instance_id` is *static*: it may be away for as long as its session lasts without
     a rebalance (KIP-345). From version 8 on it may say why it joins (KIP-800)."""
@@ -73,7 +74,7 @@ class JoinGroupResponse(Response, to=JoinGroupRequest):
     members: Array[Member] = field(default=())
 
 
-class SyncGroupRequest(Request, api=14, versions=(0, 5), flexible=4):
+class SyncGroupRequest(Request, api=14, versions=(0, 5), flexible=4, listeners=BROKER):
     """What do I get? The leader brings everybody's assignment along."""
 
     class Assignment(Struct):
@@ -99,7 +100,7 @@ class SyncGroupResponse(Response, to=SyncGroupRequest):
     assignment: octets = field(default=b"")
 
 
-class HeartbeatRequest(Request, api=12, versions=(0, 4), flexible=4):
+class HeartbeatRequest(Request, api=12, versions=(0, 4), flexible=4, listeners=BROKER):
     """I am alive."""
 
     group_id: string
@@ -115,7 +116,7 @@ class HeartbeatResponse(Response, to=HeartbeatRequest):
     error_code: int16 = field(default=0)
 
 
-class LeaveGroupRequest(Request, api=13, versions=(0, 5), flexible=4):
+class LeaveGroupRequest(Request, api=13, versions=(0, 5), flexible=4, listeners=BROKER):
     """These members leave: one that says so itself, or from version 3 on several static ones that an administrator
     removes (KIP-345)."""
 
@@ -186,7 +187,7 @@ class ConsumerGroupHeartbeatResponse(Response, to=ConsumerGroupHeartbeatRequest)
 # --- seen from outside ------------------------------------------------------------------------------------------------
 
 
-class DescribeGroupsRequest(Request, api=15, versions=(0, 6), flexible=5):
+class DescribeGroupsRequest(Request, api=15, versions=(0, 6), flexible=5, listeners=BROKER):
     """What are these classic groups like?"""
 
     groups: Array[string]
@@ -284,7 +285,7 @@ class ConsumerGroupDescribeResponse(Response, to=ConsumerGroupDescribeRequest):
     groups: Array[Group]
 
 
-class ListGroupsRequest(Request, api=16, versions=(0, 5), flexible=3):
+class ListGroupsRequest(Request, api=16, versions=(0, 5), flexible=3, listeners=BROKER):
     """Which groups does this broker coordinate? Filters by state (KIP-518) and by type (KIP-848); empty: all."""
 
     states_filter: Array[string] = field(default=(), since=4)
@@ -305,7 +306,7 @@ class ListGroupsResponse(Response, to=ListGroupsRequest):
     groups: Array[Group] = field(default=())
 
 
-class DeleteGroupsRequest(Request, api=42, versions=(0, 2), flexible=2):
+class DeleteGroupsRequest(Request, api=42, versions=(0, 2), flexible=2, listeners=BROKER):
     """Forget these groups with their offsets; they must be empty (KIP-229)."""
 
     groups_names: Array[string]

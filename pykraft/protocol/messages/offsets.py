@@ -10,6 +10,7 @@ group and only uses a group's name to keep its offsets. From version 10 on topic
 
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.schema import Array, Request, Response, Struct, boolean, field, int16, int32, int64, string, uuid
 
 NO_MEMBER = ""
@@ -18,7 +19,7 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 
 
-class OffsetCommitRequest(Request, api=8, versions=(2, 10), flexible=8):
+class OffsetCommitRequest(Request, api=8, versions=(2, 10), flexible=8, listeners=BROKER):
     """Remember these offsets for the group."""
 
     class Topic(Struct):
@@ -73,7 +74,7 @@ class OffsetCommitResponse(Response, to=OffsetCommitRequest):
     topics: Array[Topic]
 
 
-class OffsetFetchRequest(Request, api=9, versions=(1, 10), flexible=6):
+class OffsetFetchRequest(Request, api=9, versions=(1, 10), flexible=6, listeners=BROKER):
     """Which offsets has the group committed? Without topics (from version 2 on): all of them. From version 8 on for
     several groups at once (KIP-709). With `require_stable` a partition whose offset a transaction is about to change is
     refused with UNSTABLE_OFFSET_COMMIT (KIP-447)."""
@@ -154,7 +155,7 @@ class OffsetFetchResponse(Response, to=OffsetFetchRequest):
     groups: Array[Group] = field(default=(), since=8)
 
 
-class OffsetDeleteRequest(Request, api=47, versions=(0, 0)):
+class OffsetDeleteRequest(Request, api=47, versions=(0, 0), listeners=BROKER):
     """Forget the group's offsets in these partitions; topics that it reads are refused (KIP-496)."""
 
     class Topic(Struct):

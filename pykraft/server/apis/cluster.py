@@ -18,8 +18,9 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
 * FindCoordinator needs DESCRIBE on the group or the transactional id. DescribeCluster needs nothing on a broker, and
   ALTER on the cluster on a controller.
 * A client that asks gets the operations it may do; without DESCRIBE on the cluster there are none.
-* FindCoordinator answers COORDINATOR_NOT_AVAILABLE: there are no coordinators yet. It is advertised all the same,
-  because clients ask for it without looking.
+* FindCoordinator has __consumer_offsets created by the first client that asks for a group's coordinator, and answers
+  COORDINATOR_NOT_AVAILABLE until its partitions are led. For transactional ids it always answers so: there is no
+  transaction coordinator yet.
 
 Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 """
@@ -33,6 +34,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.controller.topics import check_topic_name
+from pykraft.coordinator.runtime import partition_for
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.protocol.api import ListenerKind, advertised
 from pykraft.protocol.messages.cluster import (
@@ -56,10 +58,11 @@ from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
+from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", METADATA_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, "__transaction_state", METADATA_TOPIC})
 
 _FIRST_METADATA_BY_ID = 12
 _FIRST_LISTENER_NOT_FOUND = 6
@@ -110,15 +113,18 @@ class ClusterApis:
         voters: Callable[[], VoterSet],
         controller_id: Callable[[], int],
         create_topics: Callable[[list[str], RequestContext, int], None],
+        create_group_topic: Callable[[int], None],
         authorizer: Authorizer,
     ) -> None:
-        """`create_topics(names, context, now)` asks the controller to make topics that a client has asked about."""
+        """`create_topics(names, context, now)` asks the controller to make topics that a client has asked about,
+        `create_group_topic(now)` to make the one that groups are kept in."""
         self._config = config
         self._cluster_id = cluster_id
         self._image = image
         self._voters = voters
         self._controller_id = controller_id
         self._create_topics = create_topics
+        self._create_group_topic = create_group_topic
         self._authorizer = authorizer
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
@@ -306,23 +312,51 @@ class ClusterApis:
         self, request: FindCoordinatorRequest, context: RequestContext, now: int
     ) -> FindCoordinatorResponse:
         if context.api_version < _FIRST_FIND_OF_SEVERAL:
-            error = self._why_no_coordinator(request.key_type, request.key, context)
-            return FindCoordinatorResponse(error_code=error, error_message=error.text)
-        errors = {key: self._why_no_coordinator(request.key_type, key, context) for key in request.coordinator_keys}
+            found = self._coordinator(request.key_type, request.key, context, now)
+            return FindCoordinatorResponse(
+                error_code=found.error_code,
+                error_message=found.error_message,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+            )
+        keys = dict.fromkeys(request.coordinator_keys)
+        found_by_key = {key: self._coordinator(request.key_type, key, context, now) for key in keys}
+        return FindCoordinatorResponse(coordinators=[found_by_key[key] for key in request.coordinator_keys])
+
+    def _coordinator(
+        self, key_type: int, key: str, context: RequestContext, now: int
+    ) -> FindCoordinatorResponse.Coordinator:
+        """Where the coordinator of this id is: the leader of the partition that holds it."""
         coordinator_type = FindCoordinatorResponse.Coordinator
-        return FindCoordinatorResponse(
-            coordinators=[
-                coordinator_type(key=key, error_code=errors[key], error_message=errors[key].text)
-                for key in request.coordinator_keys
-            ],
-        )
+        error = self._why_no_coordinator(key_type, key, context)
+        if error is ErrorCode.NONE:
+            image = self._image()
+            topic = image.topic_named(GROUP_TOPIC)
+            if topic is None:
+                self._create_group_topic(now)
+            else:
+                partition = topic.partitions[partition_for(key, len(topic.partitions))]
+                leader = image.brokers.get(partition.leader)
+                endpoint = None if leader is None or leader.fenced else leader.endpoints.get(context.listener)
+                if endpoint is not None:
+                    return coordinator_type(
+                        key=key,
+                        node_id=partition.leader,
+                        host=endpoint.host,
+                        port=endpoint.port,
+                        error_message=ErrorCode.NONE.text,
+                    )
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return coordinator_type(key=key, error_code=error, error_message=error.text)
 
     def _why_no_coordinator(self, key_type: int, key: str, context: RequestContext) -> ErrorCode:
         if key_type not in _COORDINATORS:
             return ErrorCode.INVALID_REQUEST
         resource_type, refused = _COORDINATORS[key_type]
-        is_allowed = self._authorizer.allows(context, AclOperation.DESCRIBE, resource_type, key)
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_allowed else refused
+        if not self._authorizer.allows(context, AclOperation.DESCRIBE, resource_type, key):
+            return refused
+        return ErrorCode.NONE if key_type == GROUP_COORDINATOR else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 HANDLERS: Handlers = {

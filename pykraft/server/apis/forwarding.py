@@ -86,6 +86,16 @@ class ForwardingApis:
         request = CreateTopicsRequest(topics=topics)
         self._channel.send(_envelope(request, request.versions[1], context), on_answer, now)
 
+    def create_internal(self, topic: CreateTopicsRequest.Topic, now: int) -> None:
+        """Make a topic that this broker needs itself; once, however often it is missed. The controller is asked in the
+        broker's own name."""
+        if topic.name in self._creating:
+            return
+        self._creating.add(topic.name)
+        self._channel.send(
+            CreateTopicsRequest(topics=[topic]), lambda response, then: self._creating.discard(topic.name), now
+        )
+
     def init_producer_id(
         self, request: InitProducerIdRequest, context: RequestContext, now: int
     ) -> InitProducerIdResponse:

@@ -1,0 +1,150 @@
+"""The committed offsets of groups: for each group and partition the offset of the next record to read.
+
+A commit is one record for each partition, key (group, topic, partition), and becomes true when it is replayed. A
+partition that was never committed has no record; forgetting one is a tombstone.
+
+A transaction commits offsets, too (KIP-98). Its records are *pending* until the transaction's marker comes: a commit
+marker makes them true, an abort marker forgets them. Meanwhile a fetch that demands stable offsets is refused
+(UNSTABLE_OFFSET_COMMIT, KIP-447). Of two commits for one partition the later record wins, whichever was pending longer.
+
+Offsets do not live for ever: of a group that has had no member for ``offsets.retention.minutes`` they are forgotten,
+and with the last of them the group (KIP-211).
+
+Follows org.apache.kafka.coordinator.group.{OffsetMetadataManager,OffsetAndMetadata}.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
+from pykraft.protocol.messages.coordinators import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from pykraft.protocol.messages.offsets import NO_EPOCH
+
+OFFSET_COMMIT = 1
+"""The type of the record; type 0 is that of Kafka before 0.9."""
+_OFFSET_COMMIT_VERSION = 4
+_EXPIRING_VERSION = 1
+"""The version of the record that has a time to expire, for clients so old that they ask for one."""
+NO_EXPIRY = -1
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_time_ms: int
+    expire_time_ms: int = NO_EXPIRY
+    topic_id: Uuid = ZERO_UUID
+    written: int = 0
+    """The number of its record among those that were replayed: the later one wins."""
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+class OffsetStore:
+    """The committed offsets of the groups of one shard."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        """By producer id and group: offsets of transactions that have not ended."""
+        self._replayed = 0
+
+    # --- what holds now -----------------------------------------------------------------------------------------------
+
+    def of(self, group_id: str) -> Offsets:
+        """What the group has committed."""
+        return self._offsets.get(group_id, {})
+
+    def groups(self) -> list[str]:
+        """The groups that have committed something, or are about to."""
+        pending = {group_id for groups in self._pending.values() for group_id in groups}
+        return sorted(self._offsets.keys() | pending)
+
+    def is_unstable(self, group_id: str, topic_partition: TopicPartition) -> bool:
+        """Whether a transaction is about to change this offset."""
+        return any(topic_partition in groups.get(group_id, {}) for groups in self._pending.values())
+
+    def has_pending(self, group_id: str) -> bool:
+        return any(group_id in groups for groups in self._pending.values())
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
+        """Take a record in; `producer_id` is that of its transaction, or -1."""
+        place = TopicPartition(key.topic, key.partition)
+        self._replayed += 1
+        if value is None:
+            self._forget(self._offsets, key.group, place)
+            return
+        offset = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            self._replayed,
+        )
+        if producer_id >= 0:
+            self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = offset
+        else:
+            self._offsets.setdefault(key.group, {})[place] = offset
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """The transaction has ended."""
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            for place, offset in offsets.items() if is_commit else ():
+                before = self._offsets.setdefault(group_id, {}).get(place)
+                if before is None or before.written < offset.written:
+                    self._offsets[group_id][place] = offset
+
+    @staticmethod
+    def _forget(
+        offsets: dict[str, dict[TopicPartition, CommittedOffset]], group_id: str, place: TopicPartition
+    ) -> None:
+        mine = offsets.get(group_id, {})
+        mine.pop(place, None)
+        if not mine:
+            offsets.pop(group_id, None)
+
+    def expired(
+        self, group_id: str, base_time_ms: int | None, now_ms: int, retention_ms: int
+    ) -> Iterator[TopicPartition]:
+        """The offsets that are too old. They age from `base_time_ms`, or where that is None each from its commit; an
+        offset that a transaction is about to change does not."""
+        for place, offset in self.of(group_id).items():
+            if self.is_unstable(group_id, place):
+                continue
+            if offset.expire_time_ms != NO_EXPIRY:
+                is_old = now_ms >= offset.expire_time_ms
+            else:
+                is_old = now_ms - (offset.commit_time_ms if base_time_ms is None else base_time_ms) >= retention_ms
+            if is_old:
+                yield place
+
+
+def commit_record(group_id: str, place: TopicPartition, offset: CommittedOffset) -> CoordinatorRecord:
+    """The record of a commit."""
+    version = _OFFSET_COMMIT_VERSION if offset.expire_time_ms == NO_EXPIRY else _EXPIRING_VERSION
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch if version >= _OFFSET_COMMIT_VERSION else NO_EPOCH,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_time_ms,
+        expire_timestamp=offset.expire_time_ms,
+        topic_id=offset.topic_id,
+    )
+    return CoordinatorRecord(OFFSET_COMMIT, _key(group_id, place), version, value)
+
+
+def tombstones(group_id: str, places: Iterable[TopicPartition]) -> list[CoordinatorRecord]:
+    """The records that forget these offsets."""
+    return [CoordinatorRecord(OFFSET_COMMIT, _key(group_id, place), None, None) for place in places]
+
+
+def _key(group_id: str, place: TopicPartition) -> OffsetCommitKey:
+    return OffsetCommitKey(group=group_id, topic=place.topic, partition=place.partition)

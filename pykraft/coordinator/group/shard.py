@@ -1,0 +1,370 @@
+"""One shard of the group coordinator: the groups and offsets whose records are in one partition of __consumer_offsets.
+
+It brings together what is kept elsewhere: classic groups (`classic`), committed offsets (`offsets`), and one table of
+groups by name, because a name belongs to one group of one kind. Requests that are about a group as a whole, or about
+its offsets, are handled here; those of classic members in `classic`.
+
+A client that commits offsets for a group without members (an administrator, or a consumer that assigns itself its
+partitions) needs no group. One is made for it all the same, a *simple* group: classic, without a protocol type, empty.
+
+Follows org.apache.kafka.coordinator.group.{GroupCoordinatorShard,OffsetMetadataManager}.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import Any
+
+from pykraft.common.config import Config
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.coordinator.group import config as keys
+from pykraft.coordinator.group import offsets as offset_records
+from pykraft.coordinator.group.classic import ClassicGroups
+from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, ClassicState, tombstone
+from pykraft.coordinator.group.offsets import CommittedOffset, OffsetStore, commit_record
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.protocol.messages.coordinators import (
+    CoordinatorRecord,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from pykraft.protocol.messages.groups import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+)
+from pykraft.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+_FIRST_GROUP_NOT_FOUND = 9
+"""From this version of OffsetCommit on a group that is not there is called so."""
+_FIRST_DESCRIBE_NOT_FOUND = 6
+_EXPIRE_OFFSETS = "expire-offsets"
+_MINUTE_MS = 60_000
+_DEAD = ClassicState.DEAD.value
+
+
+class GroupShard:
+    """The state machine of one partition."""
+
+    def __init__(
+        self,
+        *,
+        timer: CoordinatorTimer,
+        config: Config,
+        random: Random,
+        time_ms: Callable[[], int],
+    ) -> None:
+        self._timer = timer
+        self._config = config
+        self._time_ms = time_ms
+        self.groups: dict[str, Any] = {}
+        self.offsets = OffsetStore()
+        self.classic = ClassicGroups(groups=self.groups, timer=timer, config=config, random=random, time_ms=time_ms)
+
+    # --- the runtime tells --------------------------------------------------------------------------------------------
+
+    def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self.offsets.replay(key, value, producer_id)
+            if value is not None and key.group not in self.groups:
+                self.classic.make(key.group)  # a simple group
+        elif record.record_type == GROUP_METADATA:
+            assert isinstance(key, GroupMetadataKey)
+            if value is None:
+                self.groups.pop(key.group, None)
+            else:
+                assert isinstance(value, GroupMetadataValue)
+                self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        self.offsets.replay_marker(producer_id, is_commit)
+
+    def on_loaded(self, now: int) -> None:
+        self.classic.on_loaded()
+        self._schedule_expiry()
+
+    def on_unloaded(self) -> None:
+        self.classic.on_unloaded()
+
+    # --- committed offsets --------------------------------------------------------------------------------------------
+
+    def commit(self, request: OffsetCommitRequest, version: int) -> CoordinatorResult[OffsetCommitResponse]:
+        """Keep these offsets. KafkaError refuses all; an offset whose text is too long is refused alone."""
+        group = self._group_for_commit(request, version)
+        now_ms = self._time_ms()
+        expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms >= 0 else offset_records.NO_EXPIRY
+        records = []
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for partition in topic.partitions:
+                metadata = partition.committed_metadata or ""
+                error = ErrorCode.NONE
+                if len(metadata) > self._config[keys.OFFSET_METADATA_MAX_BYTES]:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    offset = CommittedOffset(
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        metadata,
+                        now_ms,
+                        expire_ms,
+                        topic.topic_id,
+                    )
+                    place = TopicPartition(topic.name, partition.partition_index)
+                    records.append(commit_record(request.group_id, place, offset))
+                answers.append(
+                    OffsetCommitResponse.Topic.Partition(partition_index=partition.partition_index, error_code=error)
+                )
+            topics.append(OffsetCommitResponse.Topic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+
+        def after(now: int) -> None:
+            if isinstance(group, ClassicGroup):
+                self.classic.refresh_session(group, request.member_id)
+
+        return CoordinatorResult(OffsetCommitResponse(topics=topics), records, after)
+
+    def _group_for_commit(self, request: OffsetCommitRequest, version: int) -> Any:
+        """The group, after it was asked whether this client may commit for it."""
+        group = self.groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation >= 0:
+                code = (
+                    ErrorCode.GROUP_ID_NOT_FOUND if version >= _FIRST_GROUP_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
+                )
+                raise KafkaError(code, f"there is no group {request.group_id}")
+            return None
+        if isinstance(group, ClassicGroup):
+            check_classic_commit(group, request.member_id, request.group_instance_id, generation)
+        else:
+            group.validate_offset_commit(request.member_id, request.group_instance_id, generation, False, version)
+        return group
+
+    def fetch(self, asked: OffsetFetchRequest.Group, require_stable: bool) -> OffsetFetchResponse.Group:
+        """The offsets that the group has committed: those asked for, or all."""
+        self._check_fetch(asked)
+        topic_type = OffsetFetchResponse.Group.Topic
+        if asked.topics is None:
+            by_topic: dict[str, list[int]] = {}
+            for place in sorted(self.offsets.of(asked.group_id)):
+                by_topic.setdefault(place.topic, []).append(place.partition)
+            wanted = [OffsetFetchRequest.Group.Topic(name=name, partition_indexes=p) for name, p in by_topic.items()]
+        else:
+            wanted = list(asked.topics)
+        return OffsetFetchResponse.Group(
+            group_id=asked.group_id,
+            topics=[
+                topic_type(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        self._fetched(asked.group_id, TopicPartition(topic.name, number), require_stable)
+                        for number in topic.partition_indexes
+                    ],
+                )
+                for topic in wanted
+            ],
+        )
+
+    def _check_fetch(self, asked: OffsetFetchRequest.Group) -> None:
+        """From version 9 on a member of a consumer group says so, and is fenced if it is none any more."""
+        group = self.groups.get(asked.group_id)
+        if asked.member_id is None and asked.member_epoch < 0:
+            return
+        if group is None or isinstance(group, ClassicGroup):
+            if asked.member_epoch >= 0 or asked.member_id:
+                is_missing = group is None
+                if is_missing:
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {asked.group_id}")
+            return
+        group.validate_offset_fetch(asked.member_id, asked.member_epoch)
+
+    def _fetched(
+        self, group_id: str, place: TopicPartition, require_stable: bool
+    ) -> OffsetFetchResponse.Group.Topic.Partition:
+        answer_type = OffsetFetchResponse.Group.Topic.Partition
+        if require_stable and self.offsets.is_unstable(group_id, place):
+            return answer_type(partition_index=place.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        offset = self.offsets.of(group_id).get(place)
+        if offset is None:
+            return answer_type(partition_index=place.partition)
+        return answer_type(
+            partition_index=place.partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+        )
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> CoordinatorResult[OffsetDeleteResponse]:
+        """Forget offsets in topics that the group does not read."""
+        group = self._existing(request.group_id)
+        if not group.is_empty and isinstance(group, ClassicGroup) and not group.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{request.group_id} has members that are no consumers")
+        known = self.offsets.of(request.group_id)
+        forgotten = []
+        topics = []
+        for topic in request.topics:
+            is_read = group.is_subscribed_to(topic.name)
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+            places = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
+            forgotten += [place for place in places if not is_read and place in known]
+            topics.append(
+                OffsetDeleteResponse.Topic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetDeleteResponse.Topic.Partition(partition_index=place.partition, error_code=error)
+                        for place in places
+                    ],
+                )
+            )
+        records = offset_records.tombstones(request.group_id, forgotten)
+        return CoordinatorResult(OffsetDeleteResponse(topics=topics), records)
+
+    def forget_topics(self, names: Collection[str]) -> CoordinatorResult[None]:
+        """These topics were deleted: nobody needs offsets in them."""
+        records = []
+        for group_id in self.offsets.groups():
+            places = [place for place in self.offsets.of(group_id) if place.topic in names]
+            records += offset_records.tombstones(group_id, places)
+        return CoordinatorResult(None, records)
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+
+        def expire(now: int) -> CoordinatorResult[None]:
+            result = self.expire_offsets()
+            self._schedule_expiry()
+            return result
+
+        self._timer.schedule(_EXPIRE_OFFSETS, interval_ms, expire)
+
+    def expire_offsets(self) -> CoordinatorResult[None]:
+        """Forget offsets that are too old, and groups that have neither members nor offsets."""
+        records = []
+        for group_id in sorted(self.groups):
+            group = self.groups[group_id]
+            old = self._expired(group_id, group)
+            records += offset_records.tombstones(group_id, old)
+            if group.is_empty and len(old) == len(self.offsets.of(group_id)) and not self.offsets.has_pending(group_id):
+                records += self._tombstones(group)
+        return CoordinatorResult(None, records)
+
+    def _expired(self, group_id: str, group: Any) -> list[TopicPartition]:
+        """Offsets of a group with members do not grow old, unless no member reads their topic any more."""
+        retention_ms = self._config[keys.OFFSETS_RETENTION_MINUTES] * _MINUTE_MS
+        base_ms = None
+        if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type is not None:
+            base_ms = group.state_timestamp if group.state_timestamp >= 0 else None
+        expired = self.offsets.expired(group_id, base_ms, self._time_ms(), retention_ms)
+        if group.is_empty:
+            return sorted(expired)
+        if isinstance(group, ClassicGroup) and (
+            group.subscribed_topics is None or group.state is not ClassicState.STABLE
+        ):
+            return []
+        return sorted(place for place in expired if not group.is_subscribed_to(place.topic))
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def _existing(self, group_id: str) -> Any:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        return group
+
+    def _tombstones(self, group: Any) -> list[CoordinatorRecord]:
+        return [tombstone(group.group_id)] if isinstance(group, ClassicGroup) else group.tombstones()
+
+    def delete_groups(self, group_ids: Sequence[str]) -> CoordinatorResult[list[DeleteGroupsResponse.Result]]:
+        """Forget groups without members, and their offsets."""
+        results = []
+        records = []
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            error = ErrorCode.NONE
+            if group is None:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif not group.is_empty:
+                error = ErrorCode.NON_EMPTY_GROUP
+            else:
+                records += offset_records.tombstones(group_id, sorted(self.offsets.of(group_id)))
+                records += self._tombstones(group)
+            results.append(DeleteGroupsResponse.Result(group_id=group_id, error_code=error))
+        return CoordinatorResult(results, records)
+
+    def describe(self, group_ids: Sequence[str], version: int) -> list[DescribeGroupsResponse.Group]:
+        """What these classic groups are like. One that is not there is called dead."""
+        return [self._described(group_id, version) for group_id in group_ids]
+
+    def _described(self, group_id: str, version: int) -> DescribeGroupsResponse.Group:
+        group_type = DescribeGroupsResponse.Group
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            if version < _FIRST_DESCRIBE_NOT_FOUND:
+                return group_type(group_id=group_id, group_state=_DEAD)
+            message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+            return group_type(
+                group_id=group_id, group_state=_DEAD, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message
+            )
+        is_stable = group.state is ClassicState.STABLE
+        return group_type(
+            group_id=group_id,
+            group_state=group.state_name,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if is_stable else "",
+            members=[
+                group_type.Member(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                    member_assignment=member.assignment if is_stable else b"",
+                )
+                for member in group.members.values()
+            ],
+        )
+
+    def listed(self, states: Collection[str], types: Collection[str]) -> list[ListGroupsResponse.Group]:
+        """The groups with one of these states and types, in small letters; empty: all."""
+        found = []
+        for group_id in sorted(self.groups):
+            group = self.groups[group_id]
+            is_wanted = not states or group.state_name.lower() in states
+            if is_wanted and (not types or group.group_type in types):
+                found.append(
+                    ListGroupsResponse.Group(
+                        group_id=group_id,
+                        protocol_type=group.protocol_type or "",
+                        group_state=group.state_name,
+                        group_type=group.group_type,
+                    )
+                )
+        return found
+
+
+def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+    """KafkaError unless this client may commit offsets for the group."""
+    if generation < 0 and group.is_empty:
+        return
+    if generation >= 0 or member_id or instance_id is not None:
+        group.validate(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"the generation is {group.generation}")
+    else:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} has members: only they may commit")
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        # The member knows its generation, but not yet what it may read in it.
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -1,0 +1,404 @@
+"""The runtime of coordinators: it runs one shard for each partition of the internal topic that this broker leads.
+
+A **shard** is a state machine whose log is that partition. The runtime gives it what it needs and nothing else knows:
+
+::
+
+    leader elected   LOADING   the partition is read from its start, each record is replayed
+                     ACTIVE    requests are planned, appended, replayed, and answered once they are committed
+    leader lost      (gone)    whoever waits is answered NOT_COORDINATOR; the next leader has the log
+
+A *write* calls ``plan(shard)``. It returns a `CoordinatorResult`, which changes nothing yet. The records go into the
+partition as one batch, so after a crash all of them are there or none. Then they are replayed, and the response waits
+until the high watermark has passed them. The state therefore runs ahead of what is committed, exactly as the active
+controller's image does; and a response without records waits, too, until what its plan has seen is committed.
+
+Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
+go out meanwhile. It reads to the log's end: a new leader's whole log will be committed. Records of a kind that this
+code does not know are skipped, as Kafka skips them.
+
+An id (a group's, a transactional producer's) belongs to the partition that Java's ``String.hashCode`` names, so every
+broker, Kafka's or this one, looks in the same place.
+
+Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorRuntime,CoordinatorLoaderImpl,
+CoordinatorOperationExceptionHelper}.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from pykraft.common.core import Promise, Steps
+from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.common.timer import Timer, TimerTask
+from pykraft.common.trace import Tracer
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.protocol.messages.control import EndTxnMarker, decode_control_record
+from pykraft.protocol.messages.coordinators import (
+    CoordinatorRecord,
+    RecordTypes,
+    UnknownRecordTypeError,
+    decode_coordinator_record,
+    encode_coordinator_record,
+)
+from pykraft.records.batch import RecordBatch
+from pykraft.records.record import Record
+
+RETRY_TIMER_MS = 500
+"""A timer whose write failed is tried again after this."""
+_RECORDS_PER_TURN = 2000
+"""Of a partition that is loaded, this many records are replayed in one turn of the node's loop."""
+
+_SEEN_AS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a failed append is for a client, which knows of no partition."""
+
+
+class Shard(Protocol):
+    """One state machine."""
+
+    def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
+        """Take a record in. `producer_id` is that of the transaction it is part of, or -1."""
+        ...
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """A transaction has ended in this partition."""
+        ...
+
+    def on_loaded(self, now: int) -> None:
+        """Everything is replayed: schedule what no record holds."""
+        ...
+
+    def on_unloaded(self) -> None:
+        """The leadership is lost: answer the members that wait with NOT_COORDINATOR."""
+        ...
+
+
+class PartitionLog(Protocol):
+    """The port to the internal topic's partitions on this broker."""
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now: int) -> int:
+        """Append these (key, value) as one batch; the offset after them. KafkaError if that is not possible."""
+        ...
+
+    def high_watermark(self, partition: int) -> int: ...
+
+    def batches(self, partition: int) -> Iterator[RecordBatch]:
+        """All batches of the partition, from its start to its end."""
+        ...
+
+    def end_offset(self, partition: int) -> int: ...
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class State(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+class _Waiting(NamedTuple):
+    """A response that waits until what lies before `offset` is committed, or until it times out."""
+
+    offset: int
+    promise: Promise[Any]
+    result: CoordinatorResult[Any]
+    timeout: TimerTask
+
+
+class ShardTimer(CoordinatorTimer):
+    """The timers of one shard, on the node's `Timer`."""
+
+    def __init__(self, timer: Timer, write: Callable[[Callable[[int], CoordinatorResult[None]], int], Any]) -> None:
+        self._timer = timer
+        self._write = write
+        self._tasks: dict[str, TimerTask] = {}
+        self._now = 0
+
+    def set_time(self, now: int) -> None:
+        """The time from which delays count until the next call."""
+        self._now = now
+
+    def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
+        self.cancel(key)
+        self._tasks[key] = self._timer.at(self._now + delay_ms, lambda now: self._expire(key, plan, now))
+
+    def _expire(self, key: str, plan: Callable[[int], CoordinatorResult[None]], now: int) -> None:
+        self._now = now
+        mine = self._tasks.pop(key)
+
+        def retry(outcome: Any) -> None:
+            is_free = key not in self._tasks and mine is not None
+            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.NOT_COORDINATOR and is_free:
+                self.schedule(key, RETRY_TIMER_MS, plan)
+
+        self._write(plan, now).then(retry)
+
+    def cancel(self, key: str) -> None:
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def is_scheduled(self, key: str) -> bool:
+        return key in self._tasks
+
+    def cancel_all(self) -> None:
+        for key in list(self._tasks):
+            self.cancel(key)
+
+
+@dataclass(eq=False)
+class _Context(Generic[S]):
+    """A shard, and what the runtime knows of it."""
+
+    partition: int
+    epoch: int
+    shard: S
+    timer: ShardTimer
+    loading: Steps[None] | None
+    state: State = State.LOADING
+    end_offset: int = 0
+    """After the last record that the shard has seen."""
+    waiting: deque[_Waiting] = field(default_factory=deque)
+
+
+class CoordinatorRuntime(Generic[S]):
+    """The shards of this broker."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        types: RecordTypes,
+        log: PartitionLog,
+        make_shard: Callable[[int, CoordinatorTimer], S],
+        timer: Timer,
+        trace: Tracer,
+        commit_timeout_ms: int,
+    ) -> None:
+        """`make_shard(partition, timer)` makes an empty one; a response whose records are not committed after
+        `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE."""
+        self._name = name
+        self._types = types
+        self._log = log
+        self._make_shard = make_shard
+        self._timer = timer
+        self._trace = trace
+        self._commit_timeout_ms = commit_timeout_ms
+        self._contexts: dict[int, _Context[S]] = {}
+        self._has_news: set[int] = set()
+        self._now = 0
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
+
+    def lead(self, partition: int, epoch: int, now: int) -> None:
+        """This broker leads the partition, from this leader epoch on: load it."""
+        self._now = max(self._now, now)
+        context = self._contexts.get(partition)
+        if context is not None and context.epoch >= epoch:
+            return
+        if context is not None:
+            self.resign(partition)
+
+        def write(plan: Callable[[int], CoordinatorResult[None]], then: int) -> Promise[Any]:
+            return self.write(partition, lambda _: plan(then), then)
+
+        timer = ShardTimer(self._timer, write)
+        timer.set_time(now)
+        context = _Context(partition, epoch, self._make_shard(partition, timer), timer, None)
+        context.loading = self._load(context)
+        self._contexts[partition] = context
+        self._trace("coordinator", topic=self._name, partition=partition, state="loading", epoch=epoch)
+
+    def resign(self, partition: int) -> None:
+        """This broker does not lead the partition any more."""
+        context = self._contexts.pop(partition, None)
+        if context is None:
+            return
+        context.timer.cancel_all()
+        context.shard.on_unloaded()
+        self._fail_waiting(context, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved"))
+        self._trace("coordinator", topic=self._name, partition=partition, state="resigned", epoch=context.epoch)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether `poll` has work: call it again at once."""
+        return any(context.state is State.LOADING for context in self._contexts.values())
+
+    def poll(self, now: int) -> None:
+        """Answer what is committed by now, and load on."""
+        self._now = now
+        if self._has_news:
+            self._answer_committed(now)
+        for context in [each for each in self._contexts.values() if each.loading is not None]:
+            assert context.loading is not None
+            context.timer.set_time(now)
+            try:
+                next(context.loading)
+            except StopIteration:
+                context.loading = None
+                context.state = State.ACTIVE
+                context.shard.on_loaded(now)
+                self._trace("coordinator", topic=self._name, partition=context.partition, state="active")
+            except (KafkaError, ProtocolError) as error:
+                context.loading = None
+                context.state = State.FAILED
+                self._trace("coordinator", topic=self._name, partition=context.partition, state=f"failed: {error}")
+
+    def _load(self, context: _Context[S]) -> Steps[None]:
+        """Replay the partition from its start to its end."""
+        replayed = 0
+        for batch in self._log.batches(context.partition):
+            for record in batch.records():
+                if batch.is_control:
+                    self._replay_control(context.shard, batch, record)
+                else:
+                    self._replay_loaded(context.shard, batch, record)
+                replayed += 1
+                if replayed % _RECORDS_PER_TURN == 0:
+                    yield
+        context.end_offset = self._log.end_offset(context.partition)
+
+    @staticmethod
+    def _replay_control(shard: S, batch: RecordBatch, record: Record) -> None:
+        kind, content = decode_control_record(record.key or b"", record.value or b"")
+        if isinstance(content, EndTxnMarker):
+            shard.replay_marker(batch.producer_id, kind.name == "COMMIT")
+
+    def _replay_loaded(self, shard: S, batch: RecordBatch, record: Record) -> None:
+        try:
+            decoded = decode_coordinator_record(self._types, record.key or b"", record.value)
+        except UnknownRecordTypeError:
+            return
+        shard.replay(decoded, batch.producer_id if batch.is_transactional else -1)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def active(self, partition: int) -> S:
+        """The shard of this partition; KafkaError if it is not here, or not loaded yet."""
+        return self._active(partition).shard
+
+    def _active(self, partition: int) -> _Context[S]:
+        context = self._contexts.get(partition)
+        if context is None or context.state is State.FAILED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate partition {partition}")
+        if context.state is State.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")
+        return context
+
+    def active_partitions(self) -> list[int]:
+        """The partitions whose shards can be asked."""
+        return sorted(number for number, each in self._contexts.items() if each.state is State.ACTIVE)
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that this broker leads, loaded or not."""
+        return sorted(self._contexts)
+
+    def write(self, partition: int, plan: Callable[[S], CoordinatorResult[Any]], now: int) -> Promise[Any]:
+        """Plan, append, replay; a promise of the response, or of the KafkaError that refused it."""
+        self._now = now
+        try:
+            context = self._active(partition)
+            context.timer.set_time(now)
+            result = plan(context.shard)
+        except KafkaError as error:
+            return Promise.of(error)
+        try:
+            self._append(context, result, now)
+        except KafkaError as error:
+            seen = KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
+            self._end(context, result, seen, now)
+            return result.response if isinstance(result.response, Promise) else Promise.of(seen)
+        if result.after is not None:
+            result.after(now)
+        return self._answer(context, result, now)
+
+    def _append(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> None:
+        if not result.records:
+            return
+        encoded = [encode_coordinator_record(record) for record in result.records]
+        context.end_offset = self._log.append(context.partition, encoded, now)
+        if result.is_replayed:
+            for record in result.records:
+                context.shard.replay(record, -1)
+
+    def _answer(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> Promise[Any]:
+        promise: Promise[Any] = Promise()
+        if context.end_offset <= self._log.high_watermark(context.partition) and not context.waiting:
+            self._end(context, result, None, now)
+            promise.keep(result.response)
+        else:
+            timeout = self._timer.at(now + self._commit_timeout_ms, lambda then: self._time_out(context, promise, then))
+            context.waiting.append(_Waiting(context.end_offset, promise, result, timeout))
+        return result.response if isinstance(result.response, Promise) else promise
+
+    def _time_out(self, context: _Context[S], promise: Promise[Any], now: int) -> None:
+        waiting = next(each for each in context.waiting if each.promise is promise)
+        context.waiting.remove(waiting)
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
+        self._end(context, waiting.result, error, now)
+        promise.keep(error)
+
+    def note_high_watermark(self, partition: int) -> None:
+        """The partition's high watermark may have moved: the next `poll` answers what waited for it. Not here, because
+        the news may come in the middle of an append, whose records must be replayed before anything else is planned."""
+        context = self._contexts.get(partition)
+        if context is not None and context.waiting:
+            self._has_news.add(partition)
+
+    def _answer_committed(self, now: int) -> None:
+        for partition in sorted(self._has_news):
+            context = self._contexts.get(partition)
+            if context is None:
+                continue
+            context.timer.set_time(now)
+            committed = self._log.high_watermark(partition)
+            while context.waiting and context.waiting[0].offset <= committed:
+                waiting = context.waiting.popleft()
+                waiting.timeout.cancel()
+                self._end(context, waiting.result, None, now)
+                waiting.promise.keep(waiting.result.response)
+        self._has_news.clear()
+
+    def _end(self, context: _Context[S], result: CoordinatorResult[Any], error: KafkaError | None, now: int) -> None:
+        """The records are committed, or will not be. What `on_end` plans is written as any plan is."""
+        if result.on_end is None:
+            return
+        more = result.on_end(error, now)
+        if more is not None and self._contexts.get(context.partition) is context:
+            self.write(context.partition, lambda _: more, now)
+
+    def _fail_waiting(self, context: _Context[S], error: KafkaError) -> None:
+        while context.waiting:
+            waiting = context.waiting.popleft()
+            waiting.timeout.cancel()
+            self._end(context, waiting.result, error, self._now)
+            waiting.promise.keep(error)
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: s[0]*31^(n-1) + ... over UTF-16 code units, in 32 bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8) + units[position + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(coordinator_id: str, partitions: int) -> int:
+    """The partition of the internal topic that holds this id. Kafka's `Utils.abs` makes the one value without a
+    positive counterpart 0."""
+    value = java_hash(coordinator_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions

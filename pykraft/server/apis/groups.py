@@ -1,0 +1,398 @@
+"""The group APIs on a broker's listener.
+
+JoinGroup 0 to 9, SyncGroup 0 to 5, Heartbeat 0 to 4, LeaveGroup 0 to 5, OffsetCommit 2 to 10, OffsetFetch 1 to 10,
+OffsetDelete 0, DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2.
+
+Only the broker that leads the group's partition of __consumer_offsets answers; any other says NOT_COORDINATOR, and
+while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
+
+* READ on the group lets a client be a member, commit and fetch; DESCRIBE lets it look; DELETE delete.
+* Offsets need READ on their topic as well, to look at them DESCRIBE. A topic that there is not, or not for this client,
+  is refused alone. Of all of a group's offsets the client sees those of topics that it may DESCRIBE.
+* A request about several groups asks a coordinator for each, and is answered when all have answered.
+
+Follows kafka.server.KafkaApis and org.apache.kafka.coordinator.group.GroupCoordinatorService.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from pykraft.common.acl import AclOperation, AclResourceType
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import ZERO_UUID
+from pykraft.coordinator.group import config as keys
+from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.result import CoordinatorResult
+from pykraft.metadata.image import MetadataImage
+from pykraft.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
+from pykraft.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from pykraft.protocol.schema import Request, Response
+from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations
+from pykraft.server.coordinators import GroupCoordinator
+from pykraft.transport.server_channel import RequestContext
+
+_FIRST_COMMIT_BY_ID = 10
+_FIRST_FETCH_OF_SEVERAL = 8
+_FIRST_FETCH_BY_ID = 10
+_FIRST_FETCH_WITH_ERROR = 2
+_FIRST_NULL_PROTOCOL = 7
+Plan = Callable[[GroupShard], CoordinatorResult[Any]]
+
+
+class GroupApis:
+    """Answers members of groups, and those who look at groups."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, image: Callable[[], MetadataImage], authorizer: Authorizer
+    ) -> None:
+        self._coordinator = coordinator
+        self._image = image
+        self._authorizer = authorizer
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def join_group(self, request: JoinGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
+        config = self._coordinator.config
+        self._check_member(context, request.group_id)
+        least, most = config[keys.GROUP_MIN_SESSION_TIMEOUT_MS], config[keys.GROUP_MAX_SESSION_TIMEOUT_MS]
+        if not least <= request.session_timeout_ms <= most:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"a session lasts from {least} to {most} ms")
+        version, host = context.api_version, f"/{context.client_address}"
+        answer = self._write(
+            request, lambda shard: shard.classic.join(request, version, context.client_id or "", host), now
+        )
+
+        def without_protocol(response: Any) -> Response:
+            if response.error_code and version >= _FIRST_NULL_PROTOCOL:
+                response.protocol_name = None
+            return response  # type: ignore[no-any-return]
+
+        return answer.map(without_protocol)
+
+    def sync_group(self, request: SyncGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
+        self._check_member(context, request.group_id)
+        return self._write(request, lambda shard: shard.classic.sync(request), now)
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext, now: int) -> Promise[Response]:
+        self._check_member(context, request.group_id)
+        return self._write(request, lambda shard: shard.classic.heartbeat(request), now)
+
+    def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
+        self._check_member(context, request.group_id)
+        return self._write(request, lambda shard: shard.classic.leave(request), now)
+
+    # --- committed offsets --------------------------------------------------------------------------------------------
+
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext, now: int) -> Promise[Response]:
+        self._check(context, AclOperation.READ, request.group_id)
+        by_id = context.api_version >= _FIRST_COMMIT_BY_ID
+        names = [self._name(topic, by_id) for topic in request.topics]
+        known = {name for name in names if name is not None}
+        allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, known)
+        errors = [self._why_not(name, allowed, by_id) for name in names]
+        asked = []
+        for topic, name, error in zip(request.topics, names, errors, strict=True):
+            if error is None:
+                asked.append(topic.replace(name=name or ""))
+        if not asked:
+            response = OffsetCommitResponse(topics=[])
+            return Promise.of(self._merged(request, errors, response))
+        kept = request.replace(topics=asked)
+        answer = self._write(kept, lambda shard: shard.commit(kept, context.api_version), now)
+        return answer.map(lambda response: self._merged(request, errors, response))
+
+    def _name(self, topic: Any, by_id: bool) -> str | None:
+        if not by_id:
+            name: str = topic.name
+            return name
+        found = self._image().topics.get(topic.topic_id)
+        return None if found is None else found.name
+
+    def _why_not(self, name: str | None, allowed: Collection[str], by_id: bool) -> ErrorCode | None:
+        """Why an offset in this topic is not committed; None if it is."""
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if name not in allowed:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return None if self._image().topic_named(name) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @staticmethod
+    def _merged(
+        request: OffsetCommitRequest, errors: Sequence[ErrorCode | None], response: Any
+    ) -> OffsetCommitResponse:
+        """The answers of the coordinator, and the refusals of what it was not asked, in the order of the request."""
+        answered = iter(response.topics)
+        topic_type = OffsetCommitResponse.Topic
+        topics = []
+        for topic, error in zip(request.topics, errors, strict=True):
+            if error is None:
+                answer = next(answered)
+                topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=answer.partitions))
+                continue
+            partitions = [
+                topic_type.Partition(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
+            ]
+            topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+        return OffsetCommitResponse(topics=topics)
+
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext, now: int) -> Promise[Response]:
+        version = context.api_version
+        if version >= _FIRST_FETCH_OF_SEVERAL:
+            answers = [self._fetch(group, request.require_stable, context, now) for group in request.groups]
+            return gather(answers).map(lambda groups: OffsetFetchResponse(groups=groups))
+        group_type = OffsetFetchRequest.Group
+        topics = None
+        if request.topics is not None:
+            topics = [
+                group_type.Topic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
+            ]
+        asked = group_type(group_id=request.group_id, topics=topics)
+        fetched = self._fetch(asked, request.require_stable, context, now)
+        return fetched.map(lambda group: _of_one(request, group, version))
+
+    def _fetch(
+        self, asked: OffsetFetchRequest.Group, require_stable: bool, context: RequestContext, now: int
+    ) -> Promise[OffsetFetchResponse.Group]:
+        group_type = OffsetFetchResponse.Group
+        if not self._may(context, AclOperation.DESCRIBE, asked.group_id):
+            return Promise.of(group_type(group_id=asked.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        by_id = context.api_version >= _FIRST_FETCH_BY_ID
+        named = asked
+        if asked.topics is not None:
+            topics = [topic.replace(name=self._name(topic, by_id) or "") for topic in asked.topics]
+            named = asked.replace(topics=topics)
+
+        def answered(group: Any) -> OffsetFetchResponse.Group:
+            if isinstance(group, KafkaError):
+                return group_type(group_id=asked.group_id, error_code=group.code)
+            return self._visible(group, asked.topics is None, by_id, context)
+
+        fetched = self._coordinator.read(asked.group_id, lambda shard: shard.fetch(named, require_stable), now)
+        return fetched.map(answered)
+
+    def _visible(
+        self, group: OffsetFetchResponse.Group, is_all: bool, by_id: bool, context: RequestContext
+    ) -> OffsetFetchResponse.Group:
+        """What of a group's offsets this client may see."""
+        image = self._image()
+        names = {topic.name for topic in group.topics if topic.name}
+        allowed = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+        topics = []
+        for topic in group.topics:
+            error = None
+            if by_id and is_all:
+                found = image.topic_named(topic.name)
+                topic.topic_id = ZERO_UUID if found is None else found.topic_id
+            if by_id and (topic.topic_id == ZERO_UUID or not topic.name):
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif topic.name not in allowed:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if error is not None and is_all:
+                continue
+            if error is not None:
+                partition_type = OffsetFetchResponse.Group.Topic.Partition
+                topic.partitions = [
+                    partition_type(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ]
+            topics.append(topic)
+        return group.replace(topics=topics)
+
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, now: int) -> Promise[Response]:
+        self._check(context, AclOperation.DELETE, request.group_id)
+        _check_not_empty(request.group_id)
+        names = {topic.name for topic in request.topics}
+        allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, names)
+        errors = {topic.name: self._why_not(topic.name, allowed, False) for topic in request.topics}
+        kept = request.replace(topics=[topic for topic in request.topics if errors[topic.name] is None])
+
+        def merged(response: Any) -> OffsetDeleteResponse:
+            if response.error_code:
+                return response  # type: ignore[no-any-return]
+            topic_type = OffsetDeleteResponse.Topic
+            refused = [
+                topic_type(
+                    name=topic.name,
+                    partitions=[
+                        topic_type.Partition(partition_index=each.partition_index, error_code=errors[topic.name] or 0)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+                if errors[topic.name] is not None
+            ]
+            return OffsetDeleteResponse(topics=[*refused, *response.topics])
+
+        return self._write(kept, lambda shard: shard.delete_offsets(kept), now).map(merged)
+
+    # --- seen from outside --------------------------------------------------------------------------------------------
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
+        group_type = DescribeGroupsResponse.Group
+
+        def described(group_id: str) -> Promise[DescribeGroupsResponse.Group]:
+            if not self._may(context, AclOperation.DESCRIBE, group_id):
+                return Promise.of(group_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+            def answered(found: Any) -> DescribeGroupsResponse.Group:
+                if isinstance(found, KafkaError):
+                    return group_type(group_id=group_id, error_code=found.code)
+                group: DescribeGroupsResponse.Group = found[0]
+                if request.include_authorized_operations and not group.error_code:
+                    group.authorized_operations = authorized_operations(
+                        self._authorizer, context, AclResourceType.GROUP, group_id
+                    )
+                return group
+
+            look = self._coordinator.read(group_id, lambda shard: shard.describe([group_id], context.api_version), now)
+            return look.map(answered)
+
+        return gather([described(name) for name in request.groups]).map(
+            lambda groups: DescribeGroupsResponse(groups=groups)
+        )
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> ListGroupsResponse:
+        """DESCRIBE on the cluster shows all groups; else those that the client may DESCRIBE."""
+        runtime = self._coordinator.runtime
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        active = runtime.active_partitions()
+        is_loading = len(active) < len(runtime.partitions)
+        groups = [group for partition in active for group in runtime.active(partition).listed(states, types)]
+        if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
+            names = {group.group_id for group in groups}
+            shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
+            groups = [group for group in groups if group.group_id in shown]
+        if is_loading:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=groups)
+        return ListGroupsResponse(groups=groups)
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
+        result_type = DeleteGroupsResponse.Result
+
+        def deleted(group_id: str) -> Promise[DeleteGroupsResponse.Result]:
+            if not self._may(context, AclOperation.DELETE, group_id):
+                return Promise.of(result_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            done = self._coordinator.write(group_id, lambda shard: shard.delete_groups([group_id]), now)
+            return done.map(
+                lambda found: (
+                    result_type(group_id=group_id, error_code=found.code) if isinstance(found, KafkaError) else found[0]
+                )
+            )
+
+        names = dict.fromkeys(request.groups_names)
+        return gather([deleted(name) for name in names]).map(lambda results: DeleteGroupsResponse(results=results))
+
+    # --- how all of them ask ------------------------------------------------------------------------------------------
+
+    def _may(self, context: RequestContext, operation: AclOperation, group_id: str) -> bool:
+        return self._authorizer.allows(context, operation, AclResourceType.GROUP, group_id)
+
+    def _check(self, context: RequestContext, operation: AclOperation, group_id: str) -> None:
+        if not self._may(context, operation, group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def _check_member(self, context: RequestContext, group_id: str) -> None:
+        self._check(context, AclOperation.READ, group_id)
+        _check_not_empty(group_id)
+
+    def _write(self, request: Any, plan: Plan, now: int) -> Promise[Response]:
+        """Let the group's shard plan; a refusal becomes the answer that says so."""
+        answer = self._coordinator.write(request.group_id, plan, now)
+        return answer.map(lambda found: _response(request, found))
+
+
+def _check_not_empty(group_id: str) -> None:
+    """Only offsets may be kept under the empty name, and looked at and deleted: Kafka's first consumers did."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
+
+
+def _response(request: Request, found: Any) -> Response:
+    if not isinstance(found, KafkaError):
+        response: Response = found
+        return response
+    refusal = request.refusal(found)
+    assert refusal is not None, "every request about groups is answered"
+    return refusal
+
+
+def _of_one(request: OffsetFetchRequest, group: OffsetFetchResponse.Group, version: int) -> OffsetFetchResponse:
+    """The answer about one group, as versions up to 7 have it."""
+    if group.error_code and version < _FIRST_FETCH_WITH_ERROR:
+        answer: Any = request.refusal(KafkaError(ErrorCode.of(group.error_code)))
+        return answer  # type: ignore[no-any-return]
+    topic_type = OffsetFetchResponse.Topic
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            topic_type(
+                name=topic.name,
+                partitions=[
+                    topic_type.Partition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )
+
+
+def gather(promises: Sequence[Promise[Any]]) -> Promise[list[Any]]:
+    """The values of all promises, when all are kept."""
+    gathered: Promise[list[Any]] = Promise()
+    if all(promise.kept for promise in promises):
+        return Promise.of([promise.value for promise in promises])
+    left = [len(promises)]
+
+    def on_one(_: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            gathered.keep([promise.value for promise in promises])
+
+    for promise in promises:
+        gathered.on_abandoned(promise.abandon)
+    for promise in promises:
+        promise.then(on_one)
+    return gathered
+
+
+HANDLERS: Handlers = {
+    JoinGroupRequest: GroupApis.join_group,
+    SyncGroupRequest: GroupApis.sync_group,
+    HeartbeatRequest: GroupApis.heartbeat,
+    LeaveGroupRequest: GroupApis.leave_group,
+    OffsetCommitRequest: GroupApis.offset_commit,
+    OffsetFetchRequest: GroupApis.offset_fetch,
+    OffsetDeleteRequest: GroupApis.offset_delete,
+    DescribeGroupsRequest: GroupApis.describe_groups,
+    ListGroupsRequest: GroupApis.list_groups,
+    DeleteGroupsRequest: GroupApis.delete_groups,
+}

@@ -1,0 +1,194 @@
+"""The group coordinator on this broker: its runtime, on the partitions of ``__consumer_offsets`` that are led here.
+
+This is where the coordinator, which knows no partition, meets the replicas, which know no group. The `InternalLog` is
+the runtime's port to the partitions. When the metadata make this broker the leader of one, its shard is loaded; when
+they make another one the leader, it is dropped. Records count once all in-sync replicas have them (acks=all), so an
+answer survives the loss of this broker.
+
+The topic is created when a client first looks for a coordinator (`server.apis.cluster`).
+
+Follows kafka.server.BrokerServer, org.apache.kafka.coordinator.group.GroupCoordinatorService and
+kafka.coordinator.group.CoordinatorPartitionWriter.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+from pykraft.common.config import Config
+from pykraft.common.core import FOREVER, Clock, Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.timer import Timer
+from pykraft.common.topic_config import MAX_MESSAGE_BYTES
+from pykraft.common.trace import Tracer
+from pykraft.common.types import TopicPartition
+from pykraft.coordinator.group import config as keys
+from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import MetadataImage
+from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.coordinators import GROUP_RECORDS
+from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.server.replica_manager import ReplicaManager
+from pykraft.storage.answers import Isolation
+from pykraft.storage.producer_state import AppendOrigin
+
+GROUP_TOPIC = "__consumer_offsets"
+_LOAD_BYTES = 1 << 20
+_FIRST_SEQUENCE = 0
+"""Kafka's coordinators write it, though their batches have no producer id."""
+
+
+class InternalLog:
+    """The partitions of an internal topic on this broker. It is the runtime's PartitionLog."""
+
+    def __init__(self, topic: str, replicas: ReplicaManager, clock: Clock) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._clock = clock
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now: int) -> int:
+        place = TopicPartition(self._topic, partition)
+        builder = RecordBatchBuilder(base_sequence=_FIRST_SEQUENCE)
+        time_ms = self._clock.time_ms()
+        for key, value in records:
+            builder.append(time_ms, key, value)
+        most = self._replicas.partition(place).log.config[MAX_MESSAGE_BYTES]
+        if builder.size > most:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{builder.size} bytes of records; {most} are allowed")
+        batch = RecordBatch(memoryview(builder.build()))
+        info = self._replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR)
+        return info.last_offset + 1
+
+    def high_watermark(self, partition: int) -> int:
+        return self._replicas.partition(TopicPartition(self._topic, partition)).log.high_watermark
+
+    def end_offset(self, partition: int) -> int:
+        return self._replicas.partition(TopicPartition(self._topic, partition)).log.log_end_offset
+
+    def batches(self, partition: int) -> Iterator[RecordBatch]:
+        log = self._replicas.partition(TopicPartition(self._topic, partition)).log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            try:
+                region = log.read(offset, _LOAD_BYTES, Isolation.LOG_END, at_least_one=True).records
+            except OSError as error:
+                raise self._replicas.on_disk_failure(error) from error
+            data = region if isinstance(region, bytes) else region.read(0, len(region))
+            if not data:
+                return
+            for batch in batches(memoryview(data)):
+                yield batch
+                offset = batch.next_offset
+
+
+class GroupCoordinator:
+    """The groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        replicas: ReplicaManager,
+        timer: Timer,
+        clock: Clock,
+        random: Random,
+        trace: Tracer,
+    ) -> None:
+        self.config = config
+        self._replicas = replicas
+        self._image = replicas.image
+        self._is_stale = False
+        """Which partitions are led here may have changed."""
+
+        def make_shard(partition: int, shard_timer: CoordinatorTimer) -> GroupShard:
+            return GroupShard(timer=shard_timer, config=config, random=random, time_ms=clock.time_ms)
+
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            name=GROUP_TOPIC,
+            types=GROUP_RECORDS,
+            log=InternalLog(GROUP_TOPIC, replicas, clock),
+            make_shard=make_shard,
+            timer=timer,
+            trace=trace,
+            commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
+        )
+        replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
+
+    # --- the metadata and the clock -----------------------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
+        """The cluster has changed; the replicas know it already."""
+        self._image = image
+        self._is_stale = True
+        deleted = frozenset(topic.name for topic in delta.removed_topics.values())
+        gone = frozenset(name for name in deleted if image.topic_named(name) is None)
+        if gone:
+            for partition in self.runtime.active_partitions():
+                self.runtime.write(partition, lambda shard: shard.forget_topics(gone), now)
+
+    def poll(self, now: int) -> int:
+        """Take over and give up partitions, load, answer what is committed; when to be called again."""
+        if self._is_stale:
+            self._is_stale = not self._follow_leaders(now)
+        self.runtime.poll(now)
+        return now if self.runtime.is_loading else FOREVER
+
+    def _follow_leaders(self, now: int) -> bool:
+        """Load what is led here and drop what is not; False if a log is not made yet."""
+        topic = self._image.topic_named(GROUP_TOPIC)
+        led: set[int] = set()
+        is_complete = True
+        for number, registration in sorted(topic.partitions.items()) if topic is not None else ():
+            if registration.leader != self._replicas.broker_id:
+                continue
+            partition = self._replicas.partitions.get(TopicPartition(GROUP_TOPIC, number))
+            if partition is None or not partition.is_leader:
+                is_complete = False
+                continue
+            led.add(number)
+            self.runtime.lead(number, partition.leader_epoch, now)
+        for number in self.runtime.partitions:
+            if number not in led:
+                self.runtime.resign(number)
+        return is_complete
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the internal topic that holds this group."""
+        topic = self._image.topic_named(GROUP_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {GROUP_TOPIC} yet")
+        return partition_for(group_id, len(topic.partitions))
+
+    def write(self, group_id: str, plan: Callable[[GroupShard], CoordinatorResult[Any]], now: int) -> Promise[Any]:
+        """Plan with the shard that holds this group; a promise of the response, or of the error that refuses it."""
+        try:
+            partition = self.partition_of(group_id)
+        except KafkaError as error:
+            return Promise.of(error)
+        return self.runtime.write(partition, plan, now)
+
+    def read(self, group_id: str, look: Callable[[GroupShard], Any], now: int) -> Promise[Any]:
+        """What `look` returns, once what it has seen is committed."""
+        return self.write(group_id, lambda shard: CoordinatorResult(look(shard)), now)
+
+
+def group_topic(config: Config) -> CreateTopicsRequest.Topic:
+    """The internal topic as it is created. It is compacted: the last record of each key is the state."""
+    setting = CreateTopicsRequest.Topic.Config
+    return CreateTopicsRequest.Topic(
+        name=GROUP_TOPIC,
+        num_partitions=config[keys.OFFSETS_TOPIC_NUM_PARTITIONS],
+        replication_factor=config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR],
+        assignments=[],
+        configs=[
+            setting(name="cleanup.policy", value="compact"),
+            setting(name="compression.type", value="producer"),
+            setting(name="segment.bytes", value=str(config[keys.OFFSETS_TOPIC_SEGMENT_BYTES])),
+        ],
+    )
