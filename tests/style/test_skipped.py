@@ -19,7 +19,7 @@ from tests.harness.tree import ROOT
 
 TEXT = (ROOT / "pykraft" / "SKIPPED.md").read_text()
 NAMED = set(re.findall(r"`([^`]+)`", TEXT))
-# Its one row that is advertised and not served is named there, and one that is served in part.
+# Two that are served in part are named there.
 BOTH = {"FindCoordinator", "InitProducerId"}
 
 

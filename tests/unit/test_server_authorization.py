@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
@@ -38,7 +39,16 @@ from pykraft.protocol.messages.configs import (
     ResourceType,
 )
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
+from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -59,6 +69,8 @@ SOME = "any resource of this type"
 
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
+SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups")}
+"""Refuses no client, and leaves out what it may not see: a broker without groups shows no difference."""
 
 Question = tuple[AclOperation, AclResourceType, str]
 
@@ -179,6 +191,7 @@ def rows() -> list[Row]:
     return [
         *of_cluster(),
         *of_records(),
+        *of_groups(),
         *of_brokers_and_tools(),
         *of_admins(BROKER),
         *of_admins(CONTROLLER),
@@ -294,6 +307,71 @@ def of_records() -> list[Row]:
         Row("offsets", BROKER, list_offsets, (see,), found, one),
         Row("epochs", BROKER, epochs, (see, act), ended, one),
     ]
+
+
+def of_groups() -> list[Row]:
+    """Without __consumer_offsets there is no coordinator: a client that may ask is answered NOT_COORDINATOR."""
+    read, see, delete = (
+        (operation, AclResourceType.GROUP, "g")
+        for operation in (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE)
+    )
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    commit = OffsetCommitRequest.Topic
+    offsets = [commit(name="t", partitions=[commit.Partition(partition_index=0, committed_offset=0)])]
+    fetch = OffsetFetchRequest.Topic(name="t", partition_indexes=[0])
+    join = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=[])
+
+    def row(name: str, request: Request, denied: Question, look: Callable[[Any], Any], seen: Any) -> Row:
+        return Row(name, BROKER, lambda _: request, (denied,), look, seen)
+
+    def parts(response: Any) -> Any:
+        return [(each.name, each.partitions[0].error_code) for each in response.topics]
+
+    def groups(response: Any) -> Any:
+        return [each.error_code for each in response.groups]
+
+    return [
+        row("a member joins", join, read, error, refused),
+        row("a member asks for its assignment", sync(), read, error, refused),
+        row("a member lives", beat(), read, error, refused),
+        row("a member leaves", LeaveGroupRequest(group_id="g"), read, error, refused),
+        row("offsets are committed", OffsetCommitRequest(group_id="g", topics=offsets), read, parts, [("t", refused)]),
+        Row(
+            "offsets in a topic are committed",
+            BROKER,
+            lambda _: OffsetCommitRequest(group_id="g", topics=offsets),
+            (topic(AclOperation.READ),),
+            parts,
+            [("t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)],
+            version=9,
+        ),
+        Row(
+            "committed offsets are looked at",
+            BROKER,
+            lambda _: OffsetFetchRequest(group_id="g", topics=[fetch]),
+            (see,),
+            error,
+            refused,
+            version=7,
+        ),
+        row("offsets are forgotten", OffsetDeleteRequest(group_id="g", topics=[]), delete, error, refused),
+        row("a group is described", DescribeGroupsRequest(groups=["g"]), see, groups, [refused]),
+        row(
+            "a group is deleted",
+            DeleteGroupsRequest(groups_names=["g"]),
+            delete,
+            lambda response: [each.error_code for each in response.results],
+            [refused],
+        ),
+    ]
+
+
+def sync() -> Request:
+    return SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+
+
+def beat() -> Request:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 def of_brokers_and_tools() -> list[Row]:
@@ -413,7 +491,7 @@ def test_a_client_is_told_what_it_may_not_do(row: Row) -> None:
 def test_each_api_that_is_served_has_a_row() -> None:
     shown = {(row.kind, type(row.request(ZERO_UUID)).__name__.removesuffix("Request")) for row in ROWS}
     served = {(kind, api.name) for kind in ListenerKind for api in apis.values() if kind in api.listeners}
-    assert shown | SERVED_TO_ALL == served
+    assert shown | SERVED_TO_ALL | SHOWS_WHAT_IT_MAY == served
 
 
 # --- what is asked, of whom -------------------------------------------------------------------------------------------

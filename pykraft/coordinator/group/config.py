@@ -1,5 +1,8 @@
 """The settings of the group coordinator, under Kafka's names.
 
+Those of the internal topic count when it is created: how many partitions it has says where each group lives, so Kafka
+does not change that later either. The others count for each request.
+
 Follows org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 """
 

@@ -1,0 +1,435 @@
+"""Classic groups on a whole node in virtual time: who waits, who is answered what, and what silence does.
+
+A test is a dialogue: members join, sync and are silent, and the clock runs. The node has one partition of
+__consumer_offsets and no delay before a first rebalance, unless a test says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode
+from pykraft.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from pykraft.server.apis.dispatch import Answer
+from pykraft.server.coordinators import GROUP_TOPIC
+from tests.harness.lone_node import LoneNode
+
+SESSION_MS = 10_000
+REBALANCE_MS = 20_000
+NONE, REBALANCE = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+UNKNOWN, ILLEGAL = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
+
+
+class Groups:
+    """A node with its group coordinator, and the requests of members of the group g."""
+
+    def __init__(self, **properties: str) -> None:
+        settings = {"group_initial_rebalance_delay_ms": "0", "broker_session_timeout_ms": "600000"}
+        self.lone = LoneNode(**settings | properties)
+        self.lone.create(GROUP_TOPIC, cleanup_policy="compact")
+        self.lone.create("t")
+        self.run(100)
+
+    def run(self, duration_ms: int) -> None:
+        self.lone.run(duration_ms)
+
+    def ask(self, request: Any, version: int | None = None) -> Any:
+        promise = self.send(request, version)
+        self.run(1)
+        assert promise.kept, f"{type(request).__name__} waits"
+        return promise.value.response
+
+    def send(self, request: Any, version: int | None = None) -> Promise[Answer]:
+        return self.lone.handle(request, version=version)
+
+    def join(
+        self,
+        member_id: str = "",
+        version: int = 9,
+        instance: str | None = None,
+        protocols: str = "range",
+        **fields: Any,
+    ) -> Promise[Answer]:
+        protocol = JoinGroupRequest.Protocol
+        return self.send(
+            JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=fields.pop("session_ms", SESSION_MS),
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id=member_id,
+                group_instance_id=instance,
+                protocol_type="consumer",
+                protocols=[protocol(name=name, metadata=fields.get("metadata", b"")) for name in protocols.split()],
+            ),
+            version,
+        )
+
+    def new_member(self, **fields: Any) -> tuple[str, Promise[Answer]]:
+        """A member that has been given its id, and waits to be let in."""
+        given = response(self.join(**fields))
+        assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return given.member_id, self.join(given.member_id, **fields)
+
+    def sync(self, member_id: str, generation: int, **assignments: bytes) -> Promise[Answer]:
+        assignment = SyncGroupRequest.Assignment
+        given = [assignment(member_id=name, assignment=data) for name, data in assignments.items()]
+        request = SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id, assignments=given)
+        return self.send(request)
+
+    def beat(self, member_id: str, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
+        return ErrorCode.of(self.ask(request).error_code)
+
+    def leave(self, member_id: str, **fields: Any) -> Any:
+        member = LeaveGroupRequest.Member(member_id=member_id, group_instance_id=fields.get("instance"))
+        return self.ask(LeaveGroupRequest(group_id="g", members=[member])).members[0].error_code
+
+    def stable(self, count: int = 2) -> list[str]:
+        """A group with so many members, the leader first, in its newest generation; each has its own id as
+        assignment."""
+        members = [self.new_member() for _ in range(count)]
+        self.run(1)
+        return self.settle([member_id for member_id, _ in members], dict(members))
+
+    def settle(self, ids: list[str], joins: dict[str, Promise[Answer]]) -> list[str]:
+        while len({response(joins[i]).generation_id if joins[i].kept else None for i in ids}) > 1 or not all(
+            joins[i].kept for i in ids
+        ):
+            for member_id in ids:
+                if joins[member_id].kept:
+                    joins[member_id] = self.join(member_id)
+            self.run(1)
+        answers = [response(joins[member_id]) for member_id in ids]
+        generation, leader = answers[0].generation_id, answers[0].leader
+        followers = [self.sync(member_id, generation) for member_id in ids if member_id != leader]
+        led = self.sync(leader, generation, **{member_id: member_id.encode() for member_id in ids})
+        self.run(1)
+        assert all(promise.kept for promise in [led, *followers])
+        self.generation = generation
+        return sorted(ids, key=lambda member_id: member_id != leader)
+
+    def state(self) -> str:
+        return str(self.ask(DescribeGroupsRequest(groups=["g"])).groups[0].group_state)
+
+    def commit(self, offset: int, member_id: str = "", generation: int = -1, topic: str = "t", text: str = "") -> Any:
+        topic_type = OffsetCommitRequest.Topic
+        part = topic_type.Partition(partition_index=0, committed_offset=offset, committed_metadata=text)
+        request = OffsetCommitRequest(
+            group_id="g",
+            member_id=member_id,
+            generation_id_or_member_epoch=generation,
+            topics=[topic_type(name=topic, partitions=[part])],
+        )
+        return ErrorCode.of(self.ask(request, 9).topics[0].partitions[0].error_code)
+
+    def committed(self, topic: str = "t") -> int:
+        asked = OffsetFetchRequest.Topic(name=topic, partition_indexes=[0])
+        found = self.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 7)
+        return int(found.topics[0].partitions[0].committed_offset)
+
+
+def response(promise: Promise[Answer]) -> Any:
+    assert promise.kept, "the answer waits"
+    return promise.value.response
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_member_is_given_an_id_and_joins_with_it(groups: Groups) -> None:
+    given = response(groups.join())
+    assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = groups.join(given.member_id)
+    groups.run(1)
+    assert (response(joined).leader, response(joined).generation_id) == (given.member_id, 1)
+    assert [member.member_id for member in response(joined).members] == [given.member_id]
+
+
+def test_before_version_4_a_member_joins_at_once(groups: Groups) -> None:
+    joined = groups.join(version=3)
+    groups.run(1)
+    assert response(joined).error_code == NONE
+
+
+def test_members_wait_in_join_until_all_have_joined_again(groups: Groups) -> None:
+    first, second = groups.stable()
+    _, joined = groups.new_member()
+    assert groups.beat(first, groups.generation) is REBALANCE
+    again = groups.join(first)
+    groups.run(1)
+    assert not again.kept and not joined.kept, "the second member has not joined yet"
+    last = groups.join(second)
+    groups.run(1)
+    assert {response(each).generation_id for each in (again, joined, last)} == {groups.generation + 1}
+    assert response(joined).leader == first
+    assert [len(response(each).members) for each in (again, joined, last)] == [3, 0, 0]
+
+
+def test_the_first_rebalance_waits_for_members_that_start_together() -> None:
+    groups = Groups(group_initial_rebalance_delay_ms="3000")
+    first = groups.join(version=3)
+    groups.run(2000)
+    second = groups.join(version=3)
+    groups.run(3500)
+    assert not first.kept, "somebody joined during the delay, so it is given once more"
+    groups.run(1000)
+    assert response(first).generation_id == response(second).generation_id == 1
+
+
+def test_a_member_that_does_not_join_again_is_removed_when_the_rebalance_times_out(groups: Groups) -> None:
+    first, second = groups.stable()
+    again = groups.join(first)
+    for _ in range(5):  # it lives, but it does not join
+        groups.run(REBALANCE_MS // 5 - 10)
+        assert groups.beat(second, groups.generation) is REBALANCE
+    groups.run(100)
+    assert response(again).generation_id == groups.generation + 1
+    assert groups.beat(second, groups.generation) is UNKNOWN
+
+
+def test_a_follower_that_joins_with_nothing_new_is_told_the_generation_that_is(groups: Groups) -> None:
+    first, second = groups.stable()
+    assert response(groups.join(second)).generation_id == groups.generation
+    assert groups.state() == "Stable"
+    groups.join(first)  # the leader wants a rebalance
+    assert groups.state() == "PreparingRebalance"
+
+
+def test_the_protocol_is_one_that_all_members_have(groups: Groups) -> None:
+    first, joined = groups.new_member(protocols="sticky range")
+    groups.run(1)
+    assert response(joined).protocol_name == "sticky"
+    refused = response(groups.join(protocols="roundrobin"))
+    assert (refused.error_code, refused.protocol_name) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, None)
+    _, other = groups.new_member(protocols="range")
+    again = groups.join(first, protocols="sticky range")
+    groups.run(1)
+    assert response(other).protocol_name == response(again).protocol_name == "range"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"member_id": "nobody"}, UNKNOWN),
+        ({"session_ms": 10}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"protocols": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_a_join_that_is_refused(groups: Groups, fields: dict[str, Any], error: ErrorCode) -> None:
+    assert response(groups.join(**fields)).error_code == error
+
+
+def test_a_group_takes_no_more_members_than_it_may() -> None:
+    groups = Groups(group_max_size="2")
+    groups.stable()
+    assert response(groups.join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+# --- assignments ------------------------------------------------------------------------------------------------------
+
+
+def test_followers_wait_for_the_leaders_assignment(groups: Groups) -> None:
+    _, second = groups.stable()
+    answer = response(groups.sync(second, groups.generation))
+    assert answer.assignment == second.encode()
+    assert response(groups.sync(second, groups.generation - 1)).error_code == ILLEGAL
+
+
+def test_a_member_that_does_not_sync_is_removed(groups: Groups) -> None:
+    first, joined = groups.new_member()
+    groups.run(1)
+    assert response(joined).generation_id == 1
+    for _ in range(5):
+        groups.run(REBALANCE_MS // 5)
+        groups.beat(first, 1)
+    assert groups.beat(first, 1) is UNKNOWN
+
+
+def test_a_rebalance_sends_those_that_wait_for_an_assignment_back_to_join(groups: Groups) -> None:
+    first, second = groups.stable()
+    again = [groups.join(first), groups.join(second)]
+    groups.run(1)
+    generation = response(again[0]).generation_id
+    waiting = groups.sync(second, generation)
+    groups.new_member()
+    assert response(waiting).error_code == REBALANCE
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_member_is_removed_when_its_session_is_over(groups: Groups) -> None:
+    first, second = groups.stable()
+    groups.run(SESSION_MS - 1000)
+    assert groups.beat(first, groups.generation) is NONE
+    groups.run(2000)
+    assert groups.beat(first, groups.generation) is REBALANCE
+    again = groups.join(first)
+    groups.run(1)
+    assert [member.member_id for member in response(again).members] == [first]
+    assert groups.beat(second, groups.generation) is UNKNOWN
+
+
+def test_an_id_that_nobody_joins_with_holds_a_rebalance_up_for_a_session_at_most(groups: Groups) -> None:
+    first, _ = groups.stable()
+    groups.join()  # takes an id
+    groups.run(SESSION_MS - 100)
+    groups.beat(first, groups.generation)
+    groups.run(200)
+    assert len(groups.lone.broker.groups.runtime.active(0).groups["g"].pending_members) == 0
+
+
+def test_the_last_member_leaves_an_empty_group(groups: Groups) -> None:
+    (only,) = groups.stable(1)
+    assert groups.leave(only) == NONE
+    assert groups.state() == "Empty"
+    assert groups.leave(only) == UNKNOWN
+
+
+# --- static members ---------------------------------------------------------------------------------------------------
+
+
+def static_group(groups: Groups) -> str:
+    joined = groups.join(instance="i")
+    groups.run(1)
+    member_id = str(response(joined).member_id)
+    groups.sync(member_id, 1, **{member_id: b"mine"})
+    groups.run(1)
+    return member_id
+
+
+def test_a_static_member_that_is_back_has_its_assignment_without_a_rebalance(groups: Groups) -> None:
+    old = static_group(groups)
+    back = groups.join(instance="i")
+    groups.run(1)
+    new = response(back)
+    assert (new.generation_id, new.skip_assignment, new.leader) == (1, True, new.member_id)
+    assert response(groups.sync(new.member_id, 1)).assignment == b"mine"
+    assert new.member_id != old
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id=old, group_instance_id="i")
+    assert groups.ask(request).error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_before_version_9_a_static_leader_is_not_told_that_it_leads(groups: Groups) -> None:
+    old = static_group(groups)
+    back = groups.join(instance="i", version=8)
+    groups.run(1)
+    assert (response(back).leader, response(back).members) == (old, [])
+
+
+def test_a_static_member_is_removed_by_its_instance_id(groups: Groups) -> None:
+    static_group(groups)
+    assert groups.leave("", instance="other") == UNKNOWN
+    assert groups.leave("", instance="i") == NONE
+    assert groups.state() == "Empty"
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_committed_by_members_of_the_generation_that_is(groups: Groups) -> None:
+    first, second = groups.stable()
+    assert groups.commit(7, second, groups.generation) is NONE
+    assert groups.committed() == 7
+    assert groups.commit(8, second, groups.generation - 1) is ILLEGAL
+    assert groups.commit(8, "nobody", groups.generation) is UNKNOWN
+    assert groups.commit(8) is UNKNOWN, "a group with members takes offsets from them alone"
+    groups.join(first)
+    groups.join(second)
+    groups.run(1)
+    assert groups.commit(8, second, groups.generation + 1) is REBALANCE
+    assert groups.committed() == 7
+
+
+def test_without_a_group_offsets_are_kept_under_its_name(groups: Groups) -> None:
+    assert groups.committed() == -1
+    assert groups.commit(5) is NONE
+    assert groups.committed() == 5
+    assert groups.commit(5, topic="missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert groups.commit(5, text="x" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert groups.commit(5, "m", 3) is UNKNOWN
+    listed = groups.ask(ListGroupsRequest()).groups
+    assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
+        ("g", "", "Empty", "classic")
+    ]
+
+
+def test_a_commit_is_a_sign_of_life(groups: Groups) -> None:
+    first, second = groups.stable()
+    for _ in range(3):
+        groups.run(SESSION_MS - 1000)
+        groups.beat(first, groups.generation)
+        assert groups.commit(1, second, groups.generation) is NONE
+    assert groups.state() == "Stable"
+
+
+def test_old_offsets_are_forgotten_and_with_the_last_of_them_the_group() -> None:
+    groups = Groups(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
+    groups.commit(5)
+    groups.lone.clock.now_ms += 50_000
+    groups.run(2000)
+    assert groups.committed() == 5
+    groups.lone.clock.now_ms += 11_000
+    groups.run(2000)
+    assert groups.committed() == -1
+    assert groups.ask(ListGroupsRequest()).groups == []
+
+
+def test_groups_and_offsets_are_deleted_when_nobody_needs_them(groups: Groups) -> None:
+    (only,) = groups.stable(1)
+    groups.commit(3, only, groups.generation)
+
+    def delete() -> ErrorCode:
+        return ErrorCode.of(groups.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code)
+
+    assert delete() is ErrorCode.NON_EMPTY_GROUP
+    groups.leave(only)
+    topic = OffsetDeleteRequest.Topic
+    part = topic.Partition(partition_index=0)
+    forgotten = groups.ask(OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=[part])]))
+    assert forgotten.topics[0].partitions[0].error_code == NONE
+    assert groups.committed() == -1
+    assert delete() is NONE
+    assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert groups.state() == "Dead"
+
+
+# --- another coordinator ----------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_takes_over_knows_members_assignments_and_offsets(groups: Groups) -> None:
+    first, second = groups.stable()
+    groups.commit(9, first, groups.generation)
+    runtime = groups.lone.broker.groups.runtime
+    epoch = runtime._contexts[0].epoch
+    runtime.resign(0)
+    refused = HeartbeatRequest(group_id="g", generation_id=groups.generation, member_id=first)
+    assert groups.ask(refused).error_code == ErrorCode.NOT_COORDINATOR
+    runtime.lead(0, epoch, 0)
+    assert response(groups.send(refused)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    groups.run(1)
+    assert groups.state() == "Stable"
+    assert groups.committed() == 9
+    assert response(groups.sync(second, groups.generation)).assignment == second.encode()
+    groups.run(SESSION_MS - 100)
+    assert groups.beat(first, groups.generation) is NONE, "its session began anew"
+    groups.run(200)
+    assert groups.beat(first, groups.generation) is REBALANCE, "and so did that of the other one"
