@@ -1,4 +1,4 @@
-"""Apache Kafka's own __consumer_offsets: a shard that replays it knows the groups, and writes the same records again."""
+"""Kafka's own __consumer_offsets: a shard that replays it knows the groups, and writes the same records."""
 
 from __future__ import annotations
 
