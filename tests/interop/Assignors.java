@@ -8,9 +8,13 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Assignment;
@@ -21,6 +25,14 @@ import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
 import org.apache.kafka.clients.consumer.internals.AbstractPartitionAssignor;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
+import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
+import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 
 /** Reads cases from stdin, one JSON object a line, and prints what Kafka's assignors make of each, one line a case. */
 public class Assignors {
@@ -40,7 +52,9 @@ public class Assignors {
     }
 
     private static void answerTo(JsonNode asked, ObjectNode answer) {
-        if (asked.has("members")) {
+        if (asked.has("topics")) {
+            assignOnServer(asked, answer);
+        } else if (asked.has("members")) {
             assign(asked, answer);
         } else {
             answer.put("user_data", base64(userData(asked)));
@@ -78,6 +92,52 @@ public class Assignors {
             var array = assignment.putArray(member);
             partitions.forEach(partition -> array.addArray().add(partition.topic()).add(partition.partition()));
         });
+    }
+
+    /** The target assignment: topics are numbered from 1, and members are in the order asked. */
+    private static void assignOnServer(JsonNode asked, ObjectNode answer) {
+        Map<String, MemberSubscriptionAndAssignmentImpl> members = new LinkedHashMap<>();
+        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+        Set<Set<Uuid>> subscriptions = new HashSet<>();
+        for (JsonNode member : asked.get("members")) {
+            Set<Uuid> topics = new TreeSet<>();
+            member.get("topics").forEach(number -> topics.add(topic(number.asInt())));
+            subscriptions.add(topics);
+            Map<Uuid, Set<Integer>> assigned = new LinkedHashMap<>();
+            member.get("assigned").fields().forEachRemaining(entry -> {
+                Uuid topic = topic(Integer.parseInt(entry.getKey()));
+                entry.getValue().forEach(partition -> {
+                    assigned.computeIfAbsent(topic, any -> new TreeSet<>()).add(partition.asInt());
+                    owners.computeIfAbsent(topic, any -> new HashMap<>())
+                        .put(partition.asInt(), member.get("id").asText());
+                });
+            });
+            members.put(member.get("id").asText(), new MemberSubscriptionAndAssignmentImpl(
+                Optional.empty(), Optional.ofNullable(member.get("instance_id").textValue()), topics,
+                new org.apache.kafka.coordinator.group.modern.Assignment(assigned)));
+        }
+        SubscribedTopicDescriber describer = new SubscribedTopicDescriber() {
+            @Override public int numPartitions(Uuid topic) {
+                return asked.get("topics").get((int) topic.getLeastSignificantBits() - 1).asInt();
+            }
+            @Override public Set<String> racksForPartition(Uuid topic, int partition) {
+                return Collections.emptySet();
+            }
+        };
+        ConsumerGroupPartitionAssignor assignor = asked.get("assignor").asText().equals("range")
+            ? new org.apache.kafka.coordinator.group.assignor.RangeAssignor() : new UniformAssignor();
+        SubscriptionType type = subscriptions.size() == 1 ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
+        GroupAssignment target = assignor.assign(new GroupSpecImpl(members, type, owners), describer);
+        ObjectNode assignment = answer.putObject("assignment");
+        members.keySet().forEach(assignment::putObject);
+        target.members().forEach((member, assigned) -> assigned.partitions().forEach((topic, partitions) -> {
+            var array = ((ObjectNode) assignment.get(member)).putArray("" + topic.getLeastSignificantBits());
+            partitions.stream().sorted().forEach(array::add);
+        }));
+    }
+
+    private static Uuid topic(int number) {
+        return new Uuid(0, number);
     }
 
     private static ByteBuffer userData(JsonNode asked) {

@@ -14,7 +14,9 @@ import pytest
 
 from pykraft.common.assignors import ASSIGNORS, MemberSubscription, assignor
 from pykraft.common.assignors.sticky import encode_claim
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.coordinator.group.assignors import ASSIGNORS as SERVER_ASSIGNORS
+from pykraft.coordinator.group.assignors import Member
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import VERSION, java_command
 
@@ -193,3 +195,78 @@ def test_user_data_have_kafkas_bytes(kafka: Kafka) -> None:
         answer = kafka.ask({"assignor": name, "owned": had, "generation": generation})
         data = assignor(name).user_data(had, generation)
         assert (None if data is None else base64.b64encode(data).decode()) == answer["user_data"], (name, generation)
+
+
+# The assignors of the coordinator (KIP-848)
+
+
+class ServerCase:
+    """A random consumer group with its last target assignment: some members have joined since, some topics have grown,
+    some subscriptions have changed. Topics are numbered from 1."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+        self.seed = seed
+        self.name = "range" if seed % 10 == 0 else "uniform"
+        self.counts = [random.randint(0, 9) for _ in range(random.randint(1, 6))]
+        numbers = range(1, len(self.counts) + 1)
+        ids = sorted({f"{random.choice('abc')}{random.randrange(10**6):x}" for _ in range(random.randint(1, 10))})
+        alike = random.random() < 0.4
+        topics = self._subscription(random, numbers)
+        owning, chance = random.sample(ids, random.randint(0, len(ids))), random.choice([0.3, 0.8, 1.0])
+        assigned: dict[str, dict[int, set[int]]] = {member_id: {} for member_id in ids}
+        for number, count in zip(numbers, self.counts, strict=True):
+            for partition in range(count):
+                if owning and random.random() < chance:
+                    assigned[random.choice(owning)].setdefault(number, set()).add(partition)
+        self.members: dict[str, Member] = {}
+        for member_id in ids:
+            if not alike:
+                topics = self._subscription(random, numbers)
+            self.members[member_id] = Member(
+                instance_id=f"i{random.randrange(10**6)}" if random.random() < 0.3 else None,
+                topics=frozenset(map(topic_id, topics)),
+                assigned={topic_id(number): frozenset(held) for number, held in assigned[member_id].items()},
+            )
+
+    def _subscription(self, random: Random, numbers: range) -> list[int]:
+        return random.sample(numbers, random.randint(random.random() < 0.9, len(numbers)))
+
+    def question(self) -> dict[str, Any]:
+        members = [
+            {
+                "id": member_id,
+                "instance_id": member.instance_id,
+                "topics": sorted(topic[15] for topic in member.topics),
+                "assigned": numbered(member.assigned),
+            }
+            for member_id, member in self.members.items()
+        ]
+        return {"assignor": self.name, "topics": self.counts, "members": members}
+
+    def ours(self) -> dict[str, dict[str, list[int]]]:
+        partitions = {topic_id(number): count for number, count in enumerate(self.counts, start=1)}
+        target = SERVER_ASSIGNORS[self.name](self.members, partitions)
+        return {member_id: numbered(assigned) for member_id, assigned in target.items()}
+
+
+def topic_id(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def numbered(assigned: Mapping[Uuid, frozenset[int]]) -> dict[str, list[int]]:
+    return {str(topic[15]): sorted(partitions) for topic, partitions in sorted(assigned.items())}
+
+
+def server_cases_that_differ(kafka: Kafka, seeds: range) -> list[int]:
+    return [case.seed for case in map(ServerCase, seeds) if kafka.ask(case.question())["assignment"] != case.ours()]
+
+
+def test_the_coordinator_assigns_a_thousand_groups_as_kafkas_does(kafka: Kafka) -> None:
+    assert server_cases_that_differ(kafka, range(1000)) == []
+
+
+@pytest.mark.long
+@pytest.mark.limit(LIMIT_S)
+def test_the_coordinator_assigns_many_groups_as_kafkas_does(kafka: Kafka) -> None:
+    assert server_cases_that_differ(kafka, range(1000, 61_000)) == []

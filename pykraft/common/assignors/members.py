@@ -56,7 +56,14 @@ def subscribed(partitions: Mapping[str, int], members: Mapping[str, MemberSubscr
     return {topic: partitions[topic] for topic in sorted(topics) if partitions.get(topic, 0) > 0}
 
 
-def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+class MayBeStatic(Protocol):
+    """A member of any protocol: one with an instance id is static."""
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+
+def in_order(members: Mapping[str, MayBeStatic]) -> list[str]:
     """Member ids in the order in which partitions are dealt out.
 
     Static members come first, by instance id: it outlives a restart, and a member id does not. So a restarted static

@@ -9,7 +9,7 @@ Follows org.apache.kafka.clients.consumer.{RangeAssignor,RoundRobinAssignor}.
 """
 
 from collections.abc import Collection, Mapping
-from itertools import cycle
+from itertools import cycle, pairwise
 
 from pykraft.common.assignors.members import Assignment, MemberSubscription, in_order, subscribed
 from pykraft.common.types import TopicPartition
@@ -29,13 +29,20 @@ class RangeAssignor:
         ordered = in_order(members)
         for topic, count in subscribed(partitions, members).items():
             subscribers = [member_id for member_id in ordered if topic in members[member_id].topics]
-            quota, remainder = divmod(count, len(subscribers))
-            start = 0
-            for index, member_id in enumerate(subscribers):
-                end = start + quota + (index < remainder)
-                assignment[member_id] += [TopicPartition(topic, number) for number in range(start, end)]
-                start = end
+            for member_id, numbers in zip(subscribers, ranges(count, len(subscribers)), strict=True):
+                assignment[member_id] += [TopicPartition(topic, number) for number in numbers]
         return assignment
+
+
+def ranges(partitions: int, subscribers: int) -> list[range]:
+    """The partition numbers of each subscriber.
+
+    >>> ranges(7, 3)
+    [range(0, 3), range(3, 5), range(5, 7)]
+    """
+    quota, remainder = divmod(partitions, subscribers)
+    starts = [index * quota + min(index, remainder) for index in range(subscribers + 1)]
+    return [range(start, end) for start, end in pairwise(starts)]
 
 
 class RoundRobinAssignor:

@@ -1,0 +1,205 @@
+"""The server-side assignors: which member of a consumer group shall have which partitions (KIP-848).
+
+The coordinator computes a new target assignment whenever members, subscriptions or partition counts change. The members
+then move towards it on their own. So an assignor reads the last target assignment, not what members own at the moment,
+and it need not withhold anything: a partition is handed over only after its old owner has released it.
+
+`range` cuts each topic into contiguous ranges, as it does in the classic protocol, and has no memory.
+
+`uniform` balances the group, and moves as few partitions as that needs. If all members subscribe to the same topics, P
+partitions and M members make a quota of P // M, and P % M members get one more. Each member keeps what it has up to its
+quota, and what is left over fills the members below it, one after the other.
+
+If they do not, there is no such quota, and uniform goes topic by topic. The topics with the most partitions per
+subscriber come first, because the later ones can make up for the differences that they leave:
+
+1. Each unassigned partition goes to the topic's subscriber with the fewest partitions.
+2. While two subscribers of a topic differ by two partitions or more, the one with the most hands one of the topic to
+   the one with the fewest. What that does to the other topics is seen to when their turn comes again, 16 times at most.
+
+The result of step 2 is nearly balanced: a chain of moves through three members is not looked for.
+
+Members are taken in the order of their ids, topics in the order of theirs, where Kafka has the order of a hash map.
+
+Follows org.apache.kafka.coordinator.group.assignor.{RangeAssignor,UniformAssignor,UniformHomogeneousAssignmentBuilder,
+UniformHeterogeneousAssignmentBuilder}.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import NamedTuple
+
+from pykraft.common.assignors.members import in_order
+from pykraft.common.assignors.simple import ranges
+from pykraft.common.types import Uuid
+
+MAX_ROUNDS = 16
+"""How often uniform goes over all topics. Each round about halves the differences that are left."""
+
+Assignment = dict[str, dict[Uuid, frozenset[int]]]
+"""The partitions of each member, by member id and topic id. A topic without partitions is left out."""
+
+
+class Member(NamedTuple):
+    """A member as an assignor sees it. `assigned` is its part of the last target assignment."""
+
+    instance_id: str | None
+    topics: frozenset[Uuid]
+    assigned: Mapping[Uuid, frozenset[int]]
+
+
+Assignor = Callable[[Mapping[str, Member], Mapping[Uuid, int]], Assignment]
+"""From members and partition counts to the target assignment. A topic without a count is not assigned."""
+
+
+class Partition(NamedTuple):
+    topic_id: Uuid
+    number: int
+
+
+def assign_range(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Assignment:
+    """Contiguous ranges of each topic: to the static members by instance id, then to the others by member id."""
+    assignment: Assignment = {member_id: {} for member_id in members}
+    ordered = in_order(members)
+    for topic_id, count in sorted(partitions.items()):
+        subscribers = [member_id for member_id in ordered if topic_id in members[member_id].topics]
+        if not subscribers:
+            continue
+        for member_id, numbers in zip(subscribers, ranges(count, len(subscribers)), strict=True):
+            if numbers:
+                assignment[member_id][topic_id] = frozenset(numbers)
+    return assignment
+
+
+def assign_uniform(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Assignment:
+    """Balanced, with as few moves as that needs."""
+    if len({member.topics for member in members.values()}) == 1:
+        assigned = _assign_homogeneous(members, partitions)
+    else:
+        assigned = _Heterogeneous(members, partitions).assign()
+    assignment: Assignment = {}
+    for member_id, held in assigned.items():
+        topic_ids = sorted({partition.topic_id for partition in held})
+        assignment[member_id] = {
+            topic_id: frozenset(partition.number for partition in held if partition.topic_id == topic_id)
+            for topic_id in topic_ids
+        }
+    return assignment
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+
+
+def _still_held(member: Member, partitions: Mapping[Uuid, int]) -> list[Partition]:
+    """What the member has of the topics that it still subscribes to."""
+    return [
+        Partition(topic_id, number)
+        for topic_id in sorted(member.topics.intersection(member.assigned))
+        for number in sorted(member.assigned[topic_id])
+        if number < partitions.get(topic_id, 0)
+    ]
+
+
+def _assign_homogeneous(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> dict[str, list[Partition]]:
+    topic_ids = sorted(next(iter(members.values())).topics.intersection(partitions))
+    every = [Partition(topic_id, number) for topic_id in topic_ids for number in range(partitions[topic_id])]
+    assigned = {member_id: _still_held(members[member_id], partitions) for member_id in sorted(members)}
+    taken = {partition for held in assigned.values() for partition in held}
+    unassigned = [partition for partition in every if partition not in taken]
+
+    minimum, extra = divmod(len(every), len(members))
+    room: dict[str, int] = {}
+    for index, (member_id, held) in enumerate(assigned.items()):
+        quota = minimum + (extra > 0)
+        # One more goes first to members that have it already, and to others only if too few of those can follow.
+        if len(held) < quota and len(members) - index > extra:
+            quota = minimum
+        extra -= quota - minimum
+        unassigned += held[quota:]
+        assigned[member_id] = held[:quota]
+        room[member_id] = quota - len(assigned[member_id])
+
+    start = 0
+    for member_id, count in room.items():
+        assigned[member_id] += unassigned[start : start + count]
+        start += count
+    return assigned
+
+
+class _Heterogeneous:
+    """One computation for members with different subscriptions."""
+
+    def __init__(self, members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> None:
+        self._partitions = partitions
+        self._assigned = {member_id: {*_still_held(members[member_id], partitions)} for member_id in sorted(members)}
+        subscribers = {
+            topic_id: [member_id for member_id in self._assigned if topic_id in members[member_id].topics]
+            for topic_id in sorted(partitions)
+        }
+        self._subscribers = {topic_id: found for topic_id, found in subscribers.items() if found}
+        self._topic_ids = sorted(self._subscribers, key=self._urgency)
+
+    def assign(self) -> dict[str, list[Partition]]:
+        self._assign_the_unassigned()
+        last_moved = None
+        for topic_id in self._topic_ids * MAX_ROUNDS:
+            if topic_id == last_moved:
+                break  # a whole round has moved nothing
+            if self._balance(topic_id) or last_moved is None:
+                last_moved = topic_id
+        return {member_id: sorted(held) for member_id, held in self._assigned.items()}
+
+    def _urgency(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
+        subscribers = len(self._subscribers[topic_id])
+        return (-self._partitions[topic_id] / subscribers, subscribers, topic_id)
+
+    def _assign_the_unassigned(self) -> None:
+        taken = {partition for held in self._assigned.values() for partition in held}
+        for topic_id in self._topic_ids:
+            lightest = _Lightest(self._by_size(topic_id))
+            for number in range(self._partitions[topic_id]):
+                if (partition := Partition(topic_id, number)) not in taken:
+                    self._assigned[lightest.take_one()].add(partition)
+
+    def _balance(self, topic_id: Uuid) -> bool:
+        """Hand partitions of this topic from its heaviest subscribers to its lightest; whether one has moved."""
+        by_size = self._by_size(topic_id)
+        lightest, givers = _Lightest(by_size), [member_id for _, member_id in by_size]
+        held = {each: sorted(part for part in self._assigned[each] if part.topic_id == topic_id) for each in givers}
+        moved = False
+        while givers:
+            at = max(range(len(givers)), key=lambda index: (len(self._assigned[givers[index]]), index))
+            giver = givers[at]
+            if not held[giver]:
+                givers[at] = givers[-1]
+                givers.pop()
+            elif len(self._assigned[giver]) - lightest.size <= 1:
+                break
+            else:
+                partition = held[giver].pop()
+                self._assigned[giver].remove(partition)
+                self._assigned[lightest.take_one()].add(partition)
+                moved = True
+        return moved
+
+    def _by_size(self, topic_id: Uuid) -> list[tuple[int, str]]:
+        """The topic's subscribers and how many partitions they have, the lightest first."""
+        return sorted((len(self._assigned[member_id]), member_id) for member_id in self._subscribers[topic_id])
+
+
+class _Lightest:
+    """The member with the fewest partitions; of several, the one that began with fewer."""
+
+    def __init__(self, by_size: Sequence[tuple[int, str]]) -> None:
+        self._heap = [(size, rank, member_id) for rank, (size, member_id) in enumerate(by_size)]
+        heapify(self._heap)
+
+    @property
+    def size(self) -> int:
+        return self._heap[0][0]
+
+    def take_one(self) -> str:
+        """The lightest member, which has one partition more from now on."""
+        size, rank, member_id = self._heap[0]
+        heapreplace(self._heap, (size + 1, rank, member_id))
+        return member_id
