@@ -208,9 +208,10 @@ class ServerCase:
         random = Random(seed)
         self.seed = seed
         self.name = "range" if seed % 10 == 0 else "uniform"
-        self.counts = [random.randint(0, 9) for _ in range(random.randint(1, 6))]
+        most = random.choice([6, 25])
+        self.counts = [random.randint(0, most) for _ in range(random.randint(1, 6))]
         numbers = range(1, len(self.counts) + 1)
-        ids = sorted({f"{random.choice('abc')}{random.randrange(10**6):x}" for _ in range(random.randint(1, 10))})
+        ids = sorted({f"{random.choice('abc')}{random.randrange(10**6):x}" for _ in range(random.randint(1, 15))})
         alike = random.random() < 0.4
         topics = self._subscription(random, numbers)
         owning, chance = random.sample(ids, random.randint(0, len(ids))), random.choice([0.3, 0.8, 1.0])

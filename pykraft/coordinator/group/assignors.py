@@ -141,12 +141,10 @@ class _Heterogeneous:
 
     def assign(self) -> dict[str, list[Partition]]:
         self._assign_the_unassigned()
-        last_moved = None
-        for topic_id in self._topic_ids * MAX_ROUNDS:
-            if topic_id == last_moved:
-                break  # a whole round has moved nothing
-            if self._balance(topic_id) or last_moved is None:
-                last_moved = topic_id
+        for _ in range(MAX_ROUNDS):
+            moved = [self._balance(topic_id) for topic_id in self._topic_ids]
+            if not any(moved):
+                break
         return {member_id: sorted(held) for member_id, held in self._assigned.items()}
 
     def _urgency(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
