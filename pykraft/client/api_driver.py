@@ -70,6 +70,8 @@ class ApiHandler(Generic[K, V]):
     channel: str
     timeout_ms: int | None = None
     """The time for one attempt, where request.timeout.ms is not right."""
+    is_retried: bool = True
+    """False: the first error is final, also one that may pass. (The lookup of the node is repeated all the same.)"""
 
     def named(self, keys: Iterable[K]) -> str:
         """The call in words, with the first of these keys."""
@@ -201,6 +203,7 @@ class ApiDriver:
         """Send what is due, give up what is late."""
         requests: list[Outbound] = []
         deadline = FOREVER
+        self._calls = [call for call in self._calls if not call.promise.abandoned]
         for call in list(self._calls):
             if now >= call.deadline:
                 self._give_up(call)
@@ -246,7 +249,7 @@ class ApiDriver:
                 self.metadata.has_failed(destination)
                 for key in attempt.keys:
                     call.handler.lookup.forget(key, destination, ErrorCode.NETWORK_EXCEPTION)
-            if not call.promise.kept:
+            if not call.promise.kept and not call.promise.abandoned:
                 self._on_response(call, destination, attempt, response, now)
 
         limit = self._timeout_ms if call.handler.timeout_ms is None else call.handler.timeout_ms
@@ -269,7 +272,7 @@ class ApiDriver:
                 continue
             if isinstance(answer, KafkaError):
                 call.handler.lookup.forget(key, node, answer.code)
-                if answer.retriable:
+                if answer.retriable and (attempt.is_lookup or call.handler.is_retried):
                     obstacle = obstacle or answer.detail or answer.code.text
                     continue
                 if call.is_whole:

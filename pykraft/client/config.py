@@ -5,6 +5,7 @@ Follows org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfi
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pykraft.common.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
@@ -83,8 +84,38 @@ MAX_PARTITION_FETCH_BYTES = integer(
     "max.partition.fetch.bytes", 1_048_576, "how much of one partition a fetch brings", at_least=0
 )
 MAX_POLL_RECORDS = integer("max.poll.records", 500, "how many records one poll() returns", at_least=1)
-AUTO_OFFSET_RESET = string(
-    "auto.offset.reset", "latest", "where to begin without a position", ["earliest", "latest", "none"]
+
+
+def _offset_reset(text: str) -> str:
+    if text not in ("earliest", "latest", "none"):
+        reset_duration_ms(text)
+    return text
+
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(
+    r"P(?:(?P<D>[0-9]+)D)?(?:T(?=[0-9])(?:(?P<H>[0-9]+)H)?(?:(?P<M>[0-9]+)M)?(?:(?P<S>[0-9]+(?:\.[0-9]{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_UNITS_MS = {"D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
+
+
+def reset_duration_ms(text: str) -> int:
+    """The milliseconds of ``by_duration:P1DT2H``: days, hours, minutes and seconds as ISO 8601 writes them. ValueError
+    if it is anything else (KIP-1106)."""
+    found = _DURATION.fullmatch(text.removeprefix(BY_DURATION)) if text.startswith(BY_DURATION) else None
+    if found is None or not any(found.groups()):
+        raise ValueError(text)
+    return sum(int(float(number) * _UNITS_MS[unit]) for unit, number in found.groupdict().items() if number)
+
+
+AUTO_OFFSET_RESET = Key(
+    "auto.offset.reset",
+    "latest",
+    _offset_reset,
+    "one of earliest, latest, none, by_duration:<ISO 8601 duration, such as PT1H>",
+    "where to begin without a position",
+    "string",
 )
 ISOLATION_LEVEL = string(
     "isolation.level",
@@ -93,7 +124,53 @@ ISOLATION_LEVEL = string(
     ["read_uncommitted", "read_committed"],
 )
 CHECK_CRCS = boolean("check.crcs", True, "whether the checksum of every batch is looked at")
-GROUP_ID = string("group.id", "", "the consumer group; groups are not built yet")
+ALLOW_AUTO_CREATE_TOPICS = boolean("allow.auto.create.topics", True, "whether brokers may create a topic asked about")
+EXCLUDE_INTERNAL_TOPICS = boolean("exclude.internal.topics", True, "whether a pattern skips Kafka's own topics")
+CLIENT_RACK = string("client.rack", "", "where this client is; the group's leader learns it")
+
+GROUP_ID = string(
+    "group.id", "", "the group that this consumer joins and commits offsets for", most_bytes=LARGEST["short"]
+)
+GROUP_INSTANCE_ID = string(
+    "group.instance.id", "", "makes this consumer a static member under this name", most_bytes=LARGEST["short"]
+)
+GROUP_PROTOCOL = string("group.protocol", "classic", "who assigns partitions", ["classic", "consumer"])
+SESSION_TIMEOUT_MS = integer(
+    "session.timeout.ms", 45_000, "the coordinator removes a member after so long without a heartbeat", at_least=0
+)
+HEARTBEAT_INTERVAL_MS = integer("heartbeat.interval.ms", 3000, "pause between two heartbeats", at_least=1)
+MAX_POLL_INTERVAL_MS = integer(
+    "max.poll.interval.ms", 300_000, "a member that does not call poll() for so long leaves its group", at_least=1
+)
+ENABLE_AUTO_COMMIT = boolean(
+    "enable.auto.commit", True, "whether poll() and close() commit what earlier polls returned"
+)
+AUTO_COMMIT_INTERVAL_MS = integer("auto.commit.interval.ms", 5000, "pause between two such commits", at_least=0)
+
+
+def _assignors(text: str) -> tuple[str, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = tuple(_JAVA_ASSIGNORS.get(part.removeprefix(_JAVA_PACKAGE), part) for part in parts)
+    if not found or len(set(found)) < len(found) or not set(found) <= set(_JAVA_ASSIGNORS.values()):
+        raise ValueError(text)
+    return found
+
+
+_JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
+_JAVA_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+PARTITION_ASSIGNMENT_STRATEGY: Key[tuple[str, ...]] = Key(
+    "partition.assignment.strategy",
+    ("range", "cooperative-sticky"),
+    _assignors,
+    f"a comma-separated list of {', '.join(_JAVA_ASSIGNORS.values())}",
+    "the assignors this member offers, the preferred one first",
+    "list",
+)
 
 CONSUMER_CONFIG = ConfigDef(
     [
@@ -106,7 +183,18 @@ CONSUMER_CONFIG = ConfigDef(
         AUTO_OFFSET_RESET,
         ISOLATION_LEVEL,
         CHECK_CRCS,
+        ALLOW_AUTO_CREATE_TOPICS,
+        EXCLUDE_INTERNAL_TOPICS,
+        CLIENT_RACK,
         GROUP_ID,
+        GROUP_INSTANCE_ID,
+        GROUP_PROTOCOL,
+        SESSION_TIMEOUT_MS,
+        HEARTBEAT_INTERVAL_MS,
+        MAX_POLL_INTERVAL_MS,
+        ENABLE_AUTO_COMMIT,
+        AUTO_COMMIT_INTERVAL_MS,
+        PARTITION_ASSIGNMENT_STRATEGY,
     ]
 )
 
@@ -119,8 +207,31 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     layer = _named(settings)
     unknown = definition.unknown(layer)
     if unknown:
-        raise ConfigError(f"{unknown[0]} is no setting of this client; it has: {', '.join(sorted(definition.keys))}")
+        name, known = unknown[0], sorted(definition.keys)
+        nearest = get_close_matches(name, known, 1)
+        meant = f". Did you mean {nearest[0]}? It has: " if nearest else "; it has: "
+        raise ConfigError(f"{name} is no setting of this client{meant}{', '.join(known)}")
     return definition.resolve(layer)
+
+
+def consumer_config(settings: Mapping[str, object]) -> Config:
+    """Read a consumer's settings. Without `group.id` nothing is committed automatically; ConfigError if that was asked
+    for, or if two settings contradict each other."""
+    config = client_config(CONSUMER_CONFIG, settings)
+    if config[GROUP_PROTOCOL] == "consumer":
+        raise ConfigError(
+            "group.protocol is consumer, but must be classic: consumer groups (KIP-848) are not built yet"
+        )
+    if config[GROUP_ID]:
+        if config[HEARTBEAT_INTERVAL_MS] >= config[SESSION_TIMEOUT_MS]:
+            raise ConfigError(
+                f"heartbeat.interval.ms is {config[HEARTBEAT_INTERVAL_MS]}, but must be less than session.timeout.ms, "
+                f"which is {config[SESSION_TIMEOUT_MS]}"
+            )
+        return config
+    if ENABLE_AUTO_COMMIT.name in _named(settings) and config[ENABLE_AUTO_COMMIT]:
+        raise ConfigError("enable.auto.commit is true, but must be false without group.id: no group keeps the offsets")
+    return config.with_values(enable_auto_commit=False)
 
 
 def producer_config(settings: Mapping[str, object]) -> Config:

@@ -1,20 +1,23 @@
-"""A consumer without a thread: subscription, positions, fetcher and metadata put together.
+"""A consumer without a thread: subscription, positions, fetcher, metadata and the group put together.
 
-`poll` sends; `take` hands out what has come. Whoever has a clock and a network drives it: the `Consumer` façade with a
-thread and sockets, the simulator with its own.
+`poll` sends; `advance` does what a rebalance needs of the user; `take` hands out records. The `Consumer` façade drives
+it with a thread and sockets, the simulator with its own clock and network.
 
-Consumer groups are not built yet. A consumer that subscribes to topics reads all their partitions, as one that is alone
-in its group does; it commits nothing.
+With ``group.id`` the group's members share the partitions of the subscribed topics, and begin at the offsets that the
+group has committed. Without it, a consumer reads all partitions of its topics, and commits nothing.
 
 Follows org.apache.kafka.clients.consumer.KafkaConsumer.
 """
 
+import re
+from collections.abc import Callable
 from random import Random
 
 from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.arguments import whole_number
 from pykraft.client.config import bootstrap_endpoints
+from pykraft.client.coordinator import ConsumerCoordinator, ListenerCall
 from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord, Fetcher
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetLookups
@@ -22,35 +25,48 @@ from pykraft.client.positions import Positions
 from pykraft.client.subscription import FetchPosition, Mode, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
-from pykraft.common.errors import ConfigError, KafkaError
+from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 
 
 class ConsumerCore:
     """One consumer. It is a RequestManager."""
 
-    def __init__(self, config: Config, random: Random) -> None:
-        """ConfigError if a setting asks for what is not built."""
-        if config[keys.GROUP_ID]:
-            raise ConfigError(
-                f"group.id={config[keys.GROUP_ID]}: consumer groups are not built yet. Leave group.id out; assign() "
-                "partitions, or subscribe() to read all of a topic's"
-            )
+    def __init__(self, config: Config, random: Random, time_ms: Callable[[], int] | None = None) -> None:
+        """`time_ms` tells the time of day, for ``auto.offset.reset=by_duration``."""
         self.config = config
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self.subscription = SubscriptionState(config[keys.AUTO_OFFSET_RESET])
-        self._driver = ApiDriver(config, self.metadata, random)
-        self.lookups = OffsetLookups(config, self._driver)
+        self.metadata.may_create_topics = config[keys.ALLOW_AUTO_CREATE_TOPICS]
+        self.subscription = SubscriptionState(config[keys.AUTO_OFFSET_RESET], time_ms, bool(config[keys.GROUP_ID]))
+        self.driver = ApiDriver(config, self.metadata, random)
+        self.lookups = OffsetLookups(config, self.driver)
         self.isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
-        self._positions = Positions(config, self.subscription, self._driver, self.lookups, self.isolation_level)
+        self._positions = Positions(config, self.subscription, self.driver, self.lookups, self.isolation_level)
         self._fetcher = Fetcher(config, self.metadata, self.subscription)
+        self.group: ConsumerCoordinator | None = None
+        """None without ``group.id``."""
+        if config[keys.GROUP_ID]:
+            self.group = ConsumerCoordinator(config, self.subscription, self.driver)
         self._topic_ids: dict[str, Uuid] = {}
+        self._matched_version = -1
 
     def poll(self, now: int) -> Poll:
-        if self.subscription.mode is Mode.SUBSCRIBE:
+        self._match_pattern()
+        if self.group is None and self.subscription.mode.is_automatic:
             self._take_all_partitions()
-        parts = [self._positions.poll(now), self._driver.poll(now), self._fetcher.poll(now), self.metadata.poll(now)]
+        parts = [] if self.group is None else [self.group.poll(now)]
+        parts += [self._positions.poll(now), self.driver.poll(now), self._fetcher.poll(now), self.metadata.poll(now)]
         return merge(parts)
+
+    def _match_pattern(self) -> None:
+        """Subscribe to the topics that match the pattern, when newer metadata may have others."""
+        if self.subscription.mode is not Mode.PATTERN or not self.metadata.knows_all_topics:
+            return
+        if self._matched_version != self.metadata.version:
+            self._matched_version = self.metadata.version
+            skips_internal = self.config[keys.EXCLUDE_INTERNAL_TOPICS]
+            topics = self.metadata.topics.items()
+            self.subscription.match(name for name, topic in topics if not (skips_internal and topic.is_internal))
 
     def _take_all_partitions(self) -> None:
         """A topic that the last broker did not know keeps what is read of it: it may be the broker that lags, and a
@@ -68,10 +84,16 @@ class ConsumerCore:
             found += [TopicPartition(topic, partition) for partition in partitions]
         self.subscription.assign_from_subscription(found)
 
+    def advance(self, now: int) -> ListenerCall | None:
+        """The user polls: go on with the rebalance. Returns a call of the user's listener; after it, `advance` is
+        called again. None if there is none, for now."""
+        return None if self.group is None else self.group.advance(now)
+
     @property
     def has_news(self) -> bool:
-        """There are records to take (or perhaps only batches without any that a reader sees), or an error."""
-        return self._fetcher.has_news or self._positions.has_error
+        """There are records to take (or perhaps only batches without any that a reader sees), an error, or something
+        to do for `advance`."""
+        return self._fetcher.has_news or self._positions.has_error or (self.group is not None and self.group.has_news)
 
     def take(self, limit: int) -> list[FetchedRecord]:
         """At most `limit` records. KafkaError: what the user must know; ValueError: nothing is read."""
@@ -82,6 +104,8 @@ class ConsumerCore:
 
     def raise_error(self) -> None:
         """KafkaError: what the user must know, once; NoOffsetError for as long as nobody says where to read."""
+        if self.group is not None:
+            self.group.raise_error()
         self._positions.raise_error()
         self._fetcher.raise_error()
 
@@ -101,7 +125,19 @@ class ConsumerCore:
         self.subscription.subscribe(topics)
         for topic in topics:
             self.metadata.add_topic(topic)
-        self._take_all_partitions()
+        if self.group is None:
+            self._take_all_partitions()
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Subscribe to all topics, present and future, whose whole name matches."""
+        self.subscription.subscribe_pattern(pattern)
+        self.metadata.want_all_topics(True)
+        self._matched_version = -1
+
+    def unsubscribe(self) -> None:
+        """Read nothing. A member of a group leaves it separately."""
+        self.subscription.unsubscribe()
+        self.metadata.want_all_topics(False)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Read from this offset on; whether it is in the log will be seen."""
@@ -112,7 +148,7 @@ class ConsumerCore:
         """The records from this one on were taken, and nobody has seen them: take them again, unless the partition is
         read from elsewhere by now."""
         state = self.subscription.partitions.get(topic_partition)
-        if state is not None and state.state is not State.AWAITING_RESET:
+        if state is not None and state.state not in (State.INITIALIZING, State.AWAITING_RESET):
             state.seek(FetchPosition(offset, leader_epoch), state.checked_epoch)
 
     def seek_to(self, topic_partition: TopicPartition, timestamp: int) -> None:

@@ -1,7 +1,8 @@
 """What a client's user meets besides the protocol's own errors: each with its partition, so that it can be handled.
 
 Follows org.apache.kafka.clients.consumer.{NoOffsetForPartitionException,OffsetOutOfRangeException,
-LogTruncationException} and org.apache.kafka.common.errors.TimeoutException.
+LogTruncationException,CommitFailedException,RetriableCommitFailedException} and
+org.apache.kafka.common.errors.{TimeoutException,RebalanceInProgressException,FencedInstanceIdException}.
 """
 
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -40,3 +41,43 @@ class LogTruncationError(KafkaError):
         )
         self.topic_partition = topic_partition
         self.diverging_offset = diverging_offset
+
+
+class CommitFailedError(KafkaError):
+    """The group gave this consumer's partitions to other members; its offsets were not committed."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(
+            code,
+            "the offsets were not committed: this consumer is no member of the group's current generation, and others "
+            "may read its partitions. Call poll() to join again; if polls come too late, increase max.poll.interval.ms "
+            "or reduce max.poll.records",
+        )
+
+
+class RebalanceInProgressError(KafkaError):
+    """The offsets were not committed because the group is rebalancing; `poll()` completes the rebalance."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            "the offsets were not committed: the group is rebalancing. Call poll(), then commit again",
+        )
+
+
+class FencedInstanceIdError(KafkaError):
+    """Another consumer took over this one's ``group.instance.id``."""
+
+    def __init__(self, instance_id: str | None) -> None:
+        super().__init__(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"another consumer joined with group.instance.id={instance_id}: close this one",
+        )
+
+
+class RetriableCommitFailedError(KafkaError):
+    """An asynchronous commit failed with an error that may pass. It was not repeated: a later commit may have
+    succeeded meanwhile, and a repetition would move the offsets back."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.code, f"the offsets were not committed: {error.detail or error.code.text}")

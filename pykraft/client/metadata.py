@@ -34,6 +34,7 @@ class TopicMetadata(NamedTuple):
     topic_id: Uuid
     partitions: Mapping[int, PartitionLeader]
     error: ErrorCode
+    is_internal: bool = False
 
 
 class ClusterMetadata:
@@ -53,6 +54,9 @@ class ClusterMetadata:
         self._silent: set[Endpoint] = set()
         self.may_create_topics = True
         """Whether a topic that is asked about is made, if the brokers do so (``auto.create.topics.enable``)."""
+        self._wants_all_topics = False
+        self.knows_all_topics = False
+        """Whether the newest answer named every topic of the cluster."""
         self.version = 0
         """Counts the answers."""
         self.unheard_since: int | None = None
@@ -63,6 +67,13 @@ class ClusterMetadata:
         if topic not in self._wanted:
             self._wanted.add(topic)
             self._wants_update = True
+
+    def want_all_topics(self, is_wanted: bool) -> None:
+        """From now on, know about every topic that there is; or only about those that were added."""
+        if is_wanted and not self._wants_all_topics:
+            self._wants_update = True
+        self._wants_all_topics = is_wanted
+        self.knows_all_topics = self.knows_all_topics and is_wanted
 
     def request_update(self) -> None:
         """Something that is known has turned out to be wrong."""
@@ -122,17 +133,18 @@ class ClusterMetadata:
         self._wants_update = False
         if not self.version and self.unheard_since is None:
             self.unheard_since = now
-        topics = [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
+        of_all = self._wants_all_topics
+        topics = None if of_all else [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.may_create_topics)
         timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
         node = self.any_node()
 
         def on_response(response: MetadataResponse | Failure | Any, now: int) -> None:
-            self._on_response(node, response, now)
+            self._on_response(node, response, of_all, now)
 
         return Poll(FOREVER, [Outbound(CHANNEL, node, request, on_response, timeout_ms)])
 
-    def _on_response(self, node: Node, response: MetadataResponse | Failure | Any, now: int) -> None:
+    def _on_response(self, node: Node, response: MetadataResponse | Failure | Any, of_all: bool, now: int) -> None:
         self._in_flight = False
         self._not_before = now + self._config[RETRY_BACKOFF_MS]
         if not isinstance(response, MetadataResponse):
@@ -144,11 +156,17 @@ class ClusterMetadata:
         self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
             self._learn(topic)
+        self.knows_all_topics = of_all and self._wants_all_topics
+        if of_all:
+            named = {topic.name for topic in response.topics}
+            self.topics = {name: known for name, known in self.topics.items() if name in named}
+            for name in sorted(self._wanted - self.topics.keys()):
+                self.topics[name] = TopicMetadata(ZERO_UUID, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _learn(self, topic: MetadataResponse.Topic) -> None:
         error = ErrorCode.of(topic.error_code)
         partitions = {p.partition_index: self._newer(topic, p) for p in topic.partitions}
-        self.topics[topic.name or ""] = TopicMetadata(topic.topic_id, partitions, error)
+        self.topics[topic.name or ""] = TopicMetadata(topic.topic_id, partitions, error, topic.is_internal)
         nobody_leads = any(leader.leader_id < 0 for leader in partitions.values())
         if error.retriable or nobody_leads:
             self._wants_update = True

@@ -1,12 +1,16 @@
 """What a consumer reads: which partitions, and from where on in each.
 
 A consumer either *assigns* itself partitions, or *subscribes* to topics and is given partitions; it cannot do both at
-once, and the mode is left only by giving up everything. Each partition it reads is in one state::
+once, and the mode is left only by giving up everything. Topics are subscribed to by name, or by a pattern that the
+client matches against all topics it knows. Each partition it reads is in one state::
 
-    AWAITING_RESET ---> FETCHING <---> AWAITING_VALIDATION
-          ^                |                  |
-          +----------------+------------------+
+    INITIALIZING ------------> FETCHING <---> AWAITING_VALIDATION
+         |                     ^      |               |
+         +---> AWAITING_RESET -+      |               |
+                     ^                |               |
+                     +----------------+---------------+
 
+* INITIALIZING: the group's committed offset must be looked up. Only the partitions of a consumer in a group start here.
 * AWAITING_RESET: there is no position, or it is not in the log. The log's start or end must be looked up.
 * AWAITING_VALIDATION: the leader has changed since the position was read. The new leader is asked where the epoch of
   the last record that was read ends in its log; if before the position, records that were read are gone (KIP-320).
@@ -15,10 +19,12 @@ once, and the mode is left only by giving up everything. Each partition it reads
 Follows org.apache.kafka.clients.consumer.internals.SubscriptionState.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from pykraft.client.config import BY_DURATION, reset_duration_ms
 from pykraft.client.errors import NoOffsetError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
@@ -32,11 +38,18 @@ class Mode(Enum):
     NONE = "it reads nothing yet"
     ASSIGN = "assign() names partitions"
     SUBSCRIBE = "subscribe() names topics"
+    PATTERN = "subscribe() names a pattern"
+
+    @property
+    def is_automatic(self) -> bool:
+        """Partitions follow from subscribed topics."""
+        return self in (Mode.SUBSCRIBE, Mode.PATTERN)
 
 
 class State(Enum):
     """Whether a partition can be fetched from, or what must come first."""
 
+    INITIALIZING = "its committed offset must be looked up"
     AWAITING_RESET = "its position must be looked up"
     AWAITING_VALIDATION = "its position must be compared with the new leader's log"
     FETCHING = "records are fetched from its position on"
@@ -44,6 +57,8 @@ class State(Enum):
 
 TRANSITIONS = frozenset(
     [
+        (State.INITIALIZING, State.AWAITING_RESET),
+        (State.INITIALIZING, State.FETCHING),
         (State.AWAITING_RESET, State.AWAITING_RESET),
         (State.AWAITING_RESET, State.FETCHING),
         (State.FETCHING, State.AWAITING_RESET),
@@ -66,26 +81,41 @@ class FetchPosition(NamedTuple):
 class PartitionState:
     """One partition that is read."""
 
-    __slots__ = ("checked_epoch", "high_watermark", "is_paused", "position", "reset_timestamp", "state")
+    __slots__ = (
+        "checked_epoch",
+        "high_watermark",
+        "is_paused",
+        "is_pending_revocation",
+        "position",
+        "reset_timestamp",
+        "state",
+    )
 
-    def __init__(self, reset_timestamp: int | None) -> None:
-        self.state = State.AWAITING_RESET
+    def __init__(self, reset_timestamp: int | None, state: State = State.AWAITING_RESET) -> None:
+        self.state = state
         self.position: FetchPosition | None = None
         self.reset_timestamp = reset_timestamp
         """-2 for the log's start, -1 for its end, another for the first record as young; None: nobody may choose."""
         self.is_paused = False
+        self.is_pending_revocation = False
+        """The group takes the partition away: its position is being committed, and must not advance any more."""
         self.checked_epoch = NO_EPOCH
         """The leader epoch under which the position is known to be right."""
         self.high_watermark = -1
 
     @property
     def is_fetchable(self) -> bool:
-        return self.state is State.FETCHING and not self.is_paused
+        return self.state is State.FETCHING and not self.is_paused and not self.is_pending_revocation
 
     @property
     def has_position(self) -> bool:
         """It is known where to read, and that this is right; what was known before a reset does not count."""
         return self.state is State.FETCHING
+
+    @property
+    def consumed(self) -> FetchPosition | None:
+        """What a commit would name; None without a position. A position in doubt counts: what was read was read."""
+        return self.position if self.state in (State.FETCHING, State.AWAITING_VALIDATION) else None
 
     @property
     def is_lost(self) -> bool:
@@ -135,10 +165,17 @@ class PartitionState:
 class SubscriptionState:
     """All partitions that a consumer reads."""
 
-    def __init__(self, auto_offset_reset: str) -> None:
-        self._default_reset = _RESET_TIMESTAMPS.get(auto_offset_reset)
+    def __init__(
+        self, auto_offset_reset: str, time_ms: Callable[[], int] | None = None, in_group: bool = False
+    ) -> None:
+        """`time_ms` tells the time of day, from which ``by_duration`` counts back. In a group, partitions begin at
+        their committed offsets."""
+        self._auto_offset_reset = auto_offset_reset
+        self._time_ms = time_ms
+        self._in_group = in_group
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -149,16 +186,32 @@ class SubscriptionState:
             self.mode = Mode.NONE
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics; `assign_from_subscription` will say which of their partitions."""
+        """Read these topics; `assign_from_subscription` will say which of their partitions. Outside of a group, other
+        topics are given up at once; in a group, the next rebalance revokes them."""
         self._enter(Mode.SUBSCRIBE)
         self.topics = frozenset(topics)
-        self._set(key for key in self.partitions if key.topic in self.topics)
+        if not self._in_group:
+            self._set(key for key in self.partitions if key.topic in self.topics)
         if not self.topics:
             self.mode = Mode.NONE
 
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Read the topics whose whole name matches; `match` will say which."""
+        self._enter(Mode.PATTERN)
+        self.pattern = pattern
+
+    def match(self, topics: Iterable[str]) -> None:
+        """These topics exist: subscribe to those that match the pattern."""
+        assert self.pattern is not None
+        self.topics = frozenset(filter(self.pattern.fullmatch, topics))
+
+    def covers(self, topic: str) -> bool:
+        """Whether the topic is subscribed to; also one that matches the pattern and was not known so far."""
+        return topic in self.topics or (self.pattern is not None and self.pattern.fullmatch(topic) is not None)
+
     def assign_from_subscription(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The partitions of the subscribed topics that are this consumer's."""
-        assert self.mode is Mode.SUBSCRIBE
+        assert self.mode.is_automatic
         self._set(topic_partitions)
 
     def forget(self, topic: str) -> None:
@@ -168,6 +221,7 @@ class SubscriptionState:
     def unsubscribe(self) -> None:
         self.mode = Mode.NONE
         self.topics = frozenset()
+        self.pattern = None
         self.partitions = {}
 
     def _enter(self, mode: Mode) -> None:
@@ -177,17 +231,28 @@ class SubscriptionState:
 
     def _set(self, topic_partitions: Iterable[TopicPartition]) -> None:
         before = self.partitions
-        self.partitions = {
-            key: before.get(key) or PartitionState(self._default_reset) for key in sorted(set(topic_partitions))
-        }
+        self.partitions = {key: before.get(key) or self._new_state() for key in sorted(set(topic_partitions))}
+
+    def _new_state(self) -> PartitionState:
+        if self._in_group:
+            return PartitionState(None, State.INITIALIZING)
+        return PartitionState(self._reset_timestamp())
 
     def reset(self, topic_partition: TopicPartition, offset: int | None = None) -> None:
         """The position is missing, or is not in the log: choose another, as ``auto.offset.reset`` says; NoOffsetError
         if it says not to."""
-        if self._default_reset is None:
+        timestamp = self._reset_timestamp()
+        if timestamp is None:
             raise NoOffsetError(topic_partition, offset)
-        self.partitions[topic_partition].reset(self._default_reset)
+        self.partitions[topic_partition].reset(timestamp)
 
     @property
     def may_reset(self) -> bool:
-        return self._default_reset is not None
+        return self._reset_timestamp() is not None
+
+    def _reset_timestamp(self) -> int | None:
+        """Where a partition without a position begins, as ListOffsets names it; None if ``none`` forbids to choose."""
+        if self._auto_offset_reset.startswith(BY_DURATION):
+            assert self._time_ms is not None, "by_duration counts back from the time of day"
+            return max(0, self._time_ms() - reset_duration_ms(self._auto_offset_reset))
+        return _RESET_TIMESTAMPS.get(self._auto_offset_reset)

@@ -221,6 +221,11 @@ class Request(Message):
         cls.advertised = advertised or versions
         cls.forwardable = forwardable
 
+    def at_most(self, version: int) -> Self:
+        """This request, limited to versions up to `version`: it lacks what newer versions ask for."""
+        self.__dict__["versions"] = (self.versions[0], version)
+        return self
+
     def refusal(self, error: KafkaError) -> "Response | None":
         """The response that refuses the whole request. None if this client wants no answer: its connection is closed,
         which is all that it can notice.

@@ -1,0 +1,291 @@
+"""Committed offsets: a group's memory of how far it has read.
+
+A consumer commits, for each partition, the offset of the next record that it will read. The group's coordinator keeps
+it, and whoever reads the partition next for this group begins there: a partition that is *initializing* gets its
+committed offset as its position, or a position by ``auto.offset.reset`` if the group has none.
+
+A member of a group commits under its generation. The coordinator refuses a commit of an older generation, because other
+members may own the partitions by now. A consumer that assigns its partitions itself is no member, and commits without a
+generation.
+
+A synchronous commit is repeated until its deadline. An asynchronous one is sent once: a later commit may overtake a
+repetition, which would move the offset back. A committed offset also has the leader epoch of the last record before it,
+so that the next reader notices if the log was truncated there (KIP-320), and a text of the user's.
+
+Follows org.apache.kafka.clients.consumer.internals.ConsumerCoordinator and
+org.apache.kafka.clients.consumer.OffsetAndMetadata. Topics go by name, as classic members send them: version 9 is the
+newest that has room for names.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pykraft.client import config as keys
+from pykraft.client.api_driver import ApiDriver, ApiHandler
+from pykraft.client.errors import (
+    ClientTimeoutError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+)
+from pykraft.client.membership import CHANNEL, ClassicMembership, Generation, MemberState
+from pykraft.client.subscription import FetchPosition, State, SubscriptionState
+from pykraft.common.config import Config
+from pykraft.common.core import Poll, Promise
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.offsets import (
+    NO_EPOCH,
+    NO_OFFSET,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+_BY_NAME = 9
+"""The newest version of OffsetCommit and OffsetFetch whose topics have names."""
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next one to read, a text beside it, the leader epoch of the record before it (or -1)."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Committed = dict[TopicPartition, OffsetAndMetadata | None]
+OnCommit = Callable[[Offsets, KafkaError | None], object]
+
+
+class Commits:
+    """Commits offsets, and looks up committed ones. It is a RequestManager, whose requests the `ApiDriver` sends."""
+
+    def __init__(
+        self, config: Config, subscription: SubscriptionState, driver: ApiDriver, membership: ClassicMembership
+    ) -> None:
+        self._timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
+        self._subscription = subscription
+        self._driver = driver
+        self._membership = membership
+        self._group_id = membership.group_id
+        self._initialization: Promise[Any] | None = None
+        self._errors: deque[KafkaError] = deque()
+        self._completed: deque[tuple[OnCommit, Offsets, KafkaError | None]] = deque()
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each partition was read."""
+        return {
+            key: OffsetAndMetadata(state.consumed.offset, "", state.consumed.offset_epoch)
+            for key, state in self._subscription.partitions.items()
+            if state.consumed is not None
+        }
+
+    def commit(self, offsets: Offsets, deadline: int, is_retried: bool = True) -> "Promise[KafkaError | None]":
+        """Commit these offsets; kept with the error, or None."""
+        if not offsets:
+            return Promise.of(None)
+        generation = self._generation()
+        if isinstance(generation, KafkaError):
+            return Promise.of(generation)
+        instance_id = self._membership.instance_id if self._subscription.mode.is_automatic else None
+        request = _commit_request(self._group_id, generation, instance_id, offsets)
+        handler = ApiHandler(
+            what="{}: the offsets were not committed",
+            lookup=self._driver.group_coordinators,
+            request=lambda asked: request,
+            read=lambda asked, response: [(self._group_id, _first_error(response))],
+            channel=CHANNEL,
+            is_retried=is_retried,
+        )
+        committed: Promise[KafkaError | None] = Promise()
+        answer = self._driver.ask_all(handler, [self._group_id], deadline)
+        answer.then(lambda found: committed.keep(self._understood(found, generation, is_retried)))
+        return committed
+
+    def commit_async(self, offsets: Offsets, on_commit: OnCommit, now: int) -> None:
+        """Commit, and have `take_completed` hand out `on_commit` with what came of it."""
+
+        def complete(error: KafkaError | None) -> None:
+            self._completed.append((on_commit, offsets, error))
+            if isinstance(error, FencedInstanceIdError):
+                self._errors.append(error)
+
+        self.commit(offsets, now + self._timeout_ms, is_retried=False).then(complete)
+
+    def take_completed(self) -> Iterator[tuple[OnCommit, Offsets, KafkaError | None]]:
+        """The callbacks that are due, with their arguments; the user's thread makes the calls."""
+        while self._completed:
+            yield self._completed.popleft()
+
+    def _generation(self) -> Generation | KafkaError:
+        """Under which generation to commit."""
+        if not self._subscription.mode.is_automatic:
+            return Generation()
+        if self._membership.state is MemberState.STABLE:
+            return self._membership.generation
+        if self._membership.is_rebalancing:
+            return RebalanceInProgressError()
+        return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _understood(self, found: Any, generation: Generation, is_retried: bool) -> KafkaError | None:
+        """What the user hears of a commit; a member that was removed must begin again."""
+        if not isinstance(found, KafkaError):
+            return None
+        is_current = self._membership.generation == generation
+        match found.code:
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                self._membership.request_rejoin("offset commit failed since group is already rebalancing")
+                return RebalanceInProgressError()
+            case ErrorCode.FENCED_INSTANCE_ID if is_current:
+                return FencedInstanceIdError(self._membership.instance_id)
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION | ErrorCode.FENCED_INSTANCE_ID:
+                if not is_current and self._membership.state is MemberState.PREPARING_REBALANCE:
+                    return RebalanceInProgressError()
+                if is_current and self._subscription.mode.is_automatic:
+                    self._membership.lost(found)
+                return CommitFailedError(found.code)
+        if not is_retried and found.retriable:
+            return RetriableCommitFailedError(found)
+        return found
+
+    # --- committed offsets --------------------------------------------------------------------------------------------
+
+    def committed(
+        self, topic_partitions: Iterable[TopicPartition], deadline: int
+    ) -> "Promise[dict[str, Committed] | KafkaError]":
+        """By the group's id, what it has committed for each partition: None if nothing. Offsets that an open
+        transaction is about to change are waited for."""
+        wanted = sorted(set(topic_partitions))
+        request = _fetch_request(self._group_id, wanted)
+        handler = ApiHandler(
+            what="{}: the committed offsets were not found",
+            lookup=self._driver.group_coordinators,
+            request=lambda asked: request,
+            read=lambda asked, response: [(self._group_id, _committed(response, wanted))],
+            channel=CHANNEL,
+        )
+        return self._driver.ask_all(handler, [self._group_id] if wanted else [], deadline)
+
+    def poll(self, now: int) -> Poll:
+        """Look up the committed offsets of the partitions that have no position yet, one lookup at a time."""
+        if self._initialization is not None or self._errors:
+            return Poll()
+        states = {
+            key: state
+            for key, state in self._subscription.partitions.items()
+            if state.state is State.INITIALIZING and not state.is_pending_revocation
+        }
+        if states:
+            self._initialization = self.committed(states, now + self._timeout_ms)
+            self._initialization.then(lambda found: self._on_committed(states, found))
+        return Poll()
+
+    def _on_committed(self, states: Mapping[TopicPartition, Any], found: "dict[str, Committed] | KafkaError") -> None:
+        self._initialization = None
+        if isinstance(found, ClientTimeoutError):
+            return  # the next poll asks again
+        if isinstance(found, KafkaError):
+            self._errors.append(found)
+            return
+        for key, committed in found[self._group_id].items():
+            state = self._subscription.partitions.get(key)
+            if state is not states[key] or state.state is not State.INITIALIZING:
+                continue  # revoked, perhaps assigned again; or the user has said where to read
+            if committed is not None:
+                # The record before the offset was read under this epoch; a newer leader is asked whether it has it.
+                state.seek(FetchPosition(committed.offset, committed.leader_epoch), committed.leader_epoch)
+            elif self._subscription.may_reset:
+                self._subscription.reset(key)
+            else:
+                state.lose()
+
+    @property
+    def has_error(self) -> bool:
+        return bool(self._errors)
+
+    @property
+    def has_completed(self) -> bool:
+        """There is something for `take_completed` to hand out."""
+        return bool(self._completed)
+
+    def raise_error(self) -> None:
+        """Raise what the consumer's user must know, each error once."""
+        if self._errors:
+            raise self._errors.popleft()
+
+
+def _commit_request(
+    group_id: str, generation: Generation, instance_id: str | None, offsets: Offsets
+) -> OffsetCommitRequest:
+    topic_type = OffsetCommitRequest.Topic
+    topics: dict[str, list[OffsetCommitRequest.Topic.Partition]] = {}
+    for key in sorted(offsets):
+        committed = offsets[key]
+        partition = topic_type.Partition(
+            partition_index=key.partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            committed_metadata=committed.metadata,
+        )
+        topics.setdefault(key.topic, []).append(partition)
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=instance_id,
+        topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
+    ).at_most(_BY_NAME)
+
+
+def _first_error(response: OffsetCommitResponse) -> KafkaError | None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                error = ErrorCode.of(partition.error_code)
+                return KafkaError(error, f"{TopicPartition(topic.name, partition.partition_index)}: {error.text}")
+    return None
+
+
+def _fetch_request(group_id: str, wanted: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """The request in all its versions: until 7 for one group, later for a list of groups."""
+    topics: dict[str, list[int]] = {}
+    for key in wanted:
+        topics.setdefault(key.topic, []).append(key.partition)
+    group_type = OffsetFetchRequest.Group
+    return OffsetFetchRequest(
+        group_id=group_id,
+        topics=[OffsetFetchRequest.Topic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        groups=[
+            group_type(
+                group_id=group_id,
+                topics=[group_type.Topic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+            )
+        ],
+        require_stable=True,
+    ).at_most(_BY_NAME)
+
+
+def _committed(response: OffsetFetchResponse, wanted: Iterable[TopicPartition]) -> Committed | KafkaError:
+    answer = response.groups[0] if response.groups else response
+    if answer.error_code:
+        error = ErrorCode.of(answer.error_code)
+        return KafkaError(error, error.text)
+    found: Committed = {}
+    for topic in answer.topics:
+        for place in topic.partitions:
+            key = TopicPartition(topic.name, place.partition_index)
+            if place.error_code:
+                error = ErrorCode.of(place.error_code)
+                return KafkaError(error, f"{key}: {error.text}")
+            if place.committed_offset != NO_OFFSET:
+                found[key] = OffsetAndMetadata(
+                    place.committed_offset, place.metadata or "", place.committed_leader_epoch
+                )
+    return {key: found.get(key) for key in wanted}
