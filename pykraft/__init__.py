@@ -10,27 +10,49 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.admin import Admin
     from pykraft.client.admin import NewTopic
+    from pykraft.client.commits import OffsetAndMetadata
     from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
+    from pykraft.client.errors import (
+        ClientTimeoutError,
+        CommitFailedError,
+        FencedInstanceIdError,
+        LogTruncationError,
+        NoOffsetError,
+        RebalanceInProgressError,
+        RetriableCommitFailedError,
+    )
     from pykraft.cluster import Cluster, ClusterError
-    from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+    from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
-    from pykraft.consumer import Consumer
+    from pykraft.consumer import Consumer, ConsumerRebalanceListener
     from pykraft.producer import Producer
+    from pykraft.runtime.client_thread import ClientClosedError
     from pykraft.simulation import Simulation
 
 _HOMES = {
     "Admin": "pykraft.admin",
     "AlterConfigOp": "pykraft.client.configs",
+    "ClientClosedError": "pykraft.runtime.client_thread",
+    "ClientTimeoutError": "pykraft.client.errors",
     "Cluster": "pykraft.cluster",
     "ClusterError": "pykraft.cluster",
+    "CommitFailedError": "pykraft.client.errors",
     "ConfigError": "pykraft.common.errors",
     "ConfigResource": "pykraft.client.configs",
     "ConfigResourceType": "pykraft.client.configs",
     "Consumer": "pykraft.consumer",
+    "ConsumerRebalanceListener": "pykraft.consumer",
+    "CorruptRecordError": "pykraft.common.errors",
     "ErrorCode": "pykraft.common.errors",
+    "FencedInstanceIdError": "pykraft.client.errors",
     "KafkaError": "pykraft.common.errors",
+    "LogTruncationError": "pykraft.client.errors",
     "NewTopic": "pykraft.client.admin",
+    "NoOffsetError": "pykraft.client.errors",
+    "OffsetAndMetadata": "pykraft.client.commits",
     "Producer": "pykraft.producer",
+    "RebalanceInProgressError": "pykraft.client.errors",
+    "RetriableCommitFailedError": "pykraft.client.errors",
     "Simulation": "pykraft.simulation",
     "TopicPartition": "pykraft.common.types",
 }
@@ -38,16 +60,27 @@ _HOMES = {
 __all__ = [
     "Admin",
     "AlterConfigOp",
+    "ClientClosedError",
+    "ClientTimeoutError",
     "Cluster",
     "ClusterError",
+    "CommitFailedError",
     "ConfigError",
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerRebalanceListener",
+    "CorruptRecordError",
     "ErrorCode",
+    "FencedInstanceIdError",
     "KafkaError",
+    "LogTruncationError",
     "NewTopic",
+    "NoOffsetError",
+    "OffsetAndMetadata",
     "Producer",
+    "RebalanceInProgressError",
+    "RetriableCommitFailedError",
     "Simulation",
     "TopicPartition",
 ]

@@ -6,30 +6,51 @@
         for record in consumer:
             print(record.partition, record.offset, record.value)
 
-Settings are Kafka's, with dots or underscores; the calls are those that a user of kafka-python knows. The work is done
-by `pykraft.client.consumer`, which has no thread; this file gives it one.
+With ``group_id``, the consumers of a group share the partitions of their topics, and go on where the group has
+committed to be. Settings are Kafka's, with dots or underscores; the calls are those that a user of kafka-python knows.
+The work is done by `pykraft.client.consumer`, which has no thread; this file gives it one. Only `poll()`, or a loop,
+which polls, makes a rebalance proceed, calls a rebalance listener, and commits automatically: all that happens on the
+user's thread, when the records of the poll before have been dealt with.
 """
 
+import logging
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
-from pykraft.client.arguments import milliseconds, topic_name, topic_names, topic_partition, whole_number
-from pykraft.client.config import CONSUMER_CONFIG, client_config
+from pykraft.client.arguments import (
+    committed_offset,
+    milliseconds,
+    topic_name,
+    topic_names,
+    topic_partition,
+    whole_number,
+)
+from pykraft.client.commits import OffsetAndMetadata, OnCommit
+from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
+from pykraft.client.coordinator import ASSIGNED, ConsumerCoordinator, ListenerCall
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.fetcher import FetchedRecord
 from pykraft.client.offsets import OffsetAndTimestamp
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykraft.records.record import Header
-from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
+from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
+from pykraft.runtime.clock import SystemClock
 
 _numbers = count(1)
 _PATIENCE_MS = 1000
+_CLOSE_S = 30
+_logger = logging.getLogger(__name__)
 Deserializer = Callable[[bytes | None], Any]
 
 
@@ -52,6 +73,29 @@ class ConsumerRecord(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """As which member of its group a consumer reads, as a transactional producer tells it the coordinator."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class ConsumerRebalanceListener:
+    """What you override to hear of rebalances. Each method gets a set of partitions, on your thread, in `poll()`."""
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """These are new. (After every rebalance, also if none is.)"""
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """These will be taken away: here you can still commit."""
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        """These are gone: the group has removed this member, and others may own them."""
+        self.on_partitions_revoked(lost)
+
+
 class Consumer(ClosesOnExit):
     """Reads records. Use it from one thread at a time."""
 
@@ -63,9 +107,9 @@ class Consumer(ClosesOnExit):
         consumer_timeout_ms: float | None = None,
         **settings: Any,
     ) -> None:
-        """Reads all partitions of `topics`; or call `assign`. ConfigError names a setting that is not allowed, and what
-        is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for so long."""
-        config = client_config(CONSUMER_CONFIG, settings)
+        """Subscribes to `topics`; or call `subscribe` or `assign`. ConfigError names a setting that is not allowed, and
+        what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for so long."""
+        config = consumer_config(settings)
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._timeout_ms = (
@@ -75,8 +119,11 @@ class Consumer(ClosesOnExit):
         self._api_timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
         self._polled: deque[ConsumerRecord] = deque()
         """What a loop has polled and not handed out yet."""
+        self._listener: object | None = None
+        self._is_listening = False
+        """A call of the listener is under way."""
         random = Random()
-        self._core = ConsumerCore(config, random)
+        self._core = ConsumerCore(config, random, SystemClock().time_ms)
         client_id = config[keys.CLIENT_ID] or f"pykraft-consumer-{next(_numbers)}"
         if topics:
             self._core.subscribe(topic_names(topics))
@@ -88,17 +135,55 @@ class Consumer(ClosesOnExit):
         """Read exactly these partitions."""
         self._change(lambda: self._core.assign(sorted(map(topic_partition, partitions))))
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics; of none, nothing."""
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Read these topics (of none, nothing), or all topics, also future ones, whose whole name matches the regular
+        expression `pattern`. `listener` hears of rebalances: it has the methods of ConsumerRebalanceListener, or some
+        of them."""
         wanted = sorted(set(topic_names(topics)))
-        if wanted:
+        if pattern is not None:
+            if wanted:
+                raise ValueError("subscribe() takes topics or a pattern, not both")
+            compiled = re.compile(pattern)
+            self._change(lambda: self._core.subscribe_pattern(compiled))
+        elif wanted:
             self._change(lambda: self._core.subscribe(wanted))
         else:
             self.unsubscribe()
+        self._listener = listener
 
     def unsubscribe(self) -> None:
-        """Read nothing."""
-        self._change(self._core.subscription.unsubscribe)
+        """Read nothing. A member of a group leaves it."""
+        deadline = self._thread.now + self._api_timeout_ms
+        try:
+            self._depart("the consumer unsubscribed from all topics", deadline)
+        finally:
+            self._change(self._core.unsubscribe)
+
+    def _depart(self, reason: str, deadline: int) -> None:
+        """Leave the group, if this consumer is a member, after its listener was called."""
+        with self._thread.lock:
+            self._thread.check()
+            self._give_back(self._polled)
+            call = None if self._core.group is None else self._core.group.depart()
+        try:
+            if call is not None:
+                self._listen(call)
+        finally:
+            if self._core.group is not None:
+                with self._thread.lock:
+                    self._thread.check()
+                    left = self._core.group.leave(reason, deadline)
+                self._wait_for(left, deadline)
+
+    def _wait_for(self, promise: Promise[Any], deadline: int) -> Any:
+        """What the promise was kept with; None if it was not until then."""
+        is_kept = self._thread.wait_until(lambda: promise.kept, deadline - self._thread.now)
+        return promise.value if is_kept else None
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -209,6 +294,19 @@ class Consumer(ClosesOnExit):
         found: Mapping[TopicPartition, OffsetAndTimestamp] = self._thread.ask(question)
         return found
 
+    def topics(self) -> set[str]:
+        """All topics of the cluster that this client may see, but for Kafka's own."""
+        request = MetadataRequest(topics=None)
+
+        def read(response: MetadataResponse) -> set[str]:
+            return {topic.name or "" for topic in response.topics if not topic.is_internal and not topic.error_code}
+
+        def question(now: int) -> Any:
+            return self._core.driver.ask_any("the topics were not listed", request, read, now + self._api_timeout_ms)
+
+        found: set[str] = self._thread.ask(question)
+        return found
+
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The topic's partitions; None if there is no such topic."""
         topic_name(topic)
@@ -223,6 +321,119 @@ class Consumer(ClosesOnExit):
             partitions = self._core.metadata.partitions_of(topic)
         return None if partitions is None else set(partitions)
 
+    # --- committed offsets --------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, Any] | None = None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets (numbers, or OffsetAndMetadata), or how far everything was read; returns when the
+        group's coordinator has them. CommitFailedError, RebalanceInProgressError, FencedInstanceIdError: it refused."""
+        group = self._group("commit()")
+        wanted = self._to_commit(offsets)
+        self._call_back()
+        timeout = self._api_timeout_ms if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)
+        self._thread.ask(lambda now: group.commits.commit(wanted, now + int(timeout)))
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, Any] | None = None, callback: OnCommit | None = None
+    ) -> None:
+        """Send a commit and go on. ``callback(offsets, error)`` is called by a later `poll`, `commit` or `close`, on
+        your thread; `error` is None if all went well. A commit that fails is not repeated."""
+        group = self._group("commit_async()")
+        wanted = self._to_commit(offsets)
+        self._call_back()
+        with self._thread.lock:
+            self._thread.check()
+            group.commits.commit_async(wanted, callback or _ignore, self._thread.now)
+        self._thread.wake()
+
+    def committed(
+        self,
+        partitions: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """What the group has committed. For one partition the offset, or with `metadata` the OffsetAndMetadata; None if
+        there is none. For several partitions a dict, of OffsetAndMetadata or None by partition."""
+        group = self._group("committed()")
+        is_one = isinstance(partitions, tuple) and len(partitions) == 2 and isinstance(partitions[0], str)
+        wanted = [topic_partition(key) for key in ([partitions] if is_one else partitions)]
+        timeout = self._api_timeout_ms if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)
+        answer = self._thread.ask(lambda now: group.commits.committed(wanted, now + int(timeout)))
+        found = answer.get(group.membership.group_id, {})
+        if not is_one:
+            return found
+        committed = found[wanted[0]]
+        return committed if committed is None or metadata else committed.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """As which member this consumer takes part in its group."""
+        membership = self._group("group_metadata()").membership
+        with self._thread.lock:
+            generation = membership.generation
+            return ConsumerGroupMetadata(
+                membership.group_id, generation.id, generation.member_id, membership.instance_id
+            )
+
+    def _group(self, what: str) -> ConsumerCoordinator:
+        if self._core.group is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"{what} needs a group: set group.id")
+        return self._core.group
+
+    def _to_commit(self, offsets: Mapping[TopicPartition, Any] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was asked for, or how far everything was read: what a loop has polled and not handed out was not."""
+        if offsets is not None:
+            return {topic_partition(key): OffsetAndMetadata(*committed_offset(o)) for key, o in offsets.items()}
+        with self._thread.lock:
+            wanted = self._group("commit()").commits.consumed()
+        for record in reversed(self._polled):
+            if record.topic_partition in wanted:
+                wanted[record.topic_partition] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
+        return wanted
+
+    def _call_back(self) -> None:
+        """Make the calls of asynchronous commits that are due."""
+        while (group := self._core.group) is not None:
+            with self._thread.lock:
+                completed = next(group.commits.take_completed(), None)
+            if completed is None:
+                return
+            callback, offsets, error = completed
+            if error is not None:
+                _logger.warning("%s: an asynchronous commit failed: %s", group.membership.group_id, error)
+            callback(offsets, error)
+
+    # --- rebalances ---------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Let the rebalance proceed, and call the listener. Its first error is raised when the rest is done."""
+        if self._is_listening:
+            raise RuntimeError("a rebalance listener must not poll: it is called by poll()")
+        failure: Exception | None = None
+        while True:
+            with self._thread.lock:
+                self._thread.check()
+                self._give_back(self._polled)
+                call = self._core.advance(self._thread.now)
+            if call is None:
+                break
+            try:
+                self._listen(call)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _listen(self, call: ListenerCall) -> None:
+        method = getattr(self._listener, call.method, None)
+        if method is None and call.method != ASSIGNED:  # a listener without a method for lost partitions
+            method = getattr(self._listener, "on_partitions_revoked", None)
+        if method is None:
+            return
+        self._is_listening = True
+        try:
+            method(set(call.partitions))
+        finally:
+            self._is_listening = False
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
@@ -233,9 +444,10 @@ class Consumer(ClosesOnExit):
         if limit < 1:
             raise ValueError(f"max_records is at least 1, not {limit}")
         while True:
+            self._advance()
+            self._call_back()
             with self._thread.lock:
                 self._thread.check()
-                self._give_back(self._polled)
                 taken = self._core.take(limit)
                 if not taken and (error := self._core.unreachable()) is not None:
                     raise error
@@ -282,17 +494,42 @@ class Consumer(ClosesOnExit):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`. Whoever leaves the loop may
         go on with another one, or with `poll`: a record counts as read when the loop has handed it out."""
-        while True:
-            while self._polled:
-                yield self._polled.popleft()
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; StopIteration if none has come for `consumer_timeout_ms`."""
+        while not self._polled:
             found = self.poll(_PATIENCE_MS if self._timeout_ms is None else self._timeout_ms)
             self._polled.extend(chain.from_iterable(found.values()))
             if not found and self._timeout_ms is not None:
-                return
+                raise StopIteration
+        return self._polled.popleft()
 
-    def close(self) -> None:
-        """Stop reading."""
-        self._thread.close()
+    def close(self, timeout: float = _CLOSE_S, autocommit: bool = True) -> None:
+        """Stop reading. A member of a group first commits, if it does so automatically and `autocommit` is True, calls
+        its listener, and leaves the group. `timeout` limits that, in seconds."""
+        try:
+            if self._core.group is not None and self._thread.is_running and not self._thread.is_own:
+                with suppress(ClientClosedError):
+                    self._end_membership(self._core.group, timeout, autocommit)
+        finally:
+            self._thread.close()
+
+    def _end_membership(self, group: ConsumerCoordinator, timeout: float, autocommit: bool) -> None:
+        deadline = self._thread.now + int(timeout * 1000)
+        if autocommit:
+            with self._thread.lock:
+                self._give_back(self._polled)
+                committed = group.commit_at_end(deadline)
+            error = self._wait_for(committed, deadline)
+            if error is not None:
+                _logger.warning("%s: the last commit failed: %s", group.membership.group_id, error)
+        self._call_back()
+        self._depart("the consumer is being closed", deadline)
+
+
+def _ignore(offsets: object, error: object) -> None:
+    """The callback of a commit that nobody waits for."""
 
 
 def _raw(fetched: FetchedRecord) -> ConsumerRecord:

@@ -59,6 +59,21 @@ def whole_number(what: str, value: Any, at_most: int = LARGEST_INT64) -> int:
     return number
 
 
+def committed_offset(value: Any) -> tuple[int, str, int]:
+    """(offset, metadata, leader epoch) of an offset to commit, which may be a plain number."""
+    if not isinstance(value, tuple | list):
+        return whole_number("an offset", value), "", -1
+    match tuple(value):
+        case (offset, str() | None as metadata, *epoch) if len(epoch) < 2:
+            known = epoch[0] if epoch and epoch[0] is not None else -1
+            return whole_number("an offset", offset), metadata or "", -1 if known == -1 else _epoch(known)
+    raise TypeError(f"an offset to commit is a number or OffsetAndMetadata(offset, metadata), not {value!r}")
+
+
+def _epoch(value: Any) -> int:
+    return whole_number("a leader epoch", value, (1 << 31) - 1)
+
+
 def milliseconds(what: str, value: Any) -> float:
     """How long to wait."""
     if not isinstance(value, Real) or isnan(value):
