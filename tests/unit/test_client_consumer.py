@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
 
+from pykraft.client import config as keys
+from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.subscription import State
 from pykraft.common.errors import ConfigError, ErrorCode
@@ -259,6 +262,43 @@ def test_a_topic_that_cannot_be_read_says_so() -> None:
     assert "INVALID_TOPIC_EXCEPTION: a/b" in str(some.core.unreachable())
 
 
-def test_groups_are_not_built() -> None:
-    with pytest.raises(ConfigError, match=r"group\.id=mine: consumer groups are not built yet\. Leave group\.id out"):
-        Reading(group_id="mine")
+def test_a_pattern_reads_the_topics_of_the_cluster_that_match() -> None:
+    some = Reading()
+    some.core.subscribe_pattern(re.compile("t|x.*"))
+    some.script.poll()
+    assert some.script.asked(MetadataRequest).topics is None, "it asks for all topics"
+    some.run(4)
+    assert some.core.subscription.topics == {"t"}
+    assert some.take() == {T0: list(range(10)), T1: list(range(10))}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"group_protocol": "consumer"}, "group.protocol is consumer, but must be classic"),
+        ({"enable_auto_commit": True}, "enable.auto.commit is true, but must be false without group.id"),
+        (
+            {"group_id": "g", "session_timeout_ms": 3000},
+            "heartbeat.interval.ms is 3000, but must be less than session.timeout.ms, which is 3000",
+        ),
+        ({"session_timeout": 1}, "session.timeout is no setting of this client. Did you mean session.timeout.ms?"),
+        (
+            {"partition_assignment_strategy": "range,best"},
+            "a comma-separated list of range, roundrobin, sticky, cooperative-sticky",
+        ),
+    ],
+)
+def test_settings_of_groups_that_contradict_each_other_are_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        consumer_config({"bootstrap_servers": "127.0.0.1:9000", **given})
+
+
+def test_without_a_group_nothing_is_committed_automatically_and_assignors_have_javas_names_too() -> None:
+    config = consumer_config(
+        {
+            "bootstrap_servers": "127.0.0.1:9000",
+            "partition_assignment_strategy": ["org.apache.kafka.clients.consumer.StickyAssignor", "RangeAssignor"],
+        }
+    )
+    assert not config[keys.ENABLE_AUTO_COMMIT]
+    assert config[keys.PARTITION_ASSIGNMENT_STRATEGY] == ("sticky", "range")

@@ -266,3 +266,35 @@ def test_a_client_that_wants_no_topic_asks_for_the_brokers_and_sleeps() -> None:
     script.poll()
     assert script.asked(MetadataRequest).topics == []
     assert script.deadline == FOREVER
+
+
+# --- all topics -------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_wants_all_topics_is_told_of_those_that_come_and_of_those_that_go() -> None:
+    metadata, script = fresh()
+    metadata.want_all_topics(True)
+    script.poll()
+    assert script.asked(MetadataRequest).topics is None
+    assert not metadata.knows_all_topics
+    script.answer(MetadataRequest, described({"t": [(1, 0)], "u": [(1, 0)]}))
+    assert metadata.knows_all_topics
+    assert sorted(metadata.topics) == ["t", "u"]
+    metadata.add_topic("v")
+    script.poll(100)
+    script.answer(MetadataRequest, described({"u": [(1, 0)]}))
+    assert {name: topic.error for name, topic in metadata.topics.items()} == {
+        "u": ErrorCode.NONE,
+        "v": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_an_answer_about_some_topics_does_not_pass_for_one_about_all() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    script.poll()
+    metadata.want_all_topics(True)
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}))
+    assert not metadata.knows_all_topics
+    script.poll(100)
+    assert script.asked(MetadataRequest).topics is None

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
 from pykraft.client.errors import NoOffsetError
 from pykraft.client.subscription import TRANSITIONS, FetchPosition, Mode, PartitionState, State, SubscriptionState
-from tests.harness.scripted import partition
+from pykraft.common.errors import ConfigError
+from tests.harness.scripted import partition, settings
 
 T0, T1, U0 = partition("t-0"), partition("t-1"), partition("u-0")
 EARLIEST, LATEST = -2, -1
 
 
 def in_state(state: State) -> PartitionState:
+    if state is State.INITIALIZING:
+        return PartitionState(None, state)
     some = PartitionState(EARLIEST)
     if state is not State.AWAITING_RESET:
         some.seek(FetchPosition(5, 1), 1)
@@ -30,6 +34,7 @@ EVENTS = {
     "a newer leader epoch": (
         lambda some: some.check(2),
         {
+            State.INITIALIZING: State.INITIALIZING,
             State.AWAITING_RESET: State.AWAITING_RESET,
             State.FETCHING: State.AWAITING_VALIDATION,
             State.AWAITING_VALIDATION: State.AWAITING_VALIDATION,
@@ -139,3 +144,52 @@ def test_without_a_policy_nobody_chooses() -> None:
     assert some.partitions[T0].is_lost
     with pytest.raises(NoOffsetError, match="t-0: offset 7 is not in the log"):
         some.reset(T0, 7)
+
+
+# --- groups, patterns, durations --------------------------------------------------------------------------------------
+
+
+def test_in_a_group_a_partition_begins_with_its_committed_offset_and_stays_until_it_is_revoked() -> None:
+    some = SubscriptionState("earliest", in_group=True)
+    some.subscribe(["t"])
+    some.assign_from_subscription([T0])
+    assert some.partitions[T0].state is State.INITIALIZING
+    some.subscribe(["u"])
+    assert list(some.partitions) == [T0]
+    some.assign_from_subscription([U0])
+    assert list(some.partitions) == [U0]
+
+
+def test_a_partition_that_waits_for_its_revocation_is_not_fetched() -> None:
+    some = in_state(State.FETCHING)
+    some.is_pending_revocation = True
+    assert some.has_position
+    assert not some.is_fetchable
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    some = SubscriptionState("earliest")
+    some.subscribe_pattern(re.compile("t[0-9]*"))
+    some.match(["t", "t1", "t-1", "at1", "u"])
+    assert some.topics == {"t", "t1"}
+    assert some.covers("t22"), "a topic of the future"
+    assert not some.covers("u")
+    with pytest.raises(ValueError, match=r"one of the two; unsubscribe\(\) first"):
+        some.subscribe(["t"])
+
+
+@pytest.mark.parametrize(
+    ("duration", "ms"),
+    [("PT1H", 3_600_000), ("P1DT2H3M4.5S", 93_784_500), ("pt0s", 0), ("PT0.001S", 1), ("P10000D", 1_000_000_000)],
+)
+def test_by_duration_begins_so_long_ago_but_never_before_1970(duration: str, ms: int) -> None:
+    some = SubscriptionState(f"by_duration:{duration}", lambda: 1_000_000_000)
+    some.assign([T0])
+    some.reset(T0)
+    assert some.partitions[T0].reset_timestamp == max(0, 1_000_000_000 - min(ms, 1_000_000_000))
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "PT-1H", "-PT1H", "1H", "PT1H2H", "P1Y", "", "PT1.1H"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset is 'by_duration:.*', but must be one of earliest"):
+        settings("consumer", auto_offset_reset=f"by_duration:{text}")
