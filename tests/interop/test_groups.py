@@ -1,158 +1,284 @@
-"""Groups of other hands' consumers on pykraft: shared by three libraries, killed, joined, and read by one another."""
+"""Consumers in classic groups, on real sockets: they share partitions, survive each other, and agree with others."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
+import contextlib
+import itertools
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
-import confluent_kafka
 import pytest
 
-from pykraft import Cluster, Producer
+from pykraft import (
+    Admin,
+    CommitFailedError,
+    Consumer,
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from tests.harness import apache_kafka
 from tests.harness.others import module
-from tests.harness.tree import ROOT
-from tests.interop.test_others import make_topic
+from tests.harness.waiting import wait_until
 
-PATIENCE_S = 40.0
 PARTITIONS = 6
-LIBRARIES = ("kafka-python", "confluent-kafka", "aiokafka")
-PROPERTIES = {
-    "group.initial.rebalance.delay.ms": 100,
-    "group.min.session.timeout.ms": 100,
-    "offsets.topic.num.partitions": 3,
-}
+SESSION_MS = 1000
+BROKER = {"group.min.session.timeout.ms": "500", "offsets.topic.num.partitions": "1"}
+QUICK: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100}
+_numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with Cluster(nodes=3, properties=PROPERTIES) as cluster:
-        yield cluster.bootstrap_servers
+@contextlib.contextmanager
+def apache() -> Iterator[str]:
+    """Apache Kafka itself."""
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+    with apache_kafka.ApacheKafka(properties=BROKER, java_options=apache_kafka.QUICK_START) as kafka:
+        yield kafka.bootstrap_servers
 
 
-class Member:
-    """A process of `group_member`, and what it has said."""
+SERVERS = [apache]
 
-    def __init__(self, library: str, servers: str, group: str, topic: str) -> None:
-        self.library = library
-        self.assigned: list[str] = []
-        self.seen: dict[str, list[int]] = defaultdict(list)
-        command = [sys.executable, "-m", "tests.interop.group_member", library, servers, group, topic]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self._listener = threading.Thread(target=self._listen)
-        self._listener.start()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            first, *rest = line.split()
-            if first == "assigned":
-                self.assigned = rest
-            else:
-                self.seen[first].append(int(rest[0]))
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._listener.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+@pytest.fixture(scope="module", params=SERVERS, ids=lambda server: server.__name__)
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    with request.param() as servers:
+        yield servers
 
 
 @pytest.fixture
-def start(servers: str) -> Iterator[Callable[[str, str, str], Member]]:
-    members: list[Member] = []
-
-    def start_one(library: str, group: str, topic: str) -> Member:
-        members.append(Member(library, servers, group, topic))
-        return members[-1]
-
-    yield start_one
-    for member in members:
-        member.kill()
+def topic(servers: str) -> str:
+    """A new topic."""
+    return make_topic(servers, f"topic{next(_numbers)}")
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"after {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.05)
-
-
-def are_shared(members: list[Member], topic: str, count: int = PARTITIONS) -> bool:
-    """Each partition belongs to one of them, and none has more than its part."""
-    owned = sorted(name for member in members for name in member.assigned)
-    most = -(-count // len(members))
-    return owned == [f"{topic}-{n}" for n in range(count)] and all(len(m.assigned) <= most for m in members)
+def make_topic(servers: str, name: str, partitions: int = PARTITIONS) -> str:
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topic(name, partitions, 1)
+    return name
 
 
 def write(servers: str, topic: str, count: int) -> None:
+    """0, 1, 2, ... as values, dealt out to the partitions."""
     with Producer(bootstrap_servers=servers) as producer:
         for number in range(count):
-            producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
+            producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
-def committed(servers: str, group: str, topic: str) -> dict[int, int]:
-    """What librdkafka reads of the group's offsets."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group})
-    places = [confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS)]
-    try:
-        return {place.partition: place.offset for place in consumer.committed(places, 10)}
-    finally:
-        consumer.close()
+class Member(ConsumerRebalanceListener):
+    """A consumer of a group, what its listener heard, and what it has read."""
+
+    def __init__(self, servers: str, group: str, topics: Collection[str] = (), **settings: Any) -> None:
+        pattern = settings.pop("pattern", None)
+        defaults = {"auto_offset_reset": "earliest", **QUICK}
+        self.consumer = Consumer(bootstrap_servers=servers, group_id=group, **{**defaults, **settings})
+        self.consumer.subscribe(topics, pattern=pattern, listener=self)
+        self.heard: list[tuple[str, list[int]]] = []
+        self.values: list[int] = []
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.heard.append(("assigned", sorted(key.partition for key in assigned)))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.heard.append(("revoked", sorted(key.partition for key in revoked)))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.heard.append(("lost", sorted(key.partition for key in lost)))
+
+    def poll(self) -> None:
+        for records in self.consumer.poll(10).values():
+            self.values += [int(record.value) for record in records]
+
+    @property
+    def owned(self) -> list[int]:
+        return sorted(key.partition for key in self.consumer.assignment())
+
+    def kill(self) -> None:
+        """It falls silent, as a process that is killed does."""
+        self.consumer._thread.close()
 
 
-@pytest.mark.limit(180)
-def test_three_libraries_share_a_group_and_each_partition_has_an_owner_when_one_is_killed(
-    servers: str, start: Callable[[str, str, str], Member]
+@pytest.fixture
+def join(servers: str, topic: str) -> Iterator[Callable[..., Member]]:
+    """Makes members of the test's own group, which end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def join(**settings: Any) -> Member:
+            topics = () if "pattern" in settings else [topic]
+            member = Member(servers, f"group-{topic}", topics, **settings)
+            stack.callback(member.consumer.close, 1)
+            return member
+
+        yield join
+
+
+def poll_until(condition: Callable[[], bool], what: str, *members: Member) -> None:
+    def poll() -> bool:
+        for member in members:
+            member.poll()
+        return condition()
+
+    wait_until(poll, what, 20)
+
+
+def share(*members: Member) -> Callable[[], bool]:
+    """Each partition has one owner, and each member as many as any other."""
+
+    def is_so() -> bool:
+        owned = [number for member in members for number in member.owned]
+        return sorted(owned) == list(range(PARTITIONS)) and len({len(member.owned) for member in members}) == 1
+
+    return is_so
+
+
+# --- members come and go ----------------------------------------------------------------------------------------------
+
+
+def test_three_members_share_a_topic_survive_a_killed_one_and_take_in_a_new_one(
+    servers: str, topic: str, join: Callable[..., Member]
 ) -> None:
-    make_topic(servers, "shared", PARTITIONS)
-    members = [start(library, "g", "shared") for library in LIBRARIES]
-    wait_until(lambda: are_shared(members, "shared"), f"{[m.assigned for m in members]}")
-    write(servers, "shared", 60)
-    members.pop(0).kill()
-    write(servers, "shared", 60)
-    wait_until(lambda: are_shared(members, "shared"), f"two are left: {[m.assigned for m in members]}")
-    joined = start("kafka-python", "g", "shared")
-    members.append(joined)
-    wait_until(lambda: are_shared(members, "shared"), f"one has joined: {[m.assigned for m in members]}")
-    write(servers, "shared", 60)
-    wait_until(lambda: set(committed(servers, "g", "shared").values()) == {30}, "all is committed")
-    theirs = module("kafka").KafkaAdminClient(bootstrap_servers=servers)
-    offsets = theirs.list_group_offsets("g") if hasattr(theirs, "list_group_offsets") else None
-    if offsets is None:
-        offsets = theirs.list_consumer_group_offsets("g")
-    theirs.close()
-    found = offsets.get("g", offsets)
-    assert {place.partition: offset.offset for place, offset in found.items()} == dict.fromkeys(range(PARTITIONS), 30)
+    members = [join() for _ in range(3)]
+    poll_until(share(*members), "three members share the partitions", *members)
+    write(servers, topic, 60)
+
+    def values() -> list[int]:
+        return sorted({value for member in members for value in member.values})
+
+    poll_until(lambda: values() == list(range(60)), "everything is read", *members)
+    killed, *living = members
+    killed.kill()
+    poll_until(share(*living), "the other two share its partitions", *living)
+    members = [*living, join()]
+    poll_until(share(*members), "a new member has its part", *members)
+    members.append(killed)
+    write(servers, topic, 90)
+    poll_until(lambda: values() == list(range(90)), "everything is read", *members[:3])
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_pattern_finds_topics_that_come_later(
-    library: str, servers: str, start: Callable[[str, str, str], Member]
+def test_a_member_reads_on_where_the_group_has_committed_to_be(
+    servers: str, topic: str, join: Callable[..., Member]
 ) -> None:
-    make_topic(servers, f"{library}.one", 1)
-    member = start(library, f"pattern-{library}", f"^{library}[.].*")
-    wait_until(lambda: member.assigned == [f"{library}.one-0"], f"{member.assigned}")
-    make_topic(servers, f"{library}.two", 1)
-    wait_until(lambda: len(member.assigned) == 2, f"{member.assigned}")
+    write(servers, topic, 30)
+    first = join()
+    poll_until(lambda: len(first.values) == 30, "everything is read", first)
+    first.consumer.close()
+    write(servers, topic, 12)
+    second = join()
+    poll_until(lambda: len(second.values) >= 12, "the rest is read", second)
+    assert sorted(second.values) == list(range(12)), "close() has committed the first 30"
 
 
-def test_the_other_consumers_close_at_once(servers: str) -> None:
-    """After a plain assign, without a group that anybody would have to leave."""
-    make_topic(servers, "closing", 1)
-    theirs = module("kafka").KafkaConsumer(bootstrap_servers=servers, group_id="closing")
-    theirs.assign([module("kafka").TopicPartition("closing", 0)])
-    theirs.poll(200)
-    ours = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "closing"})
-    ours.assign([confluent_kafka.TopicPartition("closing", 0)])
-    ours.poll(0.2)
-    for consumer in (theirs, ours):
-        began = time.monotonic()
-        consumer.close()
-        assert time.monotonic() - began < 1.0
+def test_a_member_that_was_removed_hears_that_its_partitions_are_lost_and_cannot_commit(
+    join: Callable[..., Member],
+) -> None:
+    slow = join(max_poll_interval_ms=500)
+    poll_until(lambda: len(slow.owned) == PARTITIONS, "it owns everything", slow)
+    other = join()
+    poll_until(lambda: len(other.owned) == PARTITIONS, "the other has taken over", other)
+    with pytest.raises(CommitFailedError):
+        slow.consumer.commit(dict.fromkeys(slow.consumer.assignment(), 0))
+    poll_until(share(slow, other), "both share", slow, other)
+    assert ("lost", list(range(PARTITIONS))) in slow.heard
+
+
+def test_a_static_member_that_returns_in_time_finds_its_partitions_and_disturbs_nobody(
+    join: Callable[..., Member],
+) -> None:
+    settings = {"session_timeout_ms": 30_000}
+    first = join(group_instance_id="first", **settings)
+    other = join(group_instance_id="other", **settings)
+    poll_until(share(first, other), "both share", first, other)
+    owned, heard = first.owned, list(other.heard)
+    generation = other.consumer.group_metadata().generation_id
+    first.consumer.close()
+    again = join(group_instance_id="first", **settings)
+    poll_until(lambda: bool(again.owned), "it is back", again, other)
+    assert again.owned == owned
+    assert other.heard == heard
+    assert other.consumer.group_metadata().generation_id == generation
+
+
+def test_a_cooperative_rebalance_takes_away_only_what_moves(join: Callable[..., Member]) -> None:
+    settings = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    first = join(**settings)
+    poll_until(lambda: len(first.owned) == PARTITIONS, "it owns everything", first)
+    second = join(**settings)
+    poll_until(share(first, second), "both share", first, second)
+    moved = [number for number in range(PARTITIONS) if number in second.owned]
+    assert [partitions for what, partitions in first.heard if what == "revoked" and partitions] == [moved]
+    second.kill()
+    poll_until(lambda: len(first.owned) == PARTITIONS, "it owns everything again", first)
+    assert first.heard[-1] == ("assigned", moved)
+
+
+def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join: Callable[..., Member]) -> None:
+    member = join(pattern=f"{topic}(-.*)?", metadata_max_age_ms=200)
+    poll_until(lambda: len(member.owned) == PARTITIONS, "it owns everything", member)
+    make_topic(servers, f"{topic}-more", 1)
+    make_topic(servers, f"not-{topic}", 1)
+    poll_until(lambda: len(member.owned) > PARTITIONS, "it owns the new topic", member)
+    assert member.consumer.subscription() == {topic, f"{topic}-more"}
+
+
+@pytest.mark.parametrize("polls", [0, 1, 50])
+def test_a_member_closes_in_less_than_a_second_whatever_it_is_doing(join: Callable[..., Member], polls: int) -> None:
+    member = join()
+    for _ in range(polls):
+        member.consumer.poll(5)
+    before = time.monotonic()
+    member.consumer.close()
+    assert time.monotonic() - before < 1
+    other = join(session_timeout_ms=30_000)
+    poll_until(lambda: len(other.owned) == PARTITIONS, "nobody has to wait for its session to end", other)
+
+
+# --- with other clients -----------------------------------------------------------------------------------------------
+
+
+def test_ours_and_kafka_python_read_what_the_other_commits(servers: str, topic: str) -> None:
+    kafka = module("kafka")
+    theirs = kafka.KafkaConsumer(
+        bootstrap_servers=servers.split(","), group_id=f"group-{topic}", enable_auto_commit=False
+    )
+    with (
+        contextlib.closing(theirs),
+        Consumer(bootstrap_servers=servers, group_id=f"group-{topic}", enable_auto_commit=False) as ours,
+    ):
+        key, their_key = TopicPartition(topic, 3), kafka.TopicPartition(topic, 3)
+        ours.assign([key])
+        theirs.assign([their_key])
+        assert ours.committed(key) is None
+        ours.commit({key: OffsetAndMetadata(7, "ours", 0)})
+        assert tuple(theirs.committed(their_key, metadata=True)) == (7, "ours", 0)
+        theirs.commit({their_key: kafka.OffsetAndMetadata(8, "theirs", -1)})
+        assert ours.committed(key) == 8
+        assert ours.committed(key, metadata=True) == OffsetAndMetadata(8, "theirs")
+        told: list[object] = []
+        ours.commit_async({key: 9}, lambda offsets, error: told.append(error))
+        wait_until(lambda: ours.poll(10) == {} and told == [None], "the callback was called")
+        assert theirs.committed(their_key) == 9
+        assert topic in ours.topics()
+
+
+def test_ours_and_kafka_python_are_members_of_one_group(servers: str, topic: str, join: Callable[..., Member]) -> None:
+    kafka = module("kafka")
+    theirs = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=servers.split(","),
+        group_id=f"group-{topic}",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=100,
+        partition_assignment_strategy=[module("kafka.coordinator.assignors.range").RangePartitionAssignor],
+    )
+    ours = join()
+    with contextlib.closing(theirs):
+
+        def share_with_theirs() -> bool:
+            theirs.poll(10)
+            their_numbers = [key.partition for key in theirs.assignment()]
+            return sorted(ours.owned + their_numbers) == list(range(PARTITIONS)) and len(ours.owned) == 3
+
+        poll_until(share_with_theirs, "they share", ours)
+    poll_until(lambda: len(ours.owned) == PARTITIONS, "ours goes on alone", ours)

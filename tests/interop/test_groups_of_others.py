@@ -1,0 +1,158 @@
+"""Groups of other hands' consumers on pykraft: shared by three libraries, killed, joined, and read by one another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import confluent_kafka
+import pytest
+
+from pykraft import Cluster, Producer
+from tests.harness.others import module
+from tests.harness.tree import ROOT
+from tests.interop.test_others import make_topic
+
+PATIENCE_S = 40.0
+PARTITIONS = 6
+LIBRARIES = ("kafka-python", "confluent-kafka", "aiokafka")
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": 100,
+    "group.min.session.timeout.ms": 100,
+    "offsets.topic.num.partitions": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with Cluster(nodes=3, properties=PROPERTIES) as cluster:
+        yield cluster.bootstrap_servers
+
+
+class Member:
+    """A process of `group_member`, and what it has said."""
+
+    def __init__(self, library: str, servers: str, group: str, topic: str) -> None:
+        self.library = library
+        self.assigned: list[str] = []
+        self.seen: dict[str, list[int]] = defaultdict(list)
+        command = [sys.executable, "-m", "tests.interop.group_member", library, servers, group, topic]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            first, *rest = line.split()
+            if first == "assigned":
+                self.assigned = rest
+            else:
+                self.seen[first].append(int(rest[0]))
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def start(servers: str) -> Iterator[Callable[[str, str, str], Member]]:
+    members: list[Member] = []
+
+    def start_one(library: str, group: str, topic: str) -> Member:
+        members.append(Member(library, servers, group, topic))
+        return members[-1]
+
+    yield start_one
+    for member in members:
+        member.kill()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"after {PATIENCE_S:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def are_shared(members: list[Member], topic: str, count: int = PARTITIONS) -> bool:
+    """Each partition belongs to one of them, and none has more than its part."""
+    owned = sorted(name for member in members for name in member.assigned)
+    most = -(-count // len(members))
+    return owned == [f"{topic}-{n}" for n in range(count)] and all(len(m.assigned) <= most for m in members)
+
+
+def write(servers: str, topic: str, count: int) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(count):
+            producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
+
+
+def committed(servers: str, group: str, topic: str) -> dict[int, int]:
+    """What librdkafka reads of the group's offsets."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group})
+    places = [confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS)]
+    try:
+        return {place.partition: place.offset for place in consumer.committed(places, 10)}
+    finally:
+        consumer.close()
+
+
+@pytest.mark.limit(180)
+def test_three_libraries_share_a_group_and_each_partition_has_an_owner_when_one_is_killed(
+    servers: str, start: Callable[[str, str, str], Member]
+) -> None:
+    make_topic(servers, "shared", PARTITIONS)
+    members = [start(library, "g", "shared") for library in LIBRARIES]
+    wait_until(lambda: are_shared(members, "shared"), f"{[m.assigned for m in members]}")
+    write(servers, "shared", 60)
+    members.pop(0).kill()
+    write(servers, "shared", 60)
+    wait_until(lambda: are_shared(members, "shared"), f"two are left: {[m.assigned for m in members]}")
+    joined = start("kafka-python", "g", "shared")
+    members.append(joined)
+    wait_until(lambda: are_shared(members, "shared"), f"one has joined: {[m.assigned for m in members]}")
+    write(servers, "shared", 60)
+    wait_until(lambda: set(committed(servers, "g", "shared").values()) == {30}, "all is committed")
+    theirs = module("kafka").KafkaAdminClient(bootstrap_servers=servers)
+    offsets = theirs.list_group_offsets("g") if hasattr(theirs, "list_group_offsets") else None
+    if offsets is None:
+        offsets = theirs.list_consumer_group_offsets("g")
+    theirs.close()
+    found = offsets.get("g", offsets)
+    assert {place.partition: offset.offset for place, offset in found.items()} == dict.fromkeys(range(PARTITIONS), 30)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_pattern_finds_topics_that_come_later(
+    library: str, servers: str, start: Callable[[str, str, str], Member]
+) -> None:
+    make_topic(servers, f"{library}.one", 1)
+    member = start(library, f"pattern-{library}", f"^{library}[.].*")
+    wait_until(lambda: member.assigned == [f"{library}.one-0"], f"{member.assigned}")
+    make_topic(servers, f"{library}.two", 1)
+    wait_until(lambda: len(member.assigned) == 2, f"{member.assigned}")
+
+
+def test_the_other_consumers_close_at_once(servers: str) -> None:
+    """After a plain assign, without a group that anybody would have to leave."""
+    make_topic(servers, "closing", 1)
+    theirs = module("kafka").KafkaConsumer(bootstrap_servers=servers, group_id="closing")
+    theirs.assign([module("kafka").TopicPartition("closing", 0)])
+    theirs.poll(200)
+    ours = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "closing"})
+    ours.assign([confluent_kafka.TopicPartition("closing", 0)])
+    ours.poll(0.2)
+    for consumer in (theirs, ours):
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < 1.0
