@@ -331,6 +331,7 @@ class Consumer(ClosesOnExit):
         self._call_back()
         timeout = self._api_timeout_ms if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)
         self._thread.ask(lambda now: group.commits.commit(wanted, now + int(timeout)))
+        self._call_back()
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, Any] | None = None, callback: OnCommit | None = None
@@ -505,18 +506,18 @@ class Consumer(ClosesOnExit):
                 raise StopIteration
         return self._polled.popleft()
 
-    def close(self, timeout: float = _CLOSE_S, autocommit: bool = True) -> None:
+    def close(self, timeout: float = _CLOSE_S, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Stop reading. A member of a group first commits, if it does so automatically and `autocommit` is True, calls
-        its listener, and leaves the group. `timeout` limits that, in seconds."""
+        its listener, and leaves the group. `timeout` (in seconds, or `timeout_ms`) limits that."""
+        limit_ms = milliseconds("timeout", timeout * 1000 if timeout_ms is None else timeout_ms)
         try:
             if self._core.group is not None and self._thread.is_running and not self._thread.is_own:
                 with suppress(ClientClosedError):
-                    self._end_membership(self._core.group, timeout, autocommit)
+                    self._end_membership(self._core.group, self._thread.now + int(limit_ms), autocommit)
         finally:
             self._thread.close()
 
-    def _end_membership(self, group: ConsumerCoordinator, timeout: float, autocommit: bool) -> None:
-        deadline = self._thread.now + int(timeout * 1000)
+    def _end_membership(self, group: ConsumerCoordinator, deadline: int, autocommit: bool) -> None:
         if autocommit:
             with self._thread.lock:
                 self._give_back(self._polled)
@@ -524,6 +525,7 @@ class Consumer(ClosesOnExit):
             error = self._wait_for(committed, deadline)
             if error is not None:
                 _logger.warning("%s: the last commit failed: %s", group.membership.group_id, error)
+        self._thread.wait_until(lambda: not group.commits.async_under_way, deadline - self._thread.now)
         self._call_back()
         self._depart("the consumer is being closed", deadline)
 

@@ -76,6 +76,8 @@ class Commits:
         self._initialization: Promise[Any] | None = None
         self._errors: deque[KafkaError] = deque()
         self._completed: deque[tuple[OnCommit, Offsets, KafkaError | None]] = deque()
+        self.async_under_way = 0
+        """How many asynchronous commits are not answered yet."""
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
@@ -113,10 +115,12 @@ class Commits:
         """Commit, and have `take_completed` hand out `on_commit` with what came of it."""
 
         def complete(error: KafkaError | None) -> None:
+            self.async_under_way -= 1
             self._completed.append((on_commit, offsets, error))
             if isinstance(error, FencedInstanceIdError):
                 self._errors.append(error)
 
+        self.async_under_way += 1
         self.commit(offsets, now + self._timeout_ms, is_retried=False).then(complete)
 
     def take_completed(self) -> Iterator[tuple[OnCommit, Offsets, KafkaError | None]]:

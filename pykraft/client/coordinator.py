@@ -77,6 +77,8 @@ class ConsumerCoordinator:
         """What the last JoinGroup subscribed to."""
         self._counts_at_assignment: Mapping[str, int] | None = None
         """The partition counts of the group's topics when this member, as its leader, assigned them."""
+        self._compared_version = -1
+        """The metadata with which they were last compared."""
         self._received: tuple[Collection[TopicPartition], int] = ((), -1)
         """The last assignment, with its generation: sticky assignors bring it along."""
 
@@ -241,8 +243,10 @@ class ConsumerCoordinator:
         if self._subscription.mode is Mode.PATTERN and not self._metadata.knows_all_topics:
             return False  # which topics to subscribe to is not known yet
         counts = self._counts_at_assignment
-        if counts is not None and counts != self._counts(counts):
-            self.membership.request_rejoin("cached metadata has changed")
+        if counts is not None and self._compared_version != self._metadata.version:
+            self._compared_version = self._metadata.version
+            if counts != self._counts(counts):
+                self.membership.request_rejoin("cached metadata has changed")
         if self._joined_topics is not None and self._joined_topics != self._subscription.topics:
             self.membership.request_rejoin("subscription has changed")
         return self.membership.may_join and self.membership.rejoin_reason is not None
@@ -286,6 +290,7 @@ class ConsumerCoordinator:
         if not all(topic in self._metadata.topics for topic in topics):
             return None
         self._counts_at_assignment = self._counts(topics)
+        self._compared_version = self._metadata.version
         if joined.skip_assignment:
             return {}
         known = {topic: count for topic, count in self._counts_at_assignment.items() if count}
