@@ -27,6 +27,7 @@ from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.coordinators import GroupCoordinator
+from pykraft.server.fetch_sessions import FetchSessionCache
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
@@ -86,6 +87,8 @@ class Broker:
         self.groups = GroupCoordinator(
             config=config.values, replicas=self.replicas, timer=timer, clock=clock, random=random, trace=trace
         )
+        slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        self._fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
 
     def _open_logs(
@@ -135,7 +138,8 @@ class Broker:
         """Let the dispatcher serve what needs the partitions and their logs."""
         broker, replicas = ListenerKind.BROKER, self.replicas
         dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer), produce.HANDLERS)
-        dispatcher.serve(broker, fetch.FetchApis(self._config, replicas, authorizer), fetch.HANDLERS)
+        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self._fetch_sessions)
+        dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
         log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)
         dispatcher.serve(broker, log_apis, logs.HANDLERS)

@@ -93,6 +93,9 @@ CONTROLLER_SOCKET_TIMEOUT_MS = integer(
     "controller.socket.timeout.ms", 30_000, "a broker waits so long for the controller's answer", at_least=1
 )
 FETCH_MAX_BYTES = integer("fetch.max.bytes", 57_671_680, "how much any fetch may bring", at_least=1024)
+MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = integer(
+    "max.incremental.fetch.session.cache.slots", 1000, "fetch sessions at most", at_least=0
+)
 SOCKET_REQUEST_MAX_BYTES = integer(
     "socket.request.max.bytes", 100 << 20, "a larger request closes its connection", at_least=1
 )
@@ -198,6 +201,7 @@ _NODE_KEYS: list[Key[Any]] = [
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     CONTROLLER_SOCKET_TIMEOUT_MS,
     FETCH_MAX_BYTES,
+    MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     SOCKET_RECEIVE_BUFFER_BYTES,

@@ -26,6 +26,17 @@ from pykraft.protocol.schema import (
 NO_OFFSET = -1
 NO_EPOCH = -1
 
+NO_SESSION = 0
+"""In place of a fetch session's id."""
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+"""The session epochs of fetches that name all their partitions: one begins a session, the other does not."""
+_LAST_SESSION_EPOCH = (1 << 31) - 1
+
+
+def next_session_epoch(epoch: int) -> int:
+    """The session epoch of the fetch after this one."""
+    return FINAL_EPOCH if epoch < 0 else epoch % _LAST_SESSION_EPOCH + 1
+
 
 class NodeEndpoint(Struct):
     """Where a new leader can be reached, so that the client need not ask for metadata (KIP-951)."""
@@ -148,8 +159,8 @@ class FetchRequest(Request, api=1, versions=(4, 18), flexible=12, listeners=BOTH
     min_bytes: int32
     max_bytes: int32 = field(default=0x7FFFFFFF)
     isolation_level: int8 = field(default=0)
-    session_id: int32 = field(default=0, since=7)
-    session_epoch: int32 = field(default=-1, since=7)
+    session_id: int32 = field(default=NO_SESSION, since=7)
+    session_epoch: int32 = field(default=FINAL_EPOCH, since=7)
     topics: Array[Topic]
     forgotten_topics_data: Array[ForgottenTopic] = field(default=(), since=7)
     rack_id: string = field(default="", since=11)
@@ -209,7 +220,7 @@ class FetchResponse(Response, to=FetchRequest):
 
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0, since=7)
-    session_id: int32 = field(default=0, since=7)
+    session_id: int32 = field(default=NO_SESSION, since=7)
     responses: Array[Topic]
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=16, tag=0)
 

@@ -1,26 +1,34 @@
 """Fetch on a broker's listener, versions 4 to 18: consumers read, and followers replicate. Behaviour to know:
 
-* Fetch sessions (KIP-227) are not built: a request to begin one is answered with session id 0, which means "none", and
-  the client then sends full requests.
+* In a fetch session (`server.fetch_sessions`) a request is about all partitions of the session, and the answer leaves
+  out those without news.
 * From version 13 on topics go by id; an id that this broker does not know is UNKNOWN_TOPIC_ID.
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 
 Follows kafka.server.KafkaApis.handleFetchRequest.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise, Steps, finish
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
 from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
-from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is_denied, topic_name
+from pykraft.server.apis.partitions import (
+    FIRST_VERSION_BY_ID,
+    NOT_LEADER,
+    Asked,
+    current_leader,
+    is_denied,
+    topic_name,
+)
 from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
+from pykraft.server.fetch_sessions import FetchContext, FetchSessionCache, Reader
 from pykraft.server.fetching import FetchPlace, FetchResult
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import PARTS_PER_TURN
@@ -30,8 +38,6 @@ from pykraft.transport.server_channel import RequestContext
 READ_COMMITTED = 1
 CONSUMER = -1
 """The replica id of a reader that is no replica."""
-_NEW_SESSION, _NO_SESSION = 0, -1
-"""The session epochs of fetches that belong to no session that there was before."""
 _FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_WITH_LEADER = 16
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -40,29 +46,29 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 class FetchApis:
     """Gives readers what there is, or lets them wait."""
 
-    def __init__(self, config: NodeConfig, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+    def __init__(
+        self, config: NodeConfig, replicas: ReplicaManager, authorizer: Authorizer, sessions: FetchSessionCache
+    ) -> None:
         self._config = config
         self._replicas = replicas
         self._authorizer = authorizer
+        self._sessions = sessions
 
     def fetch(
         self, request: FetchRequest, context: RequestContext, now: int
     ) -> Steps[FetchResponse | Promise[FetchResponse]]:
-        if request.session_epoch not in (_NEW_SESSION, _NO_SESSION):
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         state = request.replica_state or FetchRequest.ReplicaState()
         has_state = context.api_version >= _FIRST_VERSION_WITH_REPLICA_STATE
         replica_id = state.replica_id if has_state else request.replica_id
-        asked: dict[Asked, FetchRequest.Topic.Partition] = {
-            (topic.topic, topic.topic_id, partition.partition): partition
-            for topic in request.topics
-            for partition in topic.partitions
-        }
         is_replica = replica_id >= 0
         # A replica is asked about once, as a part of the cluster; a consumer for each topic.
         is_stranger = is_replica and not allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        try:
+            session = self._session(request, context, is_replica and not is_stranger)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, responses=[])
         places = []
-        for number, (key, partition) in enumerate(asked.items(), 1):
+        for number, (key, partition) in enumerate(session.wanted.items(), 1):
             place = self._place(key, partition, context)
             if is_stranger or (not is_replica and self._is_denied(place, context)):
                 place = place._replace(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -85,10 +91,26 @@ class FetchApis:
         if not may_wait or fetch.has_enough():
             results = yield from fetch.read()
             if not may_wait or fetch.is_worth_an_answer(results):
-                return (yield from self._fetched(asked, context, results, replica_id))
+                return (yield from self._fetched(session, context, results, replica_id))
+        session.begin_wait(fetch.promise)
         watched = sorted({place.topic_partition for place in places})
         self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
-        return fetch.promise.map(lambda late: finish(self._fetched(asked, context, late, replica_id)))
+        return fetch.promise.map(lambda late: finish(self._fetched(session, context, late, replica_id)))
+
+    def _session(self, request: FetchRequest, context: RequestContext, is_follower: bool) -> FetchContext:
+        """What the request is about; KafkaError if that is a session which is not here."""
+        wanted: dict[Asked, FetchRequest.Topic.Partition] = {
+            (topic.topic, topic.topic_id, partition.partition): partition
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        forgotten = [
+            (topic.topic, topic.topic_id, number)
+            for topic in request.forgotten_topics_data
+            for number in topic.partitions
+        ]
+        reader = Reader(context.principal, is_follower, context.api_version >= FIRST_VERSION_BY_ID)
+        return self._sessions.context(request, wanted, forgotten, reader)
 
     def _is_denied(self, place: FetchPlace, context: RequestContext) -> bool:
         topic = place.topic_partition.topic
@@ -113,21 +135,27 @@ class FetchApis:
         )
 
     def _fetched(
-        self, asked: Collection[Asked], context: RequestContext, results: Sequence[FetchResult], replica_id: int
+        self, session: FetchContext, context: RequestContext, results: Sequence[FetchResult], replica_id: int
     ) -> Steps[FetchResponse]:
+        if session.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=session.error, session_id=session.session_id(), responses=[])
         tells_leader = context.api_version >= _FIRST_VERSION_WITH_LEADER
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
-        for number, ((name, topic_id, _), result) in enumerate(zip(asked, results, strict=True), 1):
+        for number, (asked, result) in enumerate(zip(session.wanted, results, strict=True), 1):
             if number % PARTS_PER_TURN == 0:
                 yield
+            if not session.note(asked, result):
+                continue
             answer = self._fetched_partition(result)
             if tells_leader and result.error in NOT_LEADER:
                 answer.current_leader = current_leader(
                     self._replicas, result.error, result.place.topic_partition, context, leaders
                 )
+            name, topic_id, _ = asked
             topics.setdefault((name, topic_id), []).append(answer)
         return FetchResponse(
+            session_id=session.session_id(),
             responses=[
                 FetchResponse.Topic(topic=name, topic_id=topic_id, partitions=answers)
                 for (name, topic_id), answers in topics.items()

@@ -13,7 +13,7 @@ from pykraft.server.authorizer import Authorizer
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.transport.server_channel import RequestContext
 
-_FIRST_VERSION_BY_ID = 13
+FIRST_VERSION_BY_ID = 13
 NOT_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 Asked = tuple[str, Uuid, int]
@@ -23,7 +23,7 @@ Asked = tuple[str, Uuid, int]
 def topic_name(replicas: ReplicaManager, asked: Asked, context: RequestContext) -> str | None:
     """The topic's name; None for an id that this broker does not know."""
     name, topic_id, _ = asked
-    if context.api_version < _FIRST_VERSION_BY_ID:
+    if context.api_version < FIRST_VERSION_BY_ID:
         return name
     topic = replicas.image.topics.get(topic_id)
     return None if topic is None else topic.name
