@@ -11,8 +11,10 @@ Not every offset has a record: control batches are for the log, not for readers;
 committed data skips the batches of aborted transactions. For those the leader sends along the producers whose
 transactions were aborted, each with the first offset; from there on its batches are skipped until its abort marker.
 
-Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch}. Every fetch names all
-its partitions; fetch sessions (KIP-227) are not built.
+With each broker there is a fetch session (KIP-227). A fetch is about the partitions that may be fetched now, and names
+those whose position is another one than in the fetch before.
+
+Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch}.
 """
 
 from collections import deque
@@ -26,11 +28,12 @@ from pykraft.client.subscription import FetchPosition, PartitionState, Subscript
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.types import ZERO_UUID, Node, TopicPartition, Uuid
+from pykraft.common.types import Node, TopicPartition
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
+from pykraft.transport.fetch_session import SESSION_ERRORS, FetchSessionHandler, Wanted
 
 CHANNEL = "fetch"
 READ_COMMITTED = 1
@@ -127,6 +130,8 @@ class Fetcher:
         self._metadata = metadata
         self._subscription = subscription
         self._isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
+        self._sessions: dict[int, FetchSessionHandler] = {}
+        """By the id of the broker."""
         self._under_way: set[int] = set()
         self._not_before: dict[int, int] = {}
         self._fetched: deque[_Fetched] = deque()
@@ -173,69 +178,71 @@ class Fetcher:
     def _request(self, node: Node, asked: Sequence[TopicPartition]) -> Outbound:
         self._under_way.add(node.id)
         offsets: dict[TopicPartition, int] = {}
-        topics: dict[str, list[FetchRequest.Topic.Partition]] = {}
+        wanted: dict[TopicPartition, Wanted] = {}
         for key in asked:
             position = self._subscription.partitions[key].position
             assert position is not None
             offsets[key] = position.offset
-            partition = FetchRequest.Topic.Partition(
-                partition=key.partition,
-                current_leader_epoch=self._metadata.leader_epoch(key),
+            wanted[key] = Wanted(
+                topic_id=self._metadata.topic_id(key.topic),
                 fetch_offset=position.offset,
                 partition_max_bytes=self._config[keys.MAX_PARTITION_FETCH_BYTES],
+                current_leader_epoch=self._metadata.leader_epoch(key),
             )
-            topics.setdefault(key.topic, []).append(partition)
-        ids = {topic: self._metadata.topic_id(topic) for topic in topics}
-        names = {topic_id: topic for topic, topic_id in ids.items() if topic_id != ZERO_UUID}
         max_wait_ms = self._config[keys.FETCH_MAX_WAIT_MS]
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=self._config[keys.FETCH_MIN_BYTES],
             max_bytes=self._config[keys.FETCH_MAX_BYTES],
             isolation_level=self._isolation_level,
-            topics=[
-                FetchRequest.Topic(topic=topic, topic_id=ids[topic], partitions=parts)
-                for topic, parts in topics.items()
-            ],
+            topics=[],
         )
+        self._sessions.setdefault(node.id, FetchSessionHandler()).fill(request, wanted)
 
         def on_response(response: Any, now: int) -> None:
             self._under_way.discard(node.id)
-            self._on_response(node, offsets, names, response, now)
+            self._on_response(node, offsets, response, now)
 
         return Outbound(CHANNEL, node, request, on_response, self._config[keys.REQUEST_TIMEOUT_MS] + max_wait_ms)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _on_response(
-        self,
-        node: Node,
-        offsets: Mapping[TopicPartition, int],
-        names: Mapping[Uuid, str],
-        response: Any,
-        now: int,
-    ) -> None:
-        error = ErrorCode.NONE
-        if isinstance(response, FetchResponse):
+    def _on_response(self, node: Node, offsets: Mapping[TopicPartition, int], response: Any, now: int) -> None:
+        session = self._sessions[node.id]
+        if not isinstance(response, FetchResponse):
+            session.reset()
+            if response is Failure.UNSUPPORTED_VERSION:
+                self._refused(node, ErrorCode.UNSUPPORTED_VERSION, now)
+            else:
+                self._metadata.has_failed(node)
+                self._retry(node, now)
+            return
+        was_incremental = session.is_incremental
+        answers = session.take(response)
+        if answers is None:
             error = ErrorCode.of(response.error_code)
-        elif response is Failure.UNSUPPORTED_VERSION:
-            error = ErrorCode.UNSUPPORTED_VERSION
-        else:
-            error = ErrorCode.NETWORK_EXCEPTION
-            self._metadata.has_failed(node)
-        if error is not ErrorCode.NONE:
-            if not error.retriable:
-                self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
-            self._retry(node, now)
+            if not (was_incremental and error in SESSION_ERRORS):  # else fetch without the session, at once
+                self._refused(node, error, now)
             return
         self._answers += 1
-        for topic in response.responses:
-            for answer in topic.partitions:
-                key = TopicPartition(topic.topic or names.get(topic.topic_id, ""), answer.partition_index)
-                state = self._subscription.partitions.get(key)
-                if state is None or not self._is_awaited(state, offsets.get(key)):
-                    continue  # given up or sought meanwhile
+        states = self._subscription.partitions
+        for key in offsets.keys() - {key for key, _ in answers}:
+            if key in states and states[key].high_watermark < 0:
+                session.reset()  # given up, and taken back meanwhile: the broker has left out what is known no more
+        for key, answer in answers:
+            state = self._subscription.partitions.get(key)
+            if state is None:
+                continue  # given up meanwhile
+            if not answer.error_code:
+                state.high_watermark = answer.high_watermark
+            if self._is_awaited(state, offsets.get(key)):  # not sought meanwhile
                 self._on_partition(node, key, state, answer, response, now)
+
+    def _refused(self, node: Node, error: ErrorCode, now: int) -> None:
+        """A fetch was refused as a whole; NONE if its answer is of other partitions."""
+        if error is not ErrorCode.NONE and not error.retriable:
+            self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
+        self._retry(node, now)
 
     @staticmethod
     def _is_awaited(state: PartitionState, offset: int | None) -> bool:
@@ -253,7 +260,6 @@ class Fetcher:
         error = ErrorCode.of(answer.error_code)
         assert state.position is not None
         if error is ErrorCode.NONE:
-            state.high_watermark = answer.high_watermark
             if answer.records:
                 self._served[key] = self._answers
                 is_committed = self._isolation_level == READ_COMMITTED

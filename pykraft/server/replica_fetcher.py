@@ -1,7 +1,8 @@
 """Following a leader: one fetcher for each broker that leads partitions which this broker follows.
 
-One Fetch at a time asks for all of them. It says for each partition where its log ends and of which epoch its last
-record is (KIP-595 brought this to data partitions, too). The leader answers with what follows; or, if the two logs are
+One Fetch at a time asks for all of them, in a fetch session: it names those whose log has changed (KIP-227). It says
+for each partition where its log ends and of which epoch its last record is (KIP-595 brought this to data partitions,
+too). The leader answers with what follows; or, if the two logs are
 not the same up to there, with where that epoch ends in its log: the follower cuts its log to where both agree, and asks
 again. So a follower never cuts by its high watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
 
@@ -12,7 +13,6 @@ Follows kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}.
 """
 
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any
 
 from pykraft.common.config import Config
@@ -30,9 +30,9 @@ from pykraft.protocol.messages.data import (
 from pykraft.server import config as keys
 from pykraft.server.partition import Partition
 from pykraft.storage.log import UnifiedLog
+from pykraft.transport.fetch_session import FetchSessionHandler, Wanted
 
 CHANNEL = "replica-fetcher"
-_NO_SESSION_EPOCH = -1
 
 
 class _Followed:
@@ -71,6 +71,7 @@ class ReplicaFetcher:
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
+        self._session = FetchSessionHandler()
         self._in_flight = False
         self._resting_until = 0
         self._outbox: list[Outbound] = []
@@ -111,50 +112,54 @@ class ReplicaFetcher:
         return Poll(FOREVER, outbox)
 
     def _request(self, partitions: list[Partition]) -> FetchRequest:
-        topic_type = FetchRequest.Topic
-        ordered = sorted(partitions, key=lambda partition: partition.key)
-        topics = []
-        for (topic_id, name), group in groupby(ordered, key=lambda p: (p.key.topic_id, p.key.topic)):
-            asked = [
-                topic_type.Partition(
-                    partition=partition.key.partition,
-                    current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=partition.log.log_end_offset,
-                    last_fetched_epoch=partition.log.latest_epoch,
-                    log_start_offset=partition.log.log_start_offset,
-                    partition_max_bytes=self._values[keys.REPLICA_FETCH_MAX_BYTES],
-                )
-                for partition in group
-            ]
-            topics.append(topic_type(topic=name, topic_id=topic_id, partitions=asked))
+        max_bytes = self._values[keys.REPLICA_FETCH_MAX_BYTES]
+        wanted = {
+            partition.key.topic_partition: Wanted(
+                topic_id=partition.key.topic_id,
+                fetch_offset=partition.log.log_end_offset,
+                partition_max_bytes=max_bytes,
+                current_leader_epoch=partition.leader_epoch,
+                last_fetched_epoch=partition.log.latest_epoch,
+                log_start_offset=partition.log.log_start_offset,
+            )
+            for partition in sorted(partitions, key=lambda partition: partition.key)
+        }
         replica = FetchRequest.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
-        return FetchRequest(
+        request = FetchRequest(
             replica_id=self._broker_id,
             replica_state=replica,
             max_wait_ms=self._values[keys.REPLICA_FETCH_WAIT_MAX_MS],
             min_bytes=self._values[keys.REPLICA_FETCH_MIN_BYTES],
             max_bytes=self._values[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
-            session_epoch=_NO_SESSION_EPOCH,
-            topics=topics,
+            topics=[],
         )
+        self._session.fill(request, wanted)
+        return request
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _on_response(self, asked: dict[TopicPartition, int], response: FetchResponse | Failure, now: int) -> None:
         self._in_flight = False
-        backoff_ms = self._values[keys.REPLICA_FETCH_BACKOFF_MS]
-        if isinstance(response, Failure) or response.error_code:
-            self._resting_until = now + backoff_ms
+        rest_until = now + self._values[keys.REPLICA_FETCH_BACKOFF_MS]
+        if isinstance(response, Failure):
+            self._session.reset()
+            self._resting_until = rest_until
             return
-        names = {f.partition.key.topic_id: f.partition.key.topic for f in self._followed.values()}
-        for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
-            for answer in topic.partitions:
-                topic_partition = TopicPartition(name, answer.partition_index)
-                followed = self._followed.get(topic_partition)
-                # What was asked in another leader epoch says nothing about this one.
-                if followed is not None and followed.partition.leader_epoch == asked.get(topic_partition):
-                    self._process(followed, answer, now + backoff_ms)
+        was_incremental = self._session.is_incremental
+        answers = self._session.take(response)
+        if answers is None:
+            if not was_incremental:  # else it is the session that was refused: fetch without it at once
+                self._resting_until = rest_until
+            return
+        for topic_partition, answer in answers:
+            followed = self._followed.get(topic_partition)
+            if followed is None:
+                continue
+            if followed.partition.leader_epoch == asked.get(topic_partition):
+                self._process(followed, answer, rest_until)
+            else:
+                # What was asked in another leader epoch says nothing about this one. The leader takes it for known.
+                self._session.reset()
 
     def _process(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
         try:
