@@ -66,7 +66,7 @@ def draw(seed: int) -> Knobs:
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
-        properties=_properties(random),
+        properties=_properties(random) | _fetch_sessions(Random(f"fetch sessions {seed}")),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -114,6 +114,10 @@ def _properties(random: Random) -> dict[str, int]:
         "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 1000, 5000)),
         "controller.socket.timeout.ms": random.choice((200, 1000)),
     }
+
+
+def _fetch_sessions(random: Random) -> dict[str, int]:
+    return {"max.incremental.fetch.session.cache.slots": random.choice((0, 1, 2, 1000, 1000))}
 
 
 def _producer(random: Random) -> dict[str, object]:

@@ -6,7 +6,7 @@ has a scenario written for it: the seeds of `make test` must come upon it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pykraft.raft.quorum_state import QuorumState, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.server import fetching
+from pykraft.server.fetch_sessions import FetchSession, FetchSessionCache
 from pykraft.server.partition import IsrChange, IsrProposal, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.storage.filesystem import FileSystem
@@ -193,6 +194,35 @@ def a_follower_cut_to_its_high_watermark() -> None:
         add(self, partition)
 
     put(ReplicaFetcher, "add", cut_and_add)
+
+
+# --- fetch sessions ---------------------------------------------------------------------------------------------------
+
+
+@bug
+def a_session_that_forgets_a_changed_partition() -> None:
+    """What a reader names again, because its offset is another one now, falls out of its session."""
+    update = FetchSession.update
+
+    def update_and_forget(self: FetchSession, wanted: Mapping[Any, Any], forgotten: Iterable[Any]) -> None:
+        changed = [asked for asked in wanted if asked in self.partitions]
+        update(self, wanted, [*forgotten, *changed])
+
+    put(FetchSession, "update", update_and_forget)
+
+
+@bug
+def a_session_evicted_while_in_use() -> None:
+    """The partitions of a session make room for another one's, and its reader does not hear of it."""
+
+    def make_room(self: FetchSessionCache, is_follower: bool, size: int) -> bool:
+        if not self._has_room(size) and self._sessions:
+            evicted = next(iter(self._sessions.values()))
+            evicted.partitions.clear()
+            return True
+        return self._has_room(size)
+
+    put(FetchSessionCache, "_make_room", make_room)
 
 
 # --- the controller ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ SEEN = {
     "a_sequence_check_skipped_after_a_leader_change": 69,
     "a_high_watermark_that_runs_back": 31,
     "a_follower_cut_to_its_high_watermark": 20,
+    "a_session_that_forgets_a_changed_partition": 2,
+    "a_session_evicted_while_in_use": 4,
     "a_fenced_broker_kept_in_the_isr": 20,
 }
 
