@@ -20,6 +20,7 @@ import pyspark
 
 from pykraft.course.machine import Machine
 from tests.bench import (
+    idle_follower,
     librdkafka,
     many_partitions,
     replication,
@@ -72,6 +73,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "small_requests": small_requests.measure,
     "storage": storage.measure,
     "partitions": many_partitions.measure,
+    "idle_follower": idle_follower.measure,
     "spark": replay,
 }
 
