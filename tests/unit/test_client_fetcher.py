@@ -40,9 +40,16 @@ class Fetching:
     def poll(self, after_ms: int = 0) -> list[Outbound]:
         return self.script.poll(after_ms)
 
-    def answer(self, *parts: Part, outbound: Outbound | None = None) -> None:
+    def answer(
+        self,
+        *parts: Part,
+        outbound: Outbound | None = None,
+        session_id: int = 0,
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
         topic = FetchResponse.Topic(topic_id=topic_id("t"), topic="", partitions=list(parts))
-        self.script.answer(outbound or FetchRequest, FetchResponse(responses=[topic]))
+        response = FetchResponse(error_code=error, session_id=session_id, responses=[topic] if parts else [])
+        self.script.answer(outbound or FetchRequest, response)
 
     def take(self, limit: int = 500) -> list[tuple[int, int]]:
         """(partition, offset) of the next records."""
@@ -170,6 +177,80 @@ def test_an_empty_answer_is_asked_again_at_once() -> None:
     some.poll()
     some.answer(part(0))
     assert len(some.poll()) == 1
+
+
+# --- in a session -----------------------------------------------------------------------------------------------------
+
+
+def forgotten(outbound: Outbound) -> list[int]:
+    return [number for topic in outbound.request.forgotten_topics_data for number in topic.partitions]
+
+
+def test_in_a_session_the_partitions_that_were_read_are_named_again() -> None:
+    some = Fetching(T0, T1)
+    some.poll()
+    some.answer(part(0, batch(0, 2)), part(1), session_id=77)
+    some.take()
+    (outbound,) = some.poll()
+    assert (outbound.request.session_id, outbound.request.session_epoch, asked(outbound)) == (77, 1, {0: 2})
+    some.answer(part(1, batch(0, 1)), session_id=77)
+    assert some.take() == [(1, 0)]
+    (outbound,) = some.poll()
+    assert (outbound.request.session_epoch, asked(outbound), forgotten(outbound)) == (2, {1: 1}, [])
+
+
+def test_a_partition_that_is_left_out_keeps_its_high_watermark() -> None:
+    some = Fetching()
+    some.poll()
+    some.answer(part(0, high_watermark=7), session_id=77)
+    some.poll()
+    some.answer(session_id=77)
+    assert some.subscription.partitions[T0].high_watermark == 7
+    assert len(some.poll()) == 1, "it is fetched on"
+
+
+def test_a_paused_partition_is_forgotten_until_it_is_read_again() -> None:
+    some = Fetching(T0, T1)
+    some.poll()
+    some.answer(part(0), part(1), session_id=77)
+    some.subscription.partitions[T0].is_paused = True
+    (outbound,) = some.poll()
+    assert (asked(outbound), forgotten(outbound)) == ({}, [0])
+    some.answer(session_id=77)
+    some.subscription.partitions[T0].is_paused = False
+    (outbound,) = some.poll()
+    assert (asked(outbound), forgotten(outbound)) == ({0: 0}, [])
+
+
+def test_the_high_watermark_of_a_partition_that_is_given_up_and_taken_back_is_asked_for_again() -> None:
+    some = Fetching()
+    some.poll()
+    some.answer(part(0, high_watermark=7), session_id=77)
+    some.poll()
+    some.subscription.assign([])
+    some.subscription.assign([T0])
+    some.subscription.partitions[T0].seek(FetchPosition(0))
+    some.answer(session_id=77)
+    (outbound,) = some.poll()
+    assert (outbound.request.session_epoch, asked(outbound)) == (0, {0: 0})
+
+
+def test_a_broker_without_the_session_is_asked_for_everything_at_once() -> None:
+    some = Fetching(T0, T1)
+    some.poll()
+    some.answer(part(0), part(1), session_id=77)
+    some.poll()
+    some.answer(session_id=0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    (outbound,) = some.poll()
+    assert (outbound.request.session_id, asked(outbound)) == (0, {0: 0, 1: 0})
+    some.fetcher.raise_error()
+
+
+def test_each_broker_has_a_session_of_its_own() -> None:
+    some = Fetching(T0, T2)
+    for outbound, number, session_id in zip(some.poll(), (0, 2), (77, 78), strict=True):
+        some.answer(part(number), outbound=outbound, session_id=session_id)
+    assert [outbound.request.session_id for outbound in some.poll()] == [77, 78]
 
 
 # --- handing out ------------------------------------------------------------------------------------------------------

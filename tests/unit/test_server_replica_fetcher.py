@@ -180,6 +180,82 @@ def test_an_answer_to_a_question_of_an_older_epoch_is_dropped() -> None:
     assert follower.log.log_end_offset == 0
 
 
+def in_session(*answers: FetchResponse) -> FetchResponse:
+    """The same partitions, answered in session 77."""
+    return FetchResponse(session_id=77, responses=[topic for answer in answers for topic in answer.responses])
+
+
+def named(script: Script) -> tuple[int, int, list[int], list[int]]:
+    """(session id, epoch, offsets of the partitions named, partitions forgotten) of the fetch under way."""
+    request = script.asked(FetchRequest)
+    offsets = [part.fetch_offset for topic in request.topics for part in topic.partitions]
+    forgotten = [number for topic in request.forgotten_topics_data for number in topic.partitions]
+    return request.session_id, request.session_epoch, offsets, forgotten
+
+
+def test_in_a_session_it_names_a_partition_whose_log_has_changed() -> None:
+    follower, _, script = following(filled=3)
+    script.poll()
+    assert named(script) == (0, 0, [3], [])
+    script.answer(FetchRequest, in_session(fetch_answer(high_watermark=3)))
+    script.poll()
+    assert named(script) == (77, 1, [], [])
+    script.answer(FetchRequest, in_session())
+    assert follower.log.high_watermark == 3
+    script.poll()
+    assert named(script) == (77, 2, [], [])
+    script.answer(FetchRequest, in_session(fetch_answer(records=at(3, batch(), 5).buffer, high_watermark=3)))
+    script.poll()
+    assert named(script) == (77, 3, [4], [])
+
+
+def test_a_partition_that_rests_is_forgotten_and_named_again() -> None:
+    """The leader must not take it for one that has caught up."""
+    _, fetcher, script = following(filled=3)
+    other = Partition(1, TopicIdPartition(TOPIC_ID, PARTITION.topic, 1), open_log(), 1000, Tracer(1, Silence()))
+    other.update(registration(leader=2, epoch=5), image(), 0)
+    fetcher.add(other)
+    script.poll()
+    both = [fetch_answer(), fetch_answer(partition_index=1, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
+    script.answer(FetchRequest, in_session(*both))
+    script.poll()
+    assert named(script) == (77, 1, [], [1])
+    script.answer(FetchRequest, in_session())
+    script.poll(BACKOFF_MS)
+    assert named(script) == (77, 2, [0], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77)],
+)
+def test_a_leader_that_does_not_have_the_session_is_asked_for_everything_at_once(
+    error: ErrorCode, session_id: int
+) -> None:
+    _, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, in_session(fetch_answer()))
+    script.poll()
+    script.answer(FetchRequest, FetchResponse(error_code=error, responses=[]))
+    script.poll()
+    assert named(script) == (session_id, 0, [3], [])
+    script.answer(FetchRequest, FetchResponse(error_code=error, responses=[]))
+    assert script.poll(BACKOFF_MS - 1) == [], "what names everything is refused for another reason"
+
+
+def test_an_answer_that_was_dropped_is_given_again() -> None:
+    """The leader would leave out the high watermark that it has told already."""
+    follower, _, script = following(filled=3)
+    script.poll()
+    script.answer(FetchRequest, in_session(fetch_answer()))
+    script.poll()
+    follower.update(registration(leader=2, epoch=6, change=2), image(), 0)
+    script.answer(FetchRequest, in_session(fetch_answer(high_watermark=3)))
+    assert follower.log.high_watermark == 0
+    script.poll()
+    assert named(script) == (77, 0, [3], [])
+
+
 def test_a_follower_that_is_behind_in_the_metadata_waits_for_them() -> None:
     follower, fetcher, script = following()
     script.poll()
