@@ -14,10 +14,12 @@ sends without compression (KAFKA-18659).
 Follows org.apache.kafka.common.protocol.ApiKeys and org.apache.kafka.server.ApiVersionManager.
 """
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import NamedTuple
 
+from pykraft.protocol.header import request_header_version
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages import (
     admin,
@@ -33,7 +35,7 @@ from pykraft.protocol.messages import (
 )
 from pykraft.protocol.schema import Request
 
-__all__ = ["Api", "ListenerKind", "advertised", "apis", "requests", "served", "table"]
+__all__ = ["Api", "ListenerKind", "advertised", "apis", "formats", "requests", "served", "table"]
 
 _MODULES = (admin, brokers, cluster, configs, data, groups, logs, offsets, quorum, transactions)
 
@@ -70,12 +72,33 @@ def advertised(listener: ListenerKind) -> list[tuple[int, int, int]]:
     return [(api.key, *api.advertised) for api in _ROWS if listener in api.listeners]
 
 
+class Format(NamedTuple):
+    """How a request is read after its first four bytes."""
+
+    request: type[Request]
+    header_version: int
+
+
+def formats(listener: ListenerKind) -> Mapping[bytes, Format]:
+    """How to read each request that a listener serves, by its first four bytes: API key and version."""
+    return _FORMATS[listener]
+
+
+_KEY_VERSION = struct.Struct(">hh")
+_FORMATS = {
+    listener: {
+        _KEY_VERSION.pack(api.key, version): Format(api.request, request_header_version(api.request, version))
+        for api in _ROWS
+        if listener in api.listeners
+        for version in range(api.request.versions[0], api.request.versions[1] + 1)
+    }
+    for listener in ListenerKind
+}
+
+
 def served(listener: ListenerKind, key: int, version: int) -> bool:
     """Whether a listener answers this API in this version."""
-    api = apis.get(key)
-    return (
-        api is not None and listener in api.listeners and api.request.versions[0] <= version <= api.request.versions[1]
-    )
+    return _KEY_VERSION.pack(key, version) in _FORMATS[listener]
 
 
 def table() -> str:

@@ -186,11 +186,9 @@ class Partition:
             )
 
     def append_as_leader(
-        self, batch: RecordBatch | ValidatedBatch, needs_all: bool, now: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self, batch: RecordBatch | ValidatedBatch, now: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
-        """Append the batch of a client or a coordinator. `needs_all`: it waits for all in-sync replicas, so there must
-        be enough of them."""
-        self.check_may_append(needs_all)
+        """Append the batch of a client or a coordinator. Ask `check_may_append` first, in the same step."""
         info = self.log.append_as_leader(batch, self.leader_epoch, origin)
         self.advance_high_watermark(now)
         return info

@@ -293,7 +293,14 @@ class ReplicaManager:
         all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
         partition = self.partition(topic_partition)
         partition.check_may_append(needs_all)
-        validated = yield from partition.log.validation(batch, budget)
+        validation = partition.log.validation(batch, budget)
+        try:
+            next(validation)
+        except StopIteration as end:
+            return self._append(partition, end.value, now, AppendOrigin.CLIENT)
+        yield
+        validated = yield from validation
+        # While the validation paused, the partition may have moved, or have lost replicas: ask again.
         return self.append(topic_partition, validated, now, needs_all=needs_all)
 
     def append(
@@ -307,11 +314,17 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append a batch of a client or a coordinator, as `produce` does, without checking what was checked before."""
         partition = self.partition(topic_partition)
+        partition.check_may_append(needs_all)
+        return self._append(partition, batch, now, origin)
+
+    def _append(
+        self, partition: Partition, batch: RecordBatch | ValidatedBatch, now: int, origin: AppendOrigin
+    ) -> AppendInfo:
         try:
-            info = partition.append_as_leader(batch, needs_all, now, origin)
+            info = partition.append_as_leader(batch, now, origin)
         except OSError as error:
             raise self.on_disk_failure(error) from error
-        self._trace("append", partition=str(topic_partition), end=partition.log.log_end_offset)
+        self._trace("append", partition=str(partition.key.topic_partition), end=partition.log.log_end_offset)
         self._wake(partition)
         return info
 

@@ -67,7 +67,7 @@ class FrameReader:
         """The next whole frame, without its size; None until it is there. ProtocolError at an impossible size."""
         frame = self.peek_frame()
         if frame is not None:
-            self._start += SIZE.size + len(frame)
+            self.drop(frame)
         return frame
 
     def peek_frame(self) -> memoryview | None:
@@ -77,6 +77,10 @@ class FrameReader:
             return None
         first = self._start + SIZE.size
         return memoryview(self._buffer)[first : first + size]
+
+    def drop(self, frame: memoryview) -> None:
+        """The frame that `peek_frame` gave is taken."""
+        self._start += SIZE.size + len(frame)
 
     def _size(self) -> int | None:
         if self._end - self._start < SIZE.size:

@@ -39,7 +39,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from pykraft.common.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import ListenerKind, advertised, requests, served
+from pykraft.protocol.api import ListenerKind, advertised, formats
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.schema import Request, Response
@@ -114,6 +114,7 @@ class ServerChannel:
         self.listener = listener
         self.kind = kind
         self._client_address = client_address
+        self._formats = formats(kind)
         self.frames = FrameReader(max_request_bytes)
         self._may_wait_in_line = may_wait_in_line
         self._line: deque[_Taken] = deque()
@@ -159,7 +160,7 @@ class ServerChannel:
         if self._line and not (may_join and len(self._line) < MOST_IN_LINE):
             self._is_held = True
             return None
-        self.frames.next_frame()
+        self.frames.drop(frame)
         self._in_hand = _Taken(context, may_join)
         self._line.append(self._in_hand)
         if isinstance(message, ErrorCode):
@@ -168,14 +169,9 @@ class ServerChannel:
 
     def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode]:
         """What stands in a frame: a request, or why the channel itself refuses it."""
-        key, version, _ = peek(frame)
-        is_served = served(self.kind, key, version)
-        if not is_served and key != API_VERSIONS_KEY:
-            raise ProtocolError(f"API {key} version {version} is not served on a {self.kind.value} listener")
-        request_type = requests[key]
-        header, position = RequestHeader.decode_from(
-            frame, request_header_version(request_type, version), 0, MAX_REQUEST_ELEMENTS
-        )
+        found = self._formats.get(bytes(frame[:4]))
+        header_version = self._header_of_unknown(frame) if found is None else found.header_version
+        header, position = RequestHeader.decode_from(frame, header_version, 0, MAX_REQUEST_ELEMENTS)
         context = RequestContext(
             self.connection_id,
             self.listener,
@@ -183,17 +179,24 @@ class ServerChannel:
             ANONYMOUS,
             header.client_id,
             self._client_address,
-            key,
-            version if is_served else 0,
+            header.api_key,
+            0 if found is None else header.api_version,
             header.correlation_id,
             len(frame),
         )
-        if not is_served:
+        if found is None:
             return context, ErrorCode.UNSUPPORTED_VERSION
-        message = request_type.decode(frame, version, position, MAX_REQUEST_ELEMENTS)
-        if isinstance(message, ApiVersionsRequest) and version >= 3 and not _is_legal(message):
+        message = found.request.decode(frame, header.api_version, position, MAX_REQUEST_ELEMENTS)
+        if isinstance(message, ApiVersionsRequest) and header.api_version >= 3 and not _is_legal(message):
             return context, ErrorCode.INVALID_REQUEST
         return context, message
+
+    def _header_of_unknown(self, frame: memoryview) -> int:
+        """The header's version of a request that is not served; ProtocolError unless it is ApiVersions."""
+        key, version, _ = peek(frame)
+        if key != API_VERSIONS_KEY:
+            raise ProtocolError(f"API {key} version {version} is not served on a {self.kind.value} listener")
+        return request_header_version(ApiVersionsRequest, version)
 
     def refuse(self, response: Response) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""

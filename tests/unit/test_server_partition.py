@@ -45,7 +45,8 @@ def partition(min_isr: int = 1, **fields: Any) -> Partition:
 
 
 def append(to: Partition, count: int = 1, needs_all: bool = True, now: int = 0) -> int:
-    return to.append_as_leader(batch(count), needs_all, now).last_offset
+    to.check_may_append(needs_all)
+    return to.append_as_leader(batch(count), now).last_offset
 
 
 def fetched(by: int, offset: int, of: Partition, now: int = 0) -> bool:
@@ -97,7 +98,7 @@ def test_who_may_not_join_is_not_waited_for(state: BrokerRegistration) -> None:
 
 def test_with_too_few_in_sync_the_high_watermark_stands_still() -> None:
     led = partition(min_isr=2, isr=(1,))
-    led.append_as_leader(batch(), False, 0)
+    led.append_as_leader(batch(), 0)
     assert not led.advance_high_watermark(0) and led.log.high_watermark == 0
     led.update(registration(isr=(1, 2), change=2), image(), 0)
     assert fetched(2, 1, led)
@@ -232,12 +233,12 @@ def test_the_epoch_that_a_client_believes_in_is_checked(epoch: int, error: Error
 
 def test_what_an_idempotent_producer_sends_twice_stands_once() -> None:
     led = partition()
-    first = led.append_as_leader(produced(7, 0, 2), True, 0)
-    again = led.append_as_leader(produced(7, 0, 2), True, 0)
+    first = led.append_as_leader(produced(7, 0, 2), 0)
+    again = led.append_as_leader(produced(7, 0, 2), 0)
     assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset) == (0, 1)
     assert led.log.log_end_offset == 2
     with pytest.raises(KafkaError) as refused:
-        led.append_as_leader(produced(7, 5), True, 0)
+        led.append_as_leader(produced(7, 5), 0)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 

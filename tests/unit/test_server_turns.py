@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from pykraft.common.core import Promise, Steps
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.schema import Request
+from pykraft.records.compression import Compression
 from pykraft.server.turns import PARTS_PER_TURN, Turns
 from tests.harness.lone_node import LoneNode
+from tests.harness.storage import batch
 
 
 def counting(count: int, seen: list[int], result: Any = "done") -> Steps[Any]:
@@ -115,3 +119,17 @@ def test_a_request_for_many_partitions_lets_others_come_between(request_: Reques
     lone.run()
     assert len(answers(slow.value.response)) == len(MANY)
     assert all(answer.error_code for answer in answers(slow.value.response))
+
+
+def test_replicas_lost_while_a_batch_is_checked_refuse_the_batch() -> None:
+    lone = LoneNode(broker_session_timeout_ms="60000")
+    lone.join(2)
+    topic = lone.create(replicas=(1, 2), min_insync_replicas="2")
+    large = batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD)
+    answer: Any = lone.produce(topic, large.buffer)
+    assert not answer.kept and len(lone.node.dispatcher.turns) == 1, "the check pauses"
+    partition = lone.broker.replicas.partitions[TopicPartition("t", 0)]
+    partition.accept_isr(frozenset({1}), partition.partition_epoch + 1, lone.now)
+    lone.run()
+    (part,) = answer.value.response.responses[0].partition_responses
+    assert (part.error_code, partition.log.log_end_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)

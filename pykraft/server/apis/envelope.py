@@ -14,8 +14,8 @@ from typing import Any
 from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
-from pykraft.protocol.api import ListenerKind, requests, served
-from pykraft.protocol.header import RequestHeader, encode_response, peek, request_header_version
+from pykraft.protocol.api import ListenerKind, formats
+from pykraft.protocol.header import RequestHeader, encode_response, peek
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
@@ -66,23 +66,22 @@ def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundReq
     except ProtocolError as error:
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
     try:
-        key, version, _ = peek(frame)
-        if not served(ListenerKind.CONTROLLER, key, version):
+        found = formats(ListenerKind.CONTROLLER).get(bytes(frame[:4]))
+        if found is None:
+            key, version, _ = peek(frame)
             raise ProtocolError(f"API {key} version {version} is not served by a controller")
-        request_type = requests[key]
-        head_version = request_header_version(request_type, version)
-        header, position = RequestHeader.decode_from(frame, head_version, 0, MAX_REQUEST_ELEMENTS)
-        request = request_type.decode(frame, version, position, MAX_REQUEST_ELEMENTS)
+        header, position = RequestHeader.decode_from(frame, found.header_version, 0, MAX_REQUEST_ELEMENTS)
+        request = found.request.decode(frame, header.api_version, position, MAX_REQUEST_ELEMENTS)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
-    if not request_type.forwardable:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request_type.__name__} is not forwarded")
+    if not request.forwardable:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{type(request).__name__} is not forwarded")
     inner = context._replace(
         principal=f"{principal.type}:{principal.name}",
         client_address=str(ip_address(envelope.client_host_address)),
         client_id=header.client_id,
-        api_key=key,
-        api_version=version,
+        api_key=header.api_key,
+        api_version=header.api_version,
         correlation_id=header.correlation_id,
         size_bytes=len(frame),
     )
