@@ -18,6 +18,7 @@ Follows org.apache.kafka.common.requests.{RequestHeader,ResponseHeader}.
 """
 
 import struct
+from typing import Any
 
 from pykraft.common.errors import ProtocolError
 from pykraft.protocol.schema import Message, Request, Response, field, int16, int32, string
@@ -67,9 +68,13 @@ def encode_request(request: Request, version: int, correlation_id: int, client_i
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes]:
     """A response's frame with its size, as parts; `records` in it stay parts of their own."""
+    return response_frame(type(response), version, correlation_id, response.encode(version))
+
+
+def response_frame(response: type[Response], version: int, correlation_id: int, body: list[Any]) -> list[Any]:
+    """The same, where the response is encoded already."""
     header = ResponseHeader(correlation_id=correlation_id)
-    parts = header.encode(response_header_version(type(response), version)) + response.encode(version)
-    return with_size(parts)
+    return with_size(header.encode(response_header_version(response, version)) + body)
 
 
 def with_size(parts: list[bytes]) -> list[bytes]:

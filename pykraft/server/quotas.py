@@ -1,7 +1,7 @@
 """How much a client may use: the Quotas port.
 
-The dispatcher records each request when its response is there: its bytes, the response's bytes, and the time that its
-handler needed. The answer says for how many milliseconds the client is throttled. A throttled client gets its response
+Each request is recorded when its response is encoded: its bytes, the response's bytes, and the time that its handler
+needed. The answer says for how many milliseconds the client is throttled. A throttled client gets its response
 at once, with the time in it, and its connection stays muted for that long (KIP-219).
 
 A node without quotas records nothing: then no size is computed, and no time is taken.

@@ -201,7 +201,8 @@ class ServerChannel:
     def refuse(self, response: Response) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""
         assert self._in_hand is not None, f"{self.connection_id} has nothing in hand"
-        return self.respond(self._in_hand.context, response)
+        context = self._in_hand.context
+        return self.respond(context, encode_response(response, context.api_version, context.correlation_id))
 
     def read_on(self) -> None:
         """The request in hand was looked at, and is answered later: if it may wait in line, the next one may come."""
@@ -209,17 +210,15 @@ class ServerChannel:
         if self._in_hand.may_join:
             self._in_hand = None
 
-    def respond(self, context: RequestContext, response: Response | None, throttled: bool = False) -> list[Any]:
-        """The bytes that may leave with this answer, as parts (see `Message.encode`): none if the request wants no
-        answer, or if one before it has none yet; else its own, and those of the answers that waited for it. With
-        `throttled` no request is taken before `unthrottle`."""
+    def respond(self, context: RequestContext, answer: list[Any], throttled: bool = False) -> list[Any]:
+        """What may leave with this answer, all of it as the parts of frames: nothing if one before it has no answer
+        yet; else its own parts (none if the request wants no answer), and those of the answers that waited for it.
+        With `throttled` no request is taken before `unthrottle`."""
         taken = self._in_hand
         if taken is None or taken.context is not context:
             taken = next((taken for taken in self._line if taken.context is context and taken.answer is None), None)
         assert taken is not None, f"{self.connection_id} is answered while {self.state.value}"
-        taken.answer = []
-        if response is not None:
-            taken.answer = encode_response(response, context.api_version, context.correlation_id)
+        taken.answer = answer
         if throttled:
             self._throttles += 1
             self.wants_bytes = False

@@ -48,18 +48,39 @@ from typing import Any, NamedTuple, Protocol
 from pykraft.common.core import Promise
 from pykraft.common.errors import ProtocolError
 from pykraft.common.timer import Timer
+from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Response
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
 
 class Answer(NamedTuple):
-    """What goes back: the response (None: nothing), and for how long the client is throttled."""
+    """What goes back: the response, or None if the client wants none."""
 
     response: Response | None
-    throttle_ms: int = 0
+    charge: Callable[[int], int] | None = None
+    """On a node with quotas: counts the bytes of the response, and returns for how many milliseconds the client is
+    throttled."""
     hang_up: bool = False
     """There is no way to tell this client what went wrong but to close its connection."""
+
+    def encode(self, context: RequestContext) -> tuple[list[Any], int]:
+        """The frame of the response as parts, and for how many milliseconds the client is throttled. The response tells
+        this time if it has a field for it. Only then is it encoded again: the quotas need its size first."""
+        response, version = self.response, context.api_version
+        if response is None:
+            return [], 0 if self.charge is None else self.charge(0)
+        body, throttle_ms = response.encode(version), 0
+        if self.charge is not None:
+            throttle_ms = self.charge(SIZE.size + sum(map(len, body)))
+            if type(response).tells_throttling:
+                told: Any = response
+                if throttle_ms > told.throttle_time_ms:
+                    told.throttle_time_ms = throttle_ms
+                    body = response.encode(version)
+                # What the controller has throttled, the broker that forwarded it throttles for as long at least.
+                throttle_ms = told.throttle_time_ms
+        return response_frame(type(response), version, context.correlation_id, body), throttle_ms
 
 
 class ByteStream(Protocol):
@@ -237,15 +258,15 @@ class ServerConnection:
         if answer.hang_up:
             self.close()
             return
-        is_throttled = answer.throttle_ms > 0
         try:
-            self.stream.send(self.channel.respond(context, answer.response, is_throttled))
+            parts, throttle_ms = answer.encode(context)
+            self.stream.send(self.channel.respond(context, parts, throttle_ms > 0))
         except (OSError, EOFError, struct.error, MemoryError):
             self.close()
             return
-        if is_throttled:
+        if throttle_ms > 0:
             requests = self._requests
-            requests.timer.at(requests.clock() + answer.throttle_ms, self._unthrottle)
+            requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
         self.go_on()
 
     def _unthrottle(self, now: int) -> None:

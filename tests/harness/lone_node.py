@@ -115,6 +115,19 @@ class LoneNode:
         answer = self.handle(outbound.request, ListenerKind.CONTROLLER)
         answer.then(lambda done: outbound.on_response(done.response, self.now))
 
+    @staticmethod
+    def context(
+        request: Request,
+        kind: ListenerKind = ListenerKind.BROKER,
+        version: int | None = None,
+        principal: str = "User:test",
+        address: str = "127.0.0.1",
+    ) -> RequestContext:
+        """Of a request that is handed in: how it came."""
+        listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
+        number = request.versions[1] if version is None else version
+        return RequestContext("c", listener, kind, principal, "test", address, request.api, number, 1, REQUEST_BYTES)
+
     def handle(
         self,
         request: Request,
@@ -124,10 +137,7 @@ class LoneNode:
         address: str = "127.0.0.1",
     ) -> Promise[Answer]:
         """Hand in a request; the answer may come later. No time passes."""
-        listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
-        number = request.versions[1] if version is None else version
-        who = principal, "test", address
-        context = RequestContext("c", listener, kind, *who, request.api, number, 1, REQUEST_BYTES)
+        context = self.context(request, kind, version, principal, address)
         answered = self.node.handle(InboundRequest(context, request), self.now)
         return answered if isinstance(answered, Promise) else Promise.of(answered)
 
@@ -142,6 +152,7 @@ class LoneNode:
         """The response, after a moment."""
         answer = self.handle(request, kind, version, principal, address)
         self.run()
+        answer.value.encode(self.context(request, kind, version, principal, address))
         return answer.value.response
 
     def join(self, broker_id: int) -> int:

@@ -308,7 +308,7 @@ def test_a_throttled_client_is_answered_at_once_and_read_again_when_the_time_is_
     server.ask(caller, 2)
     queued = server.requests.receive()
     assert queued is not None
-    queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[]), throttle_ms=500))
+    queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[]), lambda _: 500))
     caller.settimeout(10)
     assert caller.recv(1 << 16)[4:8] == bytes(4), "the correlation id"
     server.ask(caller, 1)

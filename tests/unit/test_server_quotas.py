@@ -9,6 +9,7 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.protocol.api import ListenerKind, apis
+from pykraft.protocol.header import decode_response
 from pykraft.protocol.messages.brokers import EnvelopeRequest
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
@@ -55,16 +56,26 @@ class SomeApis:
         return self._handled
 
 
+def context_of(request: type[Any], version: int) -> RequestContext:
+    (kind, *_) = request.served_by
+    return RequestContext("c", kind.name, kind, CLIENT, "me", "127.0.0.1", request.api, version, 1, 123)
+
+
 def dispatched(
     quotas: Throttle | None, request: type[Any], handled: Handled, version: int, needs_us: int = 0, now: int = 70
 ) -> Answer | Promise[Answer]:
     """What comes of a request of 123 bytes whose handler returns this."""
-    (kind, *_) = request.served_by
+    context = context_of(request, version)
     clock = ManualClock()
     dispatcher = Dispatcher(quotas, clock, now=lambda: now)
-    dispatcher.serve(kind, SomeApis(clock, handled, needs_us), {request: SomeApis.answer})
-    context = RequestContext("c", kind.name, kind, CLIENT, "me", "127.0.0.1", request.api, version, 1, 123)
+    dispatcher.serve(context.kind, SomeApis(clock, handled, needs_us), {request: SomeApis.answer})
     return dispatcher.handle(InboundRequest(context, request()), 0)
+
+
+def throttled(answer: Any, request: type[Any], version: int) -> int:
+    """Send the answer; for how long its client is throttled."""
+    _, throttle_ms = answer.encode(context_of(request, version))
+    return int(throttle_ms)
 
 
 SERVED = [api.request for api in apis.values() if api.listeners and api.request is not EnvelopeRequest]
@@ -75,10 +86,11 @@ def test_a_throttled_client_is_told_so_in_each_version_that_has_a_field_for_it(
     message: type[Any], version: int
 ) -> None:
     answer: Any = dispatched(Throttle(), message, message.response(), version)
-    assert answer.throttle_ms == 250
+    parts, throttle_ms = answer.encode(context_of(message, version))
+    assert throttle_ms == 250
     field = next((field for field in message.response.fields if field.name == "throttle_time_ms"), None)
     has_field = field is not None and field.present(version)
-    received: Any = message.response.decode(answer.response.to_bytes(version), version)
+    _, received = decode_response(message.response, version, memoryview(b"".join(parts)[4:]))
     assert getattr(received, "throttle_time_ms", 0) == (250 if has_field else 0)
     assert has_field or message.__name__ not in ("ProduceRequest", "FetchRequest", "CreateTopicsRequest")
 
@@ -86,7 +98,8 @@ def test_a_throttled_client_is_told_so_in_each_version_that_has_a_field_for_it(
 def test_quotas_are_told_the_bytes_of_both_directions_and_the_time_of_the_handler() -> None:
     quotas = Throttle()
     response = MetadataResponse(brokers=[], topics=[])
-    dispatched(quotas, MetadataRequest, response, 9, needs_us=1500)
+    answer = dispatched(quotas, MetadataRequest, response, 9, needs_us=1500)
+    assert throttled(answer, MetadataRequest, 9) == 250
     size = 4 + len(MetadataResponse(brokers=[], topics=[]).to_bytes(9))
     assert quotas.recorded == [(MetadataRequest.api, CLIENT, Used(123, size, 1500), 70)]
 
@@ -98,7 +111,7 @@ def test_a_response_that_comes_later_is_charged_when_it_comes_for_the_time_of_it
     assert quotas.recorded == []
     promise.keep(MetadataResponse(brokers=[], topics=[]))
     assert isinstance(answer, Promise)
-    assert answer.value.throttle_ms == 250
+    assert throttled(answer.value, MetadataRequest, 9) == 250
     assert answer.value.response.throttle_time_ms == 250  # type: ignore[union-attr]
     ((_, used, now),) = quotas.of(MetadataRequest)
     assert (used.handling_us, now) == (40, 70)
@@ -106,7 +119,8 @@ def test_a_response_that_comes_later_is_charged_when_it_comes_for_the_time_of_it
 
 def test_a_request_without_an_answer_is_charged_its_own_bytes_and_its_client_is_muted() -> None:
     quotas = Throttle()
-    assert dispatched(quotas, ProduceRequest, None, 13) == Answer(None, 250)
+    answer: Any = dispatched(quotas, ProduceRequest, None, 13)
+    assert answer.response is None and throttled(answer, ProduceRequest, 13) == 250
     ((_, used, _),) = quotas.of(ProduceRequest)
     assert used == Used(123, 0, 0)
 
@@ -115,7 +129,20 @@ def test_a_broker_throttles_for_as_long_as_the_controller_said_if_not_longer() -
     for told_ms, throttled_ms in ((100, 250), (400, 400)):
         response = MetadataResponse(brokers=[], topics=[], throttle_time_ms=told_ms)
         answer: Any = dispatched(Throttle(), MetadataRequest, response, 9)
-        assert (answer.throttle_ms, answer.response.throttle_time_ms) == (throttled_ms, throttled_ms)
+        assert throttled(answer, MetadataRequest, 9) == answer.response.throttle_time_ms == throttled_ms
+
+
+def test_only_an_answer_that_tells_a_time_is_encoded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+    encode = MetadataResponse.encode
+    monkeypatch.setattr(
+        MetadataResponse, "encode", lambda response, version: encoded.append(version) or encode(response, version)
+    )
+    for version, throttle_ms, times in ((9, 0, 1), (9, 250, 2)):
+        encoded.clear()
+        answer = dispatched(Throttle(throttle_ms), MetadataRequest, MetadataResponse(brokers=[], topics=[]), version)
+        assert throttled(answer, MetadataRequest, version) == throttle_ms
+        assert encoded == [version] * times
 
 
 def test_a_node_without_quotas_computes_no_size_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +170,7 @@ def test_a_produce_that_waits_for_a_replica_and_a_fetch_are_charged_to_their_cli
     assert not list(quotas.of(ProduceRequest))
     lone.fetch(topic, 1, follower=2)
     answer: Any = waiting.value
-    assert (answer.throttle_ms, answer.response.throttle_time_ms) == (250, 250)
+    assert throttled(answer, ProduceRequest, 13) == answer.response.throttle_time_ms == 250
     ((principal, used, now),) = quotas.of(ProduceRequest)
     size = 4 + len(answer.response.to_bytes(13))
     assert (principal, used.request_bytes, used.response_bytes, now) == (CLIENT, REQUEST_BYTES, size, lone.now)
@@ -173,5 +200,6 @@ def test_an_answer_without_a_field_for_it_mutes_its_client_all_the_same() -> Non
     quotas = Throttle()
     lone = LoneNode(quotas=quotas)
     answer = lone.handle(DescribeQuorumRequest(topics=[]), CONTROLLER, principal=CLIENT)
-    assert answer.value.throttle_ms == 250
-    assert lone.handle(ApiVersionsRequest(), BROKER, 0, CLIENT).value.throttle_ms == 250
+    assert throttled(answer.value, DescribeQuorumRequest, 2) == 250
+    answer = lone.handle(ApiVersionsRequest(), BROKER, 0, CLIENT)
+    assert throttled(answer.value, ApiVersionsRequest, 0) == 250

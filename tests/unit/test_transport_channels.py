@@ -112,12 +112,12 @@ def test_one_request_is_answered_at_a_time() -> None:
     first = channel.next_request()
     assert isinstance(first, InboundRequest) and first.context.correlation_id == 1
     assert channel.state is ChannelState.MUTED and channel.next_request() is None
-    channel.respond(first.context, MetadataResponse(brokers=[], topics=[]), throttled=True)
+    channel.respond(first.context, encode_response(METADATA_ANSWER, 9, 1), throttled=True)
     assert channel.state is ChannelState.MUTED_AND_THROTTLED and channel.next_request() is None
     channel.unthrottle()
     second = channel.next_request()
     assert isinstance(second, InboundRequest) and second.context.correlation_id == 2
-    assert channel.respond(second.context, None) == []
+    assert channel.respond(second.context, []) == []
     assert channel.state is ChannelState.NOT_MUTED and channel.next_request() is None
 
 
@@ -135,9 +135,9 @@ def test_a_move_that_the_table_does_not_have_is_a_bug() -> None:
     channel.frames.feed(sent(METADATA, 9))
     request = channel.next_request()
     assert isinstance(request, InboundRequest)
-    channel.respond(request.context, None)
+    channel.respond(request.context, [])
     with pytest.raises(AssertionError, match="answered while not muted"):
-        channel.respond(request.context, None)
+        channel.respond(request.context, [])
     with pytest.raises(AssertionError):
         channel.unthrottle()
 
@@ -156,6 +156,12 @@ def ids(leaving: list[Any]) -> list[int]:
     return found
 
 
+def answer(channel: ServerChannel, context: RequestContext, throttled: bool = False) -> list[int]:
+    """Answer a request; the correlation ids of the answers that leave with it."""
+    response = ProduceResponse(responses=[]) if context.api_key == ProduceRequest.api else METADATA_ANSWER
+    return ids(channel.respond(context, encode_response(response, 9, context.correlation_id), throttled))
+
+
 def test_batches_wait_for_their_replicas_together_and_are_answered_in_order() -> None:
     channel = server()
     for number in range(MOST_IN_LINE + 1):
@@ -167,12 +173,11 @@ def test_batches_wait_for_their_replicas_together_and_are_answered_in_order() ->
         channel.read_on()
     assert [context.correlation_id for context in contexts] == [0, 1, 2, 3, 4]
     assert channel.state is ChannelState.MUTED, "no more is read from one who has five in line"
-    answer = ProduceResponse(responses=[])
-    assert [ids(channel.respond(contexts[number], answer)) for number in (2, 0, 4)] == [[], [0], []]
+    assert [answer(channel, contexts[number]) for number in (2, 0, 4)] == [[], [0], []]
     assert isinstance(last := channel.next_request(), InboundRequest) and last.context.correlation_id == 5
-    assert ids(channel.respond(contexts[1], answer)) == [1, 2]
-    assert ids(channel.respond(last.context, answer)) == []
-    assert ids(channel.respond(contexts[3], answer)) == [3, 4, 5] and not channel.owes_answers
+    assert answer(channel, contexts[1]) == [1, 2]
+    assert answer(channel, last.context) == []
+    assert answer(channel, contexts[3]) == [3, 4, 5] and not channel.owes_answers
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.randoms(use_true_random=False), st.booleans())
@@ -194,8 +199,7 @@ def test_whatever_is_answered_first_answers_leave_in_the_order_of_the_requests(
                 channel.read_on()
                 continue
         context = waiting.pop(random.randrange(len(waiting)))
-        response = ProduceResponse(responses=[]) if context.api_key == ProduceRequest.api else METADATA_ANSWER
-        left += ids(channel.respond(context, response, throttled=throttled))
+        left += answer(channel, context, throttled)
         if throttled:
             assert channel.state is not ChannelState.NOT_MUTED
             channel.unthrottle()

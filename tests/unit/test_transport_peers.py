@@ -29,6 +29,7 @@ from pykraft.transport.peers import (
     Peers,
 )
 from pykraft.transport.server_channel import InboundRequest, ServerChannel
+from pykraft.transport.server_connection import Answer
 
 HERE = Node(1, "127.0.0.1", 9092)
 TIMEOUT_MS = 30_000
@@ -68,7 +69,8 @@ class Cable:
                 )
             elif isinstance(request.message, MetadataRequest):
                 answer = MetadataResponse(brokers=[], topics=[], cluster_id=str(request.context.correlation_id))
-            self.peer.channel.frames.feed(b"".join(map(bytes, self.server.respond(request.context, answer))))
+            parts, _ = Answer(answer).encode(request.context)
+            self.peer.channel.frames.feed(b"".join(map(bytes, self.server.respond(request.context, parts))))
         return found
 
 

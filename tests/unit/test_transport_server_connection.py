@@ -163,7 +163,7 @@ def pipe(connection: ServerConnection) -> Pipe:
 def test_a_throttled_client_gets_its_answer_at_once_and_its_next_request_waits_for_the_time_to_pass() -> None:
     story = Story()
     story.bring(METADATA, METADATA)
-    story.answer(1, throttle_ms=300)
+    story.answer(1, charge=lambda _: 300)
     assert story.pipe.answered() == [1] and not story.promises
     story.pass_time(299)
     assert not story.promises, "one millisecond is left"
@@ -177,7 +177,7 @@ def test_a_throttled_client_gets_its_answer_at_once_and_its_next_request_waits_f
 def test_nothing_is_read_from_a_throttled_client() -> None:
     story = Story()
     story.bring(PRODUCE)
-    story.answer(1, throttle_ms=300)
+    story.answer(1, charge=lambda _: 300)
     story.bring(METADATA)
     assert len(story.pipe._unread) == 1
     story.pass_time(300)
@@ -188,7 +188,7 @@ def test_the_time_of_a_throttled_answer_begins_when_it_is_sent() -> None:
     story = Story()
     story.bring(METADATA, METADATA)
     story.pass_time(5000)
-    story.answer(1, throttle_ms=300)
+    story.answer(1, charge=lambda _: 300)
     story.pass_time(299)
     assert not story.promises
     story.pass_time(1)
@@ -198,7 +198,7 @@ def test_the_time_of_a_throttled_answer_begins_when_it_is_sent() -> None:
 def test_a_throttled_connection_that_closes_is_left_alone_when_its_time_is_over() -> None:
     story = Story()
     story.bring(METADATA, METADATA)
-    story.answer(1, throttle_ms=300)
+    story.answer(1, charge=lambda _: 300)
     story.connection.close()
     story.pass_time(300)
     assert not story.promises and story.pipe.is_closed
@@ -244,6 +244,23 @@ def test_what_ends_a_connection_abandons_what_is_left(trouble: Callable[[Story],
     story.bring(PRODUCE, PRODUCE)
     trouble(story)
     assert story.abandoned == [2] and story.pipe.is_closed and not story.connection.is_open
+
+
+@pytest.mark.parametrize("charge", [None, lambda _: 300], ids=["without quotas", "with quotas"])
+def test_an_answer_that_cannot_be_encoded_for_want_of_memory_ends_its_connection_and_no_other(
+    charge: Callable[[int], int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(*_: object) -> list[bytes]:
+        raise MemoryError
+
+    story = Story(connections=2)
+    story.bring(PRODUCE, PRODUCE)
+    story.bring(METADATA, connection=story.connections[1])
+    monkeypatch.setattr(ProduceResponse, "encode", encode)
+    story.answer(1, charge=charge)
+    assert story.abandoned == [2] and story.pipe.is_closed and story.timer.deadline == FOREVER
+    story.answer(3, charge=charge)
+    assert pipe(story.connections[1]).answered() == [3]
 
 
 def test_a_request_for_which_there_is_no_memory_ends_its_connection_and_no_other() -> None:
@@ -348,7 +365,7 @@ def test_each_request_that_is_taken_is_answered_once_in_order_or_abandoned_once(
             story.bring(coming.popleft())
         elif move == "answer":
             answered.append(random.choice(sorted(story.promises)))
-            story.answer(answered[-1], throttle_ms=random.choice([0, 0, 100]))
+            story.answer(answered[-1], charge=random.choice([None, lambda _: 0, lambda _: 100]))
         elif move == "pass time":
             story.pass_time(100)
         elif move == "stick":

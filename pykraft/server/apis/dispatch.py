@@ -8,8 +8,8 @@ A handler returns its response, or None if the client wants none. It returns a `
 until a high watermark has moved, or the controller has answered. If it raises KafkaError, the whole request is refused,
 in the way that is declared with the request (`Request.refusal`).
 
-On a node with quotas each answer is charged to its client when it is there, and says for how long the client is
-throttled.
+On a node with quotas an answer is charged to its client when it is encoded, for then its size is known. An envelope is
+free: what is in it is charged to its client.
 
 Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 """
@@ -28,8 +28,6 @@ from pykraft.server.quotas import Quotas, Used
 from pykraft.server.turns import Turns
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
-
-_SIZE_BYTES = 4
 
 
 class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
@@ -74,11 +72,13 @@ class Dispatcher:
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
-        quotas, handling_us = self._quotas, [0]
-        handled = self._respond(inbound, now, None if quotas is None else handling_us)
-        answer = _answer
-        if quotas is not None:
-            answer = partial(self._charged, quotas, inbound.context, handling_us)
+        quotas, context = self._quotas, inbound.context
+        if quotas is None or context.api_key == EnvelopeRequest.api:
+            handled, answer = self._respond(inbound, now, None), _answer
+        else:
+            handling_us = [0]
+            handled = self._respond(inbound, now, handling_us)
+            answer = partial(_answer, charge=partial(self._charge, quotas, context, handling_us))
         if not isinstance(handled, Promise):
             return answer(handled)
         return answer(handled.value) if handled.kept else handled.map(answer)
@@ -113,23 +113,9 @@ class Dispatcher:
                 handling_us[0] += self._clock.elapsed_us() - began_us
             now = yield
 
-    def _charged(
-        self,
-        quotas: Quotas,
-        context: RequestContext,
-        handling_us: list[int],
-        handled: Response | CloseConnection | None,
-    ) -> Answer:
-        """The answer, once the quotas know what it has used. What the controller has throttled already, the broker that
-        forwarded it throttles for as long at least. An envelope is free: what is in it was charged to its client."""
-        if isinstance(handled, CloseConnection) or context.api_key == EnvelopeRequest.api:
-            return _answer(handled)
-        size = 0 if handled is None else _SIZE_BYTES + sum(map(len, handled.encode(context.api_version)))
-        throttle_ms = quotas.record(context, Used(context.size_bytes, size, handling_us[0]), self._now())
-        if handled is not None and type(handled).tells_throttling:
-            told: Any = handled
-            throttle_ms = told.throttle_time_ms = max(throttle_ms, told.throttle_time_ms)
-        return Answer(handled, throttle_ms)
+    def _charge(self, quotas: Quotas, context: RequestContext, handling_us: list[int], response_bytes: int) -> int:
+        """Let the quotas know what the request has used; for how many milliseconds its client is throttled."""
+        return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us[0]), self._now())
 
 
 def _steps(handler: Callable[[Any, RequestContext, int], Handled], *arguments: Any) -> Steps[Any]:
@@ -158,7 +144,7 @@ def _ended(request: Request, error: KafkaError | CloseConnection | MemoryError) 
     return refusal
 
 
-def _answer(handled: Ended) -> Answer:
+def _answer(handled: Ended, charge: Callable[[int], int] | None = None) -> Answer:
     if isinstance(handled, CloseConnection):
         return Answer(None, hang_up=True)
-    return Answer(handled)
+    return Answer(handled, charge)

@@ -15,7 +15,7 @@ from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.protocol.api import ListenerKind, formats
-from pykraft.protocol.header import RequestHeader, encode_response, peek
+from pykraft.protocol.header import RequestHeader, peek
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
@@ -95,7 +95,7 @@ def _wrapped(answer: Answer, context: RequestContext) -> EnvelopeResponse:
     assert response is not None, f"API {context.api_key} is forwarded, so its client wants an answer"
     if ErrorCode.NOT_CONTROLLER in _error_codes(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    _, *parts = encode_response(response, context.api_version, context.correlation_id)
+    (_, *parts), _ = answer.encode(context)
     return EnvelopeResponse(response_data=b"".join(parts))
 
 
