@@ -41,6 +41,7 @@ from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
 from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
+from pykraft.server.quotas import Quotas
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 from pykraft.storage.open_files import most_open_files
@@ -77,9 +78,10 @@ class NodeThread:
         trace_sink: TraceSink,
         name: str = "node",
         filesystem: FileSystem | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
-        """Open the node's directories and listeners, by default on the disk of this machine. ConfigError,
-        DirectoryInUseError or OSError say why not."""
+        """Open the node's directories and listeners, by default on the disk of this machine and without quotas.
+        ConfigError, DirectoryInUseError or OSError say why not."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
@@ -103,6 +105,7 @@ class NodeThread:
                 random=random,
                 background=self._background,
                 trace_sink=trace_sink,
+                quotas=quotas,
             )
             self._bind()
         except BaseException:
