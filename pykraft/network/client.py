@@ -137,9 +137,9 @@ class SocketDialer:
 class NetworkClient(Peers):
     """All connections that a node, or a client, has opened, on sockets."""
 
-    def __init__(self, selector: Selector, client_id: str, random: Random) -> None:
+    def __init__(self, selector: Selector, client_id: str, random: Random, is_of_node: bool = False) -> None:
         self._dialer = SocketDialer(selector)
-        super().__init__(self._dialer, client_id, random)
+        super().__init__(self._dialer, client_id, random, is_of_node)
         self._dialer.peers = self
 
     def freeze(self, endpoint: Endpoint) -> None:

@@ -89,7 +89,7 @@ class NodeThread:
         self._background = BackgroundThread(self.name, self._selector.wakeup)
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
         self._options = _socket_options(config)
-        self._client = NetworkClient(self._selector, f"{self.name}-client", random)
+        self._client = NetworkClient(self._selector, f"{self.name}-client", random, is_of_node=True)
         self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
         self._processor = Processor(self._selector, self._requests, self._options, may_wait_in_line)
         self._acceptors: list[Acceptor] = []

@@ -297,7 +297,7 @@ class SimulatedNode(Machine):
             trace_sink=self,
         )
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
-        self._peers = Peers(self, self.name, self._random)
+        self._peers = Peers(self, self.name, self._random, is_of_node=True)
         self._peers.now = self.scheduler.now
         capacity = self.config.values[keys.QUEUED_MAX_REQUESTS]
         self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)

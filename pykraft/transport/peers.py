@@ -8,6 +8,9 @@ then requests go out in order and are answered in order. What can go wrong has t
 * TIMED_OUT: no answer came in time. The connection is given up with it, since nobody knows which answer would come
   next; the receiver may still carry out what it was sent.
 
+A response may tell its client that it is throttled (KIP-219). A client sends nothing to that node until the time is
+over, on whatever channel. Nodes take no notice of it: among themselves Kafka's brokers are not throttled.
+
 A peer without anything under way is forgotten: when its connection was idle for `MAX_IDLE_MS`, which closes it, or when
 it has no connection, and its failures need not be remembered any more.
 
@@ -95,7 +98,9 @@ class Peer:
         if not self._unsent:
             return
         try:
-            if self._wire is not None:
+            if now < self._peers.held_until(self.endpoint):
+                self._peers.timer.at(self._peers.held_until(self.endpoint), self._advance)
+            elif self._wire is not None:
                 while self._unsent and self.channel.is_ready:
                     self._send_next(self._wire)
             elif now >= self._retry_at:
@@ -169,6 +174,7 @@ class Peer:
             waiting, response = answer
             oldest = self._unanswered.popleft()
             assert oldest is waiting, "answers come in the order of their requests"
+            self._peers.heed(self.endpoint, response, now)
             self._peers.done(waiting, response)
             self._peers.dispatch()  # now: what the response holds is a view of the connection's buffer
         self._advance(now)
@@ -206,13 +212,16 @@ class Peer:
 class Peers:
     """All connections that a node, or a client, has opened."""
 
-    def __init__(self, dialer: Dialer, client_id: str, random: Random) -> None:
+    def __init__(self, dialer: Dialer, client_id: str, random: Random, is_of_node: bool = False) -> None:
         self.dialer = dialer
         self.client_id = client_id
         self.backoff = Backoff(random, RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS)
         self.timer = Timer()
         self.now = 0
         self._peers: dict[tuple[str, Endpoint], Peer] = {}
+        self._is_of_node = is_of_node
+        self._held_until: dict[Endpoint, int] = {}
+        """When the nodes that have throttled this client may be sent something again."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
 
@@ -241,6 +250,16 @@ class Peers:
             if peer.is_forgettable(now):
                 peer.close()
                 del self._peers[key]
+        self._held_until = {endpoint: until for endpoint, until in self._held_until.items() if now < until}
+
+    def heed(self, endpoint: Endpoint, response: Any, now: int) -> None:
+        """Keep the time for which a node says that it throttles this client."""
+        if response.tells_throttling and response.throttle_time_ms > 0 and not self._is_of_node:
+            self._held_until[endpoint] = max(self.held_until(endpoint), now + response.throttle_time_ms)
+
+    def held_until(self, endpoint: Endpoint) -> int:
+        """Before this time nothing is sent to this address."""
+        return self._held_until.get(endpoint, 0)
 
     def done(self, waiting: _Waiting, result: object) -> None:
         """A request has its response, or a `Failure`; its sender is told by `dispatch`."""

@@ -43,6 +43,8 @@ class Cable:
         self.server = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20, may_wait_in_line)
         self.is_closed = False
         self.breaks = False
+        self.throttle_ms = 0
+        """What the server's answers tell."""
 
     def send(self, parts: Sequence[Any]) -> None:
         if self.breaks:
@@ -69,6 +71,7 @@ class Cable:
                 )
             elif isinstance(request.message, MetadataRequest):
                 answer = MetadataResponse(brokers=[], topics=[], cluster_id=str(request.context.correlation_id))
+                answer.throttle_time_ms = self.throttle_ms
             parts, _ = Answer(answer).encode(request.context)
             self.peer.channel.frames.feed(b"".join(map(bytes, self.server.respond(request.context, parts))))
         return found
@@ -89,9 +92,9 @@ class Cables:
 
 
 class Story:
-    def __init__(self) -> None:
+    def __init__(self, is_of_node: bool = False) -> None:
         self.cables = Cables()
-        self.peers = Peers(self.cables, "client", Random(1))
+        self.peers = Peers(self.cables, "client", Random(1), is_of_node)
         self.told: list[tuple[int, object, int]] = []
         self.sent = 0
 
@@ -258,6 +261,63 @@ def test_an_error_of_who_is_told_is_not_taken_for_one_of_the_wire() -> None:
     with pytest.raises(ZeroDivisionError):
         story.cable.peer.received(0)
     assert not story.cable.is_closed
+
+
+# --- a client that is throttled ---------------------------------------------------------------------------------------
+
+
+def throttled(is_of_node: bool = False) -> Story:
+    """At time 100 the client is told that it is throttled for 500 ms."""
+    story = Story(is_of_node)
+    story.send(METADATA)
+    story.connect()
+    story.cable.throttle_ms = 500
+    assert len(story.cable.taken()) == 1
+    story.cable.peer.received(100)
+    story.cable.throttle_ms = 0
+    return story
+
+
+def test_a_client_sends_nothing_to_a_node_that_throttles_it_until_the_time_is_over() -> None:
+    story = throttled()
+    held = [story.send(METADATA, 101), story.send(METADATA, 300)]
+    assert story.poll(599) == 600 and not story.cable.taken()
+    story.poll(600)
+    assert len(story.cable.taken()) == 2
+    story.cable.peer.received(601)
+    story.send(METADATA, 602)
+    assert len(story.cable.taken()) == 1, "that was all"
+    assert [number for number, _, _ in story.told[1:]] == held
+
+
+def test_a_throttled_client_may_send_to_other_nodes_but_not_on_another_channel() -> None:
+    story = throttled()
+    first = story.cable
+    story.send(METADATA, 101, to=Node(2, "127.0.0.1", 9093))
+    story.connect(101)
+    assert len(story.cable.taken()) == 1
+    story.peers.send(Outbound("fetch", HERE, METADATA, lambda result, now: None, TIMEOUT_MS), 102)
+    assert len(story.cables.all) == 2
+    story.poll(600)
+    story.connect(600)
+    assert len(story.cable.taken()) == 1 and story.cable is not first
+
+
+def test_a_new_connection_does_not_end_the_time() -> None:
+    story = throttled()
+    story.cable.peer.closed(101)
+    story.send(METADATA, 200)
+    story.poll(599)
+    assert len(story.cables.all) == 1
+    story.poll(600)
+    story.connect(600)
+    assert len(story.cable.taken()) == 1
+
+
+def test_a_node_is_not_held_up_by_what_another_one_tells() -> None:
+    story = throttled(is_of_node=True)
+    story.send(METADATA, 101)
+    assert len(story.cable.taken()) == 1
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------------
