@@ -140,12 +140,12 @@ SUITES = (
     ),
     Suite("notebooks-strict", "pytest", ("notebooks",), ("soak",), (*STRICT, *SLOW_READER), cores=2, variables=SMALL),
     Suite(
-        "notebooks-twice",
+        "course long",
         "pytest",
-        ("tests/notebooks/test_run_twice.py",),
+        ("tests/notebooks", "tests/labs"),
         ("soak",),
-        ("--long",),
-        limit_s=1800,
+        ("--long", "-m", "long"),
+        limit_s=3600,
         cores=2,
     ),
     *(

@@ -66,6 +66,7 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     assert re.search(TOLD[number], outcome.text), outcome
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "right", "wrong", "words"),
     [

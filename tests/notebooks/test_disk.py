@@ -89,11 +89,13 @@ def test_a_node_that_does_not_find_its_pages_after_a_restart_turns_the_notebook_
         only_the_restart(before=A_NODE_WHOSE_FILES_LEAVE_THE_CACHE_AT_ITS_START)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cold_reads")
 def test_a_node_that_need_not_recover_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*After kill -9 the node read its log once more"):
         only_the_restart(before=A_KILL_THAT_LETS_THE_NODE_CLOSE_ITS_FILES)
 
 
+@pytest.mark.long
 def test_in_memory_nothing_is_cold_and_each_verdict_says_so_with_the_counters() -> None:
     run("3. ", path=PATH, before=MEMORY_INSTEAD_OF_A_DISK, after=SAYS_WHY)

@@ -45,6 +45,7 @@ def test_a_log_that_is_not_recovered_turns_notebook_01_red() -> None:
         run("4. ", path=NOTEBOOK.parent / "01_append_only_log.ipynb", before=A_RECOVERY_THAT_DOES_NOT_CUT)
 
 
+@pytest.mark.long
 def test_a_recovery_that_trusts_a_batch_for_its_length_turns_notebook_01_red() -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: The node has cut its log to where it was"):
         run(
@@ -55,6 +56,7 @@ def test_a_recovery_that_trusts_a_batch_for_its_length_turns_notebook_01_red() -
         )
 
 
+@pytest.mark.long
 def test_a_log_that_touches_what_was_written_before_turns_notebook_01_red() -> None:
     """It reads all of itself before each line: that costs little in a small file, and much where flights are many. In
     small steps, so that opening the file is the smaller part everywhere: a read of all at once was only five times as
@@ -103,6 +105,7 @@ RecordBatch.delete_horizon_ms = property(lambda batch: None if horizon(batch) is
 """
 
 
+@pytest.mark.long
 def test_a_cleaner_that_drops_tombstones_too_early_turns_notebook_20_red() -> None:
     path = NOTEBOOK.parent / "20_retention_and_compaction.ipynb"
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*after delete.retention.ms those go, too"):
@@ -138,6 +141,7 @@ OffsetIndex.rewrite = lambda index: None
 """
 
 
+@pytest.mark.long
 def test_a_segment_that_is_closed_before_it_is_full_turns_notebook_02_red() -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: No segment has more than"):
         run(
@@ -148,6 +152,7 @@ def test_a_segment_that_is_closed_before_it_is_full_turns_notebook_02_red() -> N
         )
 
 
+@pytest.mark.long
 def test_an_index_that_is_not_written_anew_turns_notebook_02_red() -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: Both indexes are there again"):
         run(

@@ -11,14 +11,9 @@ from pykraft.course.execute import execute, read
 from pykraft.course.form import LAST_CELL
 from tests.harness.tree import ROOT
 
-LONG = ("00", "01", "02", "04", "05", "20")
-"""Run twice, these take longer than a test should, and are left to `make soak`."""
 ONCE = (LAST_CELL, "killer.start()")
 """A cell with this tells a story, which ends with a death or with the notebook: to tell it again is to begin anew."""
-COURSE = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.long] if path.name[:2] in LONG else [])
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
-]
+COURSE = [pytest.param(path, id=path.stem) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
 def doubled(notebook: Any) -> Any:
@@ -30,6 +25,7 @@ def doubled(notebook: Any) -> Any:
     return notebook
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", COURSE)
 def test_every_cell_may_be_run_twice_in_a_row(path: Path) -> None:
     notebook = doubled(read(path))

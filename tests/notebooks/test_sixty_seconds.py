@@ -74,6 +74,7 @@ def test_an_acknowledgement_at_the_leaders_log_end_turns_the_notebook_red() -> N
         run("5. ", before=A_RASH_ACKNOWLEDGEMENT)
 
 
+@pytest.mark.long
 def test_a_client_that_counts_nothing_loses_flights_to_a_rash_acknowledgement_and_the_account_tells() -> None:
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*Not one acknowledged flight is missing"):
         run(
@@ -83,11 +84,13 @@ def test_a_client_that_counts_nothing_loses_flights_to_a_rash_acknowledgement_an
         )
 
 
+@pytest.mark.long
 def test_a_log_that_loses_its_tail_at_a_restart_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: Each log is as long as it was"):
         run("7. ", before=A_TAIL_LOST_AT_RESTART)
 
 
+@pytest.mark.long
 def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
     """As on a machine that is so busy that a node seems dead: the one that leads by then is cut off and killed."""
     run("6. ", changed=(THE_STREAM_BEGINS, AN_EARLY_ELECTION))

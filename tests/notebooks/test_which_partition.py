@@ -37,7 +37,9 @@ partitioner.partition_of_key = lambda key, partitions: choose(key, min(partition
     ("plant", "claim"),
     [
         (THE_ABSOLUTE_VALUE, "librdkafka's murmur2_random chooses our partition for every route"),
-        (ANOTHER_SEED, "Our murmur2 gives the numbers that Kafka's Java client gives"),
+        pytest.param(
+            ANOTHER_SEED, "Our murmur2 gives the numbers that Kafka's Java client gives", marks=pytest.mark.long
+        ),
     ],
     ids=["the absolute value instead of the masked sign", "another seed"],
 )
@@ -46,6 +48,7 @@ def test_a_partitioner_that_differs_from_kafkas_turns_the_notebook_red(plant: st
         run("2. ", path=PATH, before=plant)
 
 
+@pytest.mark.long
 def test_a_partitioner_that_leaves_partitions_empty_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*With s = 1 more partitions help down to"):
         run("4. ", path=PATH, before=NEVER_MORE_THAN_TWELVE_PARTITIONS)

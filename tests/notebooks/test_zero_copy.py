@@ -39,6 +39,7 @@ def test_a_broker_that_begins_a_file_anew_at_each_turn_turns_notebook_05_red() -
         run("5. ", path=ZERO_COPY, before=SMALLER, changed=planted)
 
 
+@pytest.mark.long
 def test_a_way_that_loses_its_place_turns_notebook_05_red() -> None:
     lost = (
         "position += os.sendfile(out.fileno(), file, position, piece)",
@@ -48,6 +49,7 @@ def test_a_way_that_loses_its_place_turns_notebook_05_red() -> None:
         run("2. ", path=ZERO_COPY, before=SMALLER, changed=lost)
 
 
+@pytest.mark.long
 def test_a_sendfile_that_encrypts_turns_notebook_05_red() -> None:
     """As with TLS in the kernel: then its words about plain text are not true any more."""
     notebook = read(ZERO_COPY)
