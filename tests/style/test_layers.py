@@ -70,7 +70,7 @@ EXEMPT = {
     },  # descriptors are the process's, so its threads share them
 }
 # Everything else in cores and edges stands on the standard library alone.
-WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam"}}
+WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam"}, "coordinator": {"re2"}}
 
 
 def violations(path: str, text: str) -> Iterator[str]:

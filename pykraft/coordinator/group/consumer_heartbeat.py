@@ -1,0 +1,310 @@
+"""Heartbeats of consumer groups: the one request by which members join, learn their partitions, and leave (KIP-848).
+
+In a classic group all members stop, meet, and get their partitions from one of them. In a consumer group the
+coordinator assigns, and no member waits for another. Each heartbeat may do three things, in this order:
+
+1. The member changes: it is new, or subscribes to something else. Then, or when its topics have changed, the group's
+   epoch rises.
+2. The group's epoch is ahead of its target assignment's: a new target is computed for all members.
+3. This member moves one step towards its target (`reconciliation`). The response tells it its epoch and, if it changed,
+   its partitions.
+
+Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{consumerGroupHeartbeat,consumerGroupLeave,
+consumerGroupFenceMembers}.
+"""
+
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
+from pykraft.coordinator.group.classic_group import ClassicGroup, tombstone
+from pykraft.coordinator.group.config import ConsumerGroupConfig
+from pykraft.coordinator.group.consumer_group import ConsumerGroup
+from pykraft.coordinator.group.consumer_group_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_PARTITIONS,
+    Assignment,
+    ConsumerGroupMember,
+    assignment_of,
+    topic_partitions,
+)
+from pykraft.coordinator.group.consumer_group_records import (
+    current_assignment_record,
+    epoch_record,
+    member_record,
+    partition_metadata_tombstone,
+)
+from pykraft.coordinator.group.consumer_membership import (
+    check_heartbeat,
+    check_size,
+    heartbeating_member,
+    known_static_member,
+)
+from pykraft.coordinator.group.consumer_replay import replay_consumer_record
+from pykraft.coordinator.group.consumer_sessions import MemberSessions, plan_removal
+from pykraft.coordinator.group.pattern_refresh import PatternRefresher, plan_pattern_change
+from pykraft.coordinator.group.reconciliation import Heard, Target, reconcile
+from pykraft.coordinator.group.target_assignment import compute_target, subscribed_topic_ids
+from pykraft.coordinator.group.topics import Topics, metadata_hash
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.protocol.messages.coordinators import CoordinatorRecord
+from pykraft.protocol.messages.groups import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    OwnedPartitions,
+)
+from pykraft.protocol.schema import Message
+
+METADATA_REFRESH_INTERVAL_MS = (1 << 31) - 1
+"""A group's topics are checked at least this often; a change of the metadata checks them earlier."""
+
+HeartbeatResult = CoordinatorResult[ConsumerGroupHeartbeatResponse]
+
+
+class _Changes(NamedTuple):
+    """What a heartbeat changes that no record holds."""
+
+    metadata_checked: bool
+    reconciled: ConsumerGroupMember | None
+    """The member, if its assignment has changed."""
+    patterns: list[str]
+    """To be resolved."""
+
+
+class ConsumerGroupManager:
+    """The consumer groups of one shard. `groups` also holds the shard's other groups, which this leaves alone."""
+
+    def __init__(
+        self,
+        groups: MutableMapping[str, Any],
+        topics: Topics,
+        timer: CoordinatorTimer,
+        config_of: Callable[[str], ConsumerGroupConfig],
+        random: Random,
+        time_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._config_of = config_of
+        self._random = random
+        self._sessions = MemberSessions(topics, timer, config_of, self.find)
+        self._patterns = PatternRefresher(topics, timer, time_ms, self.find, self._on_metadata_checked)
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        """The group, if there is one and it is a consumer group."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """KafkaError GROUP_ID_NOT_FOUND if there is no such consumer group."""
+        group = self.find(group_id)
+        if group is None:
+            other = group_id in self._groups
+            detail = f"Group {group_id} is not a consumer group." if other else f"Group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, detail)
+        return group
+
+    # --- the heartbeat ------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, version: int, now: int
+    ) -> HeartbeatResult:
+        """Plan a ConsumerGroupHeartbeat of this version. `client_host` is as Java prints an address: ``/127.0.0.1``."""
+        check_heartbeat(request, version, self._config_of(request.group_id).assignors)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._leave(request)
+        return self._heartbeat(request, client_id, client_host, now)
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: int
+    ) -> HeartbeatResult:
+        config = self._config_of(request.group_id)
+        group, records = self._group_to_join(request)
+        check_size(group, request.member_id, config.max_size)
+        member_id = request.member_id or str(Uuid.random(self._random))
+        owned = None if request.topic_partitions is None else assignment_of(request.topic_partitions)
+        member, replacement = heartbeating_member(group, member_id, request, owned)
+        records += replacement
+
+        updated = member.updated_by(request, client_id, client_host)
+        if updated != member:
+            records.append(member_record(group.group_id, updated))
+        names_changed = updated.subscribed_topic_names != member.subscribed_topic_names
+        pattern = plan_pattern_change(group, member, updated, records)
+        to_resolve = self._patterns.patterns_to_refresh(
+            group, member, updated, pattern, config.regex_refresh_interval_ms
+        )
+        must_bump = group.group_epoch == 0 or names_changed or pattern.takes_effect_now
+        check_metadata = must_bump or group.has_metadata_expired(now)
+        epoch = group.group_epoch
+        if check_metadata:
+            epoch = self._plan_epoch(group, member, updated, must_bump, records)
+
+        target = self._plan_target(group, epoch, member, updated, records)
+        reconciled = updated
+        if names_changed or pattern.changed or not updated.is_reconciled_to(target.epoch):
+            topic_ids = subscribed_topic_ids(updated, group.resolved_patterns, self._topics)
+            heard = Heard(owned, names_changed or pattern.changed, topic_ids)
+            reconciled = reconcile(updated, target, heard, group.owner_epoch)
+        if reconciled != updated:
+            records.append(current_assignment_record(group.group_id, reconciled))
+
+        changes = _Changes(check_metadata, reconciled if reconciled != updated else None, to_resolve)
+        return CoordinatorResult(
+            _response(request, member, reconciled, config.heartbeat_interval_ms),
+            records,
+            lambda now: self._after_heartbeat(group.group_id, member_id, changes, now),
+        )
+
+    def _group_to_join(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
+        """The request's group. A member that joins creates it, and the records first delete an empty classic group."""
+        found = self._groups.get(request.group_id)
+        joins = request.member_epoch == JOIN_EPOCH
+        if found is None and not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        if found is None:
+            return ConsumerGroup(request.group_id), []
+        if joins and isinstance(found, ClassicGroup) and found.is_empty:
+            return ConsumerGroup(request.group_id), [tombstone(request.group_id)]
+        return self.group(request.group_id), []
+
+    def _plan_epoch(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        must_bump: bool,
+        records: list[CoordinatorRecord],
+    ) -> int:
+        """The group's epoch after this heartbeat: a new one if it must rise, or if the topics have changed."""
+        epoch = group.group_epoch
+        new_hash = metadata_hash(group.subscribed_topics([member], [updated]), self._topics)
+        if must_bump or new_hash != group.metadata_hash:
+            epoch += 1
+            records.append(epoch_record(group.group_id, epoch, new_hash))
+        if group.has_partition_metadata:
+            records.append(partition_metadata_tombstone(group.group_id))
+        return epoch
+
+    def _plan_target(
+        self,
+        group: ConsumerGroup,
+        epoch: int,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        records: list[CoordinatorRecord],
+    ) -> Target:
+        """What the member is to have: of a new target if the group's epoch is ahead of the present one."""
+        if epoch <= group.target_epoch:
+            return Target(group.target_epoch, group.target_of(updated))
+        assignors = self._config_of(group.group_id).assignors
+        assignor = group.preferred_assignor([member], [updated])
+        if assignor not in assignors:
+            assignor = assignors[0]
+        partitions, planned = compute_target(group, epoch, assignor, updated, self._topics)
+        records += planned
+        return Target(epoch, partitions)
+
+    def _after_heartbeat(self, group_id: str, member_id: str, changes: _Changes, now: int) -> None:
+        self._sessions.start(group_id, member_id)
+        if changes.reconciled is not None:
+            self._sessions.watch_rebalance(group_id, changes.reconciled)
+        if changes.metadata_checked:
+            self._on_metadata_checked(group_id, now)
+        if changes.patterns:
+            self._patterns.schedule(group_id, changes.patterns)
+
+    def _on_metadata_checked(self, group_id: str, now: int) -> None:
+        group = self.find(group_id)
+        if group is not None:
+            group.metadata_refresh_deadline_ms = now + METADATA_REFRESH_INTERVAL_MS
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResult:
+        """Remove the member; a static member that only leaves for a while keeps its partitions, under epoch -2."""
+        group = self.group(request.group_id)
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            static = group.static_member(request.instance_id)
+            member = known_static_member(static, request.member_id, request.instance_id)
+        response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            left = member._replace(member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
+            return CoordinatorResult(response, [current_assignment_record(group.group_id, left)])
+        records = plan_removal(group, member, self._topics)
+        return CoordinatorResult(response, records, lambda now: self._sessions.cancel(group.group_id, member.member_id))
+
+    # --- seen from outside --------------------------------------------------------------------------------------------
+
+    def describe(self, group_ids: Iterable[str]) -> list[ConsumerGroupDescribeResponse.Group]:
+        described = []
+        for group_id in group_ids:
+            try:
+                assignor = self._config_of(group_id).assignors[0]
+                described.append(self.group(group_id).describe(self._topics, assignor))
+            except KafkaError as error:
+                code, detail = error.code, error.detail
+                described.append(
+                    ConsumerGroupDescribeResponse.Group(group_id=group_id, error_code=code, error_message=detail)
+                )
+        return described
+
+    def tombstones(self, group: ConsumerGroup) -> Sequence[CoordinatorRecord]:
+        """The records that delete the group."""
+        return group.tombstones()
+
+    # --- what happens to the shard ------------------------------------------------------------------------------------
+
+    def replay(self, record_type: int, key: Message, value: Message | None) -> None:
+        """Apply a record of one of CONSUMER_GROUP_RECORD_TYPES."""
+        replay_consumer_record(self._groups, record_type, key, value)
+
+    def on_loaded(self, now: int) -> None:
+        """All records are replayed: each member has a whole session to come back."""
+        for group_id in sorted(self._groups):
+            group = self.find(group_id)
+            for _, member in sorted(group.members.items()) if group is not None else ():
+                self._sessions.start(group_id, member.member_id)
+                self._sessions.watch_rebalance(group_id, member)
+
+    def on_metadata_changed(self, created: Iterable[str] = (), changed: Iterable[str] = ()) -> None:
+        """Topics of these names were created, or changed (partitions, racks) or deleted. Their groups check them at
+        their next heartbeat."""
+        created = sorted(created)
+        if created:
+            self._patterns.on_topics_created()
+        names = sorted({*created, *changed})
+        for group_id in sorted(self._groups):
+            group = self.find(group_id)
+            if group is not None and any(group.is_subscribed_to(name) for name in names):
+                group.metadata_refresh_deadline_ms = None
+
+
+def _response(
+    request: ConsumerGroupHeartbeatRequest,
+    before: ConsumerGroupMember,
+    after: ConsumerGroupMember,
+    heartbeat_interval_ms: int,
+) -> ConsumerGroupHeartbeatResponse:
+    """The assignment is only sent if it has changed, or if the request is a full one: the member may have lost it."""
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    is_full = request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+    tell = request.member_epoch == JOIN_EPOCH or is_full or after.assigned != before.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=after.member_id,
+        member_epoch=after.member_epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        assignment=_assignment(after.assigned) if tell else None,
+    )
+
+
+def _assignment(assigned: Assignment) -> ConsumerGroupHeartbeatResponse.Assignment:
+    owned = [OwnedPartitions(topic_id=t.topic_id, partitions=t.partitions) for t in topic_partitions(assigned)]
+    return ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=owned)

@@ -1,0 +1,245 @@
+"""A dialogue with a consumer group, held twice: with Apache Kafka and with pykraft's coordinator.
+
+Both hear the same heartbeats, of members whose ids are fixed, about the same topics. Every answer is compared with its
+error, message, epoch and assignment, and so are the records that both have written: their order, their versions, and
+their values with the hash of the topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
+from pykraft.coordinator.group.config import ConsumerGroupConfig
+from pykraft.coordinator.group.topics import TopicInfo
+from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest
+from pykraft.protocol.messages.coordinators import GROUP_RECORDS, CoordinatorRecord, decode_coordinator_record
+from pykraft.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from pykraft.records.batch import batches
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import QUICK_START, ApacheKafka
+from tests.harness.asking import create, new_topic
+from tests.harness.connection import Connection
+from tests.harness.consumer_groups import GROUP, ConsumerGroupScript
+
+pytestmark = pytest.mark.limit(300)
+
+RACK = "cellar"
+TOPICS = {"orders": 4, "organs": 3, "people": 2}
+PROPERTIES = {"offsets.topic.num.partitions": "1", "broker.rack": RACK, "group.consumer.max.size": "4"}
+PATIENCE_S = 60.0
+NOT_THERE_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+RANGE = {"server_assignor": "range"}
+S1, S2 = {"instance_id": "s1", **RANGE}, {"instance_id": "s2", **RANGE}
+MATCHED = {"rebalance_timeout_ms": 60_000, "subscribed_topic_regex": "or.*", **RANGE}
+
+# (member, epoch, what it owns, other fields). A first heartbeat names its topics; one with `again` is repeated until it
+# brings a higher epoch, as patterns are resolved beside the heartbeats.
+Step = tuple[str, int, str | None, dict[str, Any]]
+DIALOGUE: list[Step] = [
+    ("a", 1, None, {}),  # there is no group
+    ("", 0, "", {"topics": ["orders"]}),
+    ("a", 0, "", {"topics": ["orders"], "rebalance_timeout_ms": -1}),
+    ("a", 0, None, {"topics": ["orders"]}),
+    ("a", 0, "", {"topics": ["orders"], "server_assignor": "mine"}),
+    ("a", 0, "", {"topics": ["orders"], "instance_id": ""}),
+    ("a", -3, None, {}),
+    ("a", -2, None, {}),
+    ("a", 0, "", {"topics": ["orders"], **RANGE}),
+    ("a", 1, None, {}),
+    ("a", 2, None, {}),  # no such epoch yet
+    ("b", 1, None, {}),
+    ("b", 0, "", {"topics": ["orders", "nothing"], **RANGE, "rack_id": "r"}),
+    ("b", 2, "", {}),
+    ("a", 1, None, {}),
+    ("a", 1, "orders 0 1 2 3", {}),
+    ("b", 2, "", {}),
+    ("a", 1, "orders 0 1", {}),
+    ("a", 1, "orders 0 1", {}),  # the response was lost
+    ("a", 1, "orders 0 1 2", {}),  # and yet it owns more
+    ("a", 1, None, {}),
+    ("b", 2, "", {}),
+    ("b", 2, "orders 2 3", {"topics": ["orders"]}),
+    ("b", 3, "orders 2 3", {"rebalance_timeout_ms": 9_000, "subscribed_topic_names": ["orders"]}),
+    ("a", 2, "orders 0 1", {"subscribed_topic_names": ["people"]}),
+    ("a", 2, "", {}),
+    ("b", 3, "orders 2 3", {}),
+    ("c", 0, "", {"topics": ["people"], **S1}),
+    ("d", 0, "", {"topics": ["people"], **S1}),
+    ("d", 1, "", S1),
+    ("d", 1, "", S2),
+    ("a", 4, "people 0 1", {}),
+    ("a", 4, "people 0", {}),
+    ("c", 5, "", S1),
+    ("c", -2, None, {"instance_id": "s1"}),
+    ("d", -2, None, {"instance_id": "s1"}),
+    ("d", -2, None, {"instance_id": "s2"}),
+    ("d", 0, "", {"topics": ["people"], **S1}),
+    ("c", 5, "", S1),
+    ("e", 0, "", {"topics": ["people"], **S2}),
+    ("f", 0, "", {"topics": ["people"]}),  # the group is full
+    ("e", -1, None, {"instance_id": "s2"}),
+    ("e", -1, None, {"instance_id": "s2"}),
+    ("d", -1, None, {"instance_id": "s1"}),
+    ("a", -1, None, {}),
+    ("a", -1, None, {}),
+    ("b", 4, "orders 2 3", {}),
+    ("b", 3, "orders 2 3", {}),
+    ("b", -1, None, {}),
+    ("b", -1, None, {}),
+    # by a pattern
+    ("a", 0, "", {**MATCHED, "subscribed_topic_regex": "(a"}),
+    ("a", 0, "", MATCHED),
+    ("a", 12, "", {"again": True}),
+    ("b", 0, "", MATCHED),
+    ("a", 13, None, {}),
+    ("a", 13, "orders 0 1, organs 0 1", {}),
+    ("b", 14, "", {}),
+    ("a", 14, "orders 0 1, organs 0 1", {"subscribed_topic_regex": "", "subscribed_topic_names": ["organs"]}),
+    ("a", 14, "organs 0 1", {}),
+    ("b", 14, "", {}),
+    ("b", -1, None, {}),
+    ("a", -1, None, {}),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[ApacheKafka]:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+    with ApacheKafka(properties=PROPERTIES, heap="384m", java_options=QUICK_START) as kafka:
+        yield kafka
+
+
+class Judged:
+    """The dialogue with Apache Kafka."""
+
+    def __init__(self, kafka: ApacheKafka) -> None:
+        self._kafka = kafka
+        self._connection = Connection(kafka.address(1))
+        created = self._connection.ask(create(*(new_topic(name, count) for name, count in TOPICS.items())), 7)
+        assert not any(topic.error_code for topic in created.topics)
+        self.ids = self._topic_ids()
+        self._connection.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 6)
+
+    def _topic_ids(self) -> dict[str, Uuid]:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            described = self._connection.ask(MetadataRequest(topics=None), 12)
+            ids = {
+                topic.name: topic.topic_id for topic in described.topics if topic.partitions and topic.name in TOPICS
+            }
+            if len(ids) == len(TOPICS):
+                return ids
+            assert time.monotonic() < deadline
+
+    def ask(self, request: ConsumerGroupHeartbeatRequest, again: bool) -> ConsumerGroupHeartbeatResponse:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            response: ConsumerGroupHeartbeatResponse = self._connection.ask(request, 1)
+            is_news = not again or response.member_epoch > request.member_epoch
+            if ErrorCode.of(response.error_code) not in NOT_THERE_YET and is_news:
+                return response
+            assert time.monotonic() < deadline, response
+
+    def describe(self) -> Any:
+        return self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1).groups[0]
+
+    def records(self) -> list[CoordinatorRecord]:
+        path = self._kafka.data(1) / "__consumer_offsets-0" / "00000000000000000000.log"
+        return [
+            decode_coordinator_record(GROUP_RECORDS, record.key or b"", record.value)
+            for batch in batches(memoryview(path.read_bytes()))
+            for record in batch.records()
+        ]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def ours(ids: dict[str, Uuid]) -> ConsumerGroupScript:
+    """pykraft's coordinator, with the topics of the other."""
+    script = ConsumerGroupScript({}, ConsumerGroupConfig(max_size=4))
+    for name, count in TOPICS.items():
+        script.topics.take(TopicInfo(ids[name], name, count, ((RACK,),) * count))
+    return script
+
+
+def answer_of(script: ConsumerGroupScript, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    script.settle()
+    try:
+        return script.send(request)
+    except KafkaError as error:
+        refusal = request.refusal(error)
+        assert isinstance(refusal, ConsumerGroupHeartbeatResponse)
+        return refusal
+
+
+def text(script: ConsumerGroupScript, response: ConsumerGroupHeartbeatResponse) -> str:
+    if response.error_code:
+        said = (response.error_message or "").partition("regular expression:")[0]  # after that, RE2 says it or RE2/J
+        return f"{ErrorCode.of(response.error_code).name}: {said}"
+    return f"{response.member_id} {response.heartbeat_interval_ms} {script.answer(response)}"
+
+
+def comparable(record: CoordinatorRecord) -> str:
+    """A record without what two coordinators must have different."""
+    value: Any = record.value
+    if record.record_type == 16 and value is not None:
+        value.version = value.timestamp = 0
+    for name in ("topic_partitions", "assigned_partitions", "partitions_pending_revocation"):
+        if hasattr(value, name):
+            setattr(value, name, sorted((t.topic_id, sorted(t.partitions)) for t in getattr(value, name)))
+    return f"{record.record_type} {record.key} {record.version} {value}"
+
+
+def test_both_coordinators_answer_alike_and_write_the_same_records(kafka: ApacheKafka) -> None:
+    judged = Judged(kafka)
+    script = ours(judged.ids)
+    try:
+        for member, epoch, owns, fields in DIALOGUE:
+            fields = dict(fields)
+            again = fields.pop("again", False)
+            if "topics" in fields:
+                fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": fields.pop("topics"), **fields}
+            request = script.request(member, epoch, owns, **fields)
+            expected = text(script, judged.ask(request, again))
+            said = text(script, answer_of(script, request))
+            assert said == expected, f"to {member} in epoch {epoch} that owns {owns} and says {fields}"
+            assert seen(script.manager.describe([GROUP])[0]) == seen(judged.describe())
+        expected_records = list(map(comparable, judged.records()))
+    finally:
+        judged.close()
+    assert list(map(comparable, script.log)) == expected_records
+
+
+def seen(group: Any) -> list[Any]:
+    """What a description says, in an order that is the same for both."""
+
+    def held(assignment: Any) -> list[Any]:
+        return sorted((part.topic_name, sorted(part.partitions)) for part in assignment.topic_partitions)
+
+    members = [
+        (
+            *(member.member_id, member.instance_id, member.rack_id, member.member_epoch, member.client_id),
+            *(member.client_host, sorted(member.subscribed_topic_names), member.subscribed_topic_regex),
+            *(held(member.assignment), held(member.target_assignment), member.member_type),
+        )
+        for member in group.members
+    ]
+    head = (group.error_code, group.error_message, group.group_state, group.group_epoch, group.assignment_epoch)
+    return [*head, group.assignor_name, sorted(members)]
