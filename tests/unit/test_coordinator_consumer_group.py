@@ -30,8 +30,8 @@ def two_members() -> ConsumerGroupScript:
     script.join("a", "orders")
     script.join("b", "orders")
     script.heartbeat("a", 1)
-    script.heartbeat("a", 1, owns="orders 0 2")
-    assert script.heartbeat("b", 2) == "epoch 2: orders 1 3"
+    script.heartbeat("a", 1, owns="orders 0 1")
+    assert script.heartbeat("b", 2) == "epoch 2: orders 2 3"
     assert script.group.state == "Stable"
     return script
 
@@ -58,12 +58,12 @@ def test_a_second_member_waits_until_the_first_has_given_up_half() -> None:
     script.join("a", "orders")
     assert script.join("b", "orders") == "epoch 2:"
     assert script.group.state == "Reconciling"
-    assert script.heartbeat("a", 1) == "epoch 1: orders 0 2"
-    assert script.said == ["current a 1->1 UNREVOKED_PARTITIONS: orders 0 2 revokes orders 1 3"]
+    assert script.heartbeat("a", 1) == "epoch 1: orders 0 1"
+    assert script.said == ["current a 1->1 UNREVOKED_PARTITIONS: orders 0 1 revokes orders 2 3"]
     assert script.heartbeat("b", 2) == "epoch 2", "the partitions are not free yet"
     assert script.heartbeat("a", 1, owns="orders 0 1 2 3") == "epoch 1", "it still owns them"
-    assert script.heartbeat("a", 1, owns="orders 0 2") == "epoch 2"
-    assert script.heartbeat("b", 2) == "epoch 2: orders 1 3"
+    assert script.heartbeat("a", 1, owns="orders 0 1") == "epoch 2"
+    assert script.heartbeat("b", 2) == "epoch 2: orders 2 3"
     assert script.group.state == "Stable"
 
 
@@ -105,7 +105,7 @@ def test_a_member_that_revokes_in_time_stays() -> None:
     script.join("a", "orders", rebalance_timeout_ms=30_000)
     script.join("b", "orders")
     script.heartbeat("a", 1)
-    script.heartbeat("a", 1, owns="orders 0 2")
+    script.heartbeat("a", 1, owns="orders 0 1")
     script.pass_time(30_000)
     assert sorted(script.group.members) == ["a", "b"]
 
@@ -126,7 +126,7 @@ def test_a_member_may_subscribe_to_nothing() -> None:
 def test_a_full_heartbeat_is_told_the_assignment_again() -> None:
     script = two_members()
     full = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
-    assert script.heartbeat("a", 2, owns="orders 0", **full) == "epoch 2: orders 0 2"
+    assert script.heartbeat("a", 2, owns="orders 0", **full) == "epoch 2: orders 0 1"
     assert script.said == []
 
 
@@ -136,12 +136,12 @@ def test_a_full_heartbeat_is_told_the_assignment_again() -> None:
 @pytest.mark.parametrize(
     ("epoch", "owns", "answer"),
     [
-        (3, "orders 0 2", "FENCED_MEMBER_EPOCH"),
-        (2, "orders 0 2", "epoch 2"),
-        (1, "orders 0 2", "epoch 2"),  # the response with epoch 2 was lost
+        (3, "orders 0 1", "FENCED_MEMBER_EPOCH"),
+        (2, "orders 0 1", "epoch 2"),
+        (1, "orders 0 1", "epoch 2"),  # the response with epoch 2 was lost
         (1, "orders 0", "epoch 2"),
         (1, None, "FENCED_MEMBER_EPOCH"),
-        (1, "orders 0 1", "FENCED_MEMBER_EPOCH"),
+        (1, "orders 0 2", "FENCED_MEMBER_EPOCH"),
     ],
 )
 def test_a_member_is_fenced_unless_it_is_in_its_epoch_or_lost_a_response(
@@ -152,7 +152,7 @@ def test_a_member_is_fenced_unless_it_is_in_its_epoch_or_lost_a_response(
 
 def test_a_fenced_member_joins_again_under_its_id() -> None:
     script = two_members()
-    assert script.join("a", "orders") == "epoch 2: orders 0 2"
+    assert script.join("a", "orders") == "epoch 2: orders 0 1"
 
 
 def test_a_refused_heartbeat_does_not_renew_the_session() -> None:
@@ -385,7 +385,7 @@ def test_a_described_group_shows_what_members_have_and_are_to_have() -> None:
         for member in described.members
     ]
     wanted = [number for _, _, _, target in seen for partitions in target for number in partitions]
-    assert [row[:3] for row in seen] == [("a", 2, [[0, 2]]), ("b", 2, [[1, 3]]), ("c", 3, [])]
+    assert [row[:3] for row in seen] == [("a", 2, [[0, 1]]), ("b", 2, [[2, 3]]), ("c", 3, [])]
     assert sorted(wanted) == [0, 1, 2, 3]
     assert {member.member_type for member in described.members} == {1}
 
@@ -411,8 +411,8 @@ def test_a_coordinator_that_loads_the_group_goes_on_where_the_other_was() -> Non
     script.heartbeat("a", 1)
     script.restart()
     assert script.heartbeat("b", 2) == "epoch 2"
-    assert script.heartbeat("a", 1, owns="orders 0 2") == "epoch 2"
-    assert script.heartbeat("b", 2) == "epoch 2: orders 1 3"
+    assert script.heartbeat("a", 1, owns="orders 0 1") == "epoch 2"
+    assert script.heartbeat("b", 2) == "epoch 2: orders 2 3"
 
 
 def test_a_coordinator_that_loads_the_group_waits_a_whole_session_for_its_members() -> None:
