@@ -7,7 +7,7 @@ import pytest
 from pykraft.common.config import ConfigDef
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import Uuid
-from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicMember
 from pykraft.coordinator.group.config import (
     CONSUMER_GROUP_KEYS,
     ConsumerGroupConfig,
@@ -275,6 +275,13 @@ def test_an_empty_classic_group_makes_way() -> None:
     )
     assert [(record.record_type, record.value is None) for record in result.records[:2]] == [(2, True), (5, False)]
     assert script.heartbeat("a", 1) == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_classic_group_with_members_stays_classic() -> None:
+    script = ConsumerGroupScript({"orders": 1})
+    group = script.groups[GROUP] = ClassicGroup(GROUP, 0)
+    group.add(ClassicMember("m", None, "client", "/h", 1, 1, [("range", b"")]), "consumer")
+    assert script.join("a", "orders") == "GROUP_ID_NOT_FOUND"
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ A consumer group's session timeout and heartbeat interval are the broker's to ch
 response tells each member how often to send one. An administrator may set both for one group (resource type GROUP),
 within the broker's limits.
 
-Follows org.apache.kafka.coordinator.group.{GroupCoordinatorConfig,GroupConfig,ConsumerGroupMigrationPolicy}.
+Follows org.apache.kafka.coordinator.group.{GroupCoordinatorConfig,GroupConfig}.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pykraft.common.config import Config, ConfigDef, Key, integer, names, string
+from pykraft.common.config import Config, ConfigDef, Key, integer, names
 from pykraft.common.errors import ConfigError
 from pykraft.coordinator.group.assignors import ASSIGNORS
 
@@ -89,12 +89,6 @@ GROUP_CONSUMER_ASSIGNORS = names(
     "the assignors that members may ask for; the first is the default",
     one_of=sorted(ASSIGNORS),
 )
-GROUP_CONSUMER_MIGRATION_POLICY = string(
-    "group.consumer.migration.policy",
-    "bidirectional",
-    "whether a group with members may change between the classic and the consumer protocol",
-    one_of=["disabled", "downgrade", "upgrade", "bidirectional"],
-)
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = integer(
     "group.consumer.regex.refresh.interval.ms",
     600_000,
@@ -111,7 +105,6 @@ CONSUMER_GROUP_KEYS: list[Key[Any]] = [
     GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_SIZE,
     GROUP_CONSUMER_ASSIGNORS,
-    GROUP_CONSUMER_MIGRATION_POLICY,
     GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
 ]
 
@@ -164,7 +157,6 @@ class ConsumerGroupConfig(NamedTuple):
     heartbeat_interval_ms: int = GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS.default
     max_size: int = GROUP_CONSUMER_MAX_SIZE.default
     assignors: tuple[str, ...] = GROUP_CONSUMER_ASSIGNORS.default
-    migration_policy: str = GROUP_CONSUMER_MIGRATION_POLICY.default
     regex_refresh_interval_ms: int = GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS.default
 
 
@@ -179,7 +171,6 @@ def consumer_group_config(broker: Config, group: Mapping[str, str]) -> ConsumerG
         heartbeat_interval_ms,
         broker[GROUP_CONSUMER_MAX_SIZE],
         broker[GROUP_CONSUMER_ASSIGNORS],
-        broker[GROUP_CONSUMER_MIGRATION_POLICY],
         broker[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
     )
 

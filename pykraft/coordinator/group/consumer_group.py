@@ -62,7 +62,7 @@ class ConsumerGroupState(StrEnum):
 class ConsumerGroup:
     """One group. Public attributes are read by plans and changed by `replay_...`."""
 
-    type_name = "consumer"
+    group_type = "consumer"
     protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
@@ -94,6 +94,11 @@ class ConsumerGroup:
         if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """The state as clients read it."""
+        return self.state.value
 
     @property
     def is_empty(self) -> bool:
@@ -224,7 +229,7 @@ class ConsumerGroup:
     def describe(self, topics: Topics, default_assignor: str) -> ConsumerGroupDescribeResponse.Group:
         return ConsumerGroupDescribeResponse.Group(
             group_id=self.group_id,
-            group_state=self.state.value,
+            group_state=self.state_name,
             group_epoch=self.group_epoch,
             assignment_epoch=self.target_epoch,
             assignor_name=self.preferred_assignor() or default_assignor,

@@ -169,8 +169,11 @@ class ConsumerGroupManager:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if found is None:
             return ConsumerGroup(request.group_id), []
-        if joins and isinstance(found, ClassicGroup) and found.is_empty:
-            return ConsumerGroup(request.group_id), [tombstone(request.group_id)]
+        if joins and isinstance(found, ClassicGroup):
+            if found.is_empty:
+                return ConsumerGroup(request.group_id), [tombstone(request.group_id)]
+            detail = f"Cannot upgrade classic group {request.group_id} to consumer group because online upgrade is "
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{detail}disabled.")
         return self.group(request.group_id), []
 
     def _plan_epoch(
