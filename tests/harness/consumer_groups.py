@@ -177,9 +177,8 @@ class ConsumerGroupScript:
 
     def request(self, member_id: str, epoch: int, owns: str | None = None, **fields: Any) -> Any:
         owned = None if owns is None else owned_partitions(self.assignment(owns))
-        return ConsumerGroupHeartbeatRequest(
-            group_id=GROUP, member_id=member_id, member_epoch=epoch, topic_partitions=owned, **fields
-        )
+        said = {"group_id": GROUP, "topic_partitions": owned, **fields}
+        return ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=epoch, **said)
 
     def send(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         """KafkaError as the manager raises it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.config import ConsumerGroupConfig
+from pykraft.coordinator.group.consumer_group_member import assignment_of
 from pykraft.coordinator.group.topics import TopicInfo
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS, CoordinatorRecord, decode_coordinator_record
@@ -37,6 +39,8 @@ RACK = "cellar"
 TOPICS = {"orders": 4, "organs": 3, "people": 2}
 PROPERTIES = {"offsets.topic.num.partitions": "1", "broker.rack": RACK, "group.consumer.max.size": "4"}
 PATIENCE_S = 60.0
+SEEDS = 20
+STEPS = 60
 NOT_THERE_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -118,11 +122,13 @@ DIALOGUE: list[Step] = [
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[ApacheKafka]:
+def judged() -> Iterator[Judged]:
     if reason := apache_kafka.available():
         pytest.skip(reason)
     with ApacheKafka(properties=PROPERTIES, heap="384m", java_options=QUICK_START) as kafka:
-        yield kafka
+        judged = Judged(kafka)
+        yield judged
+        judged.close()
 
 
 class Judged:
@@ -156,16 +162,17 @@ class Judged:
                 return response
             assert time.monotonic() < deadline, response
 
-    def describe(self) -> Any:
-        return self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1).groups[0]
+    def describe(self, group_id: str = GROUP) -> Any:
+        return self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[group_id]), 1).groups[0]
 
-    def records(self) -> list[CoordinatorRecord]:
+    def records(self, group_id: str) -> list[CoordinatorRecord]:
         path = self._kafka.data(1) / "__consumer_offsets-0" / "00000000000000000000.log"
-        return [
+        decoded = [
             decode_coordinator_record(GROUP_RECORDS, record.key or b"", record.value)
             for batch in batches(memoryview(path.read_bytes()))
             for record in batch.records()
         ]
+        return [record for record in decoded if vars(record.key)["group_id"] == group_id]
 
     def close(self) -> None:
         self._connection.close()
@@ -207,24 +214,66 @@ def comparable(record: CoordinatorRecord) -> str:
     return f"{record.record_type} {record.key} {record.version} {value}"
 
 
-def test_both_coordinators_answer_alike_and_write_the_same_records(kafka: ApacheKafka) -> None:
-    judged = Judged(kafka)
-    script = ours(judged.ids)
-    try:
-        for member, epoch, owns, fields in DIALOGUE:
-            fields = dict(fields)
-            again = fields.pop("again", False)
-            if "topics" in fields:
-                fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": fields.pop("topics"), **fields}
-            request = script.request(member, epoch, owns, **fields)
-            expected = text(script, judged.ask(request, again))
-            said = text(script, answer_of(script, request))
-            assert said == expected, f"to {member} in epoch {epoch} that owns {owns} and says {fields}"
-            assert seen(script.manager.describe([GROUP])[0]) == seen(judged.describe())
-        expected_records = list(map(comparable, judged.records()))
-    finally:
-        judged.close()
-    assert list(map(comparable, script.log)) == expected_records
+class BothSides:
+    """One group on both sides. What is asked is asked twice, and the answers are compared."""
+
+    def __init__(self, judged: Judged, group_id: str) -> None:
+        self._judged = judged
+        self._group_id = group_id
+        self.script = ours(judged.ids)
+
+    def heartbeat(self, member: str, epoch: int, owns: str | None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+        again = fields.pop("again", False)
+        request = self.script.request(member, epoch, owns, group_id=self._group_id, **fields)
+        expected = self._judged.ask(request, again)
+        said = answer_of(self.script, request)
+        what = f"to {member} in epoch {epoch} that owns {owns} and says {fields}"
+        assert text(self.script, said) == text(self.script, expected), what
+        described = self.script.manager.describe([self._group_id])[0]
+        assert seen(described) == seen(self._judged.describe(self._group_id)), what
+        return said
+
+    def compare_records(self) -> None:
+        assert list(map(comparable, self.script.log)) == list(map(comparable, self._judged.records(self._group_id)))
+
+
+def test_both_coordinators_answer_alike_and_write_the_same_records(judged: Judged) -> None:
+    both = BothSides(judged, GROUP)
+    for member, epoch, owns, fields in DIALOGUE:
+        if "topics" in fields:
+            names = fields["topics"]
+            rest = {name: value for name, value in fields.items() if name != "topics"}
+            fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names, **rest}
+        both.heartbeat(member, epoch, owns, **fields)
+    both.compare_records()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_both_coordinators_agree_on_members_that_come_go_and_err_at_random(judged: Judged, seed: int) -> None:
+    random = Random(seed)
+    both = BothSides(judged, f"random-{seed}")
+    epochs: dict[str, int] = {}
+    owned: dict[str, str] = {}
+    for _ in range(STEPS):
+        member = random.choice("abcde")
+        known = epochs.get(member, 0)
+        epoch = random.choices([known, known - 1, known + 1, 0, -1, -2], [20, 2, 1, 2, 1, 1])[0]
+        owns = random.choices([owned.get(member, ""), "", "people 0", None], [20, 1, 1, 5])[0]
+        fields: dict[str, Any] = {"instance_id": {"a": "s", "b": "s", "c": "t"}.get(member), **RANGE}
+        if epoch == 0:
+            owns, fields["rebalance_timeout_ms"] = "", 60_000
+        if epoch == 0 or random.random() < 0.1:
+            fields["subscribed_topic_names"] = sorted(random.sample(sorted(TOPICS), random.randrange(4)))
+        response = both.heartbeat(member, epoch, owns, **fields)
+        if response.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID) or epoch < 0:
+            epochs.pop(member, None)
+            owned.pop(member, None)
+        elif not response.error_code and random.random() < 0.9:  # otherwise the response is lost
+            epochs[member] = response.member_epoch
+            if response.assignment is not None:
+                partitions = assignment_of(response.assignment.topic_partitions)
+                owned[member] = both.script.text_of_partitions(partitions)
+    both.compare_records()
 
 
 def seen(group: Any) -> list[Any]:
