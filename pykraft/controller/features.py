@@ -14,11 +14,14 @@ from pykraft.raft.voters import SUPPORTED_KRAFT_VERSIONS
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+GROUP_VERSION = "group.version"
+"""1: the coordinator assigns partitions to consumer groups that ask for it (KIP-848)."""
 METADATA_VERSION_4_2_IV1 = 29
 
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(METADATA_VERSION_4_2_IV1, METADATA_VERSION_4_2_IV1),
     KRAFT_VERSION: FeatureRange(*SUPPORTED_KRAFT_VERSIONS),
+    GROUP_VERSION: FeatureRange(0, 1),
 }
 
 
@@ -31,6 +34,7 @@ def bootstrap_records() -> list[VersionedRecord]:
     return [
         (BeginTransactionRecord(name="Bootstrap records"), 0),
         (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_4_2_IV1), 0),
+        (FeatureLevelRecord(name=GROUP_VERSION, feature_level=1), 0),
         (EndTransactionRecord(), 0),
     ]
 

@@ -15,7 +15,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
-from pykraft.coordinator.group.config import GROUP_KEYS
+from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
@@ -276,6 +276,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     values = NODE_CONFIG.resolve(properties)
     check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
     _check_waits(values)
+    check_consumer_group_keys(values)
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)
     listeners = _listeners(values)

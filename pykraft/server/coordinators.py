@@ -11,7 +11,7 @@ Follows kafka.server.BrokerServer, org.apache.kafka.coordinator.group.GroupCoord
 kafka.coordinator.group.CoordinatorPartitionWriter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -21,14 +21,18 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.trace import Tracer
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
+from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
 from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.group.topics import TopicInfo, Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.configs import ResourceType
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
@@ -85,6 +89,36 @@ class InternalLog:
                 offset = batch.next_offset
 
 
+class ImageTopics(Topics):
+    """The topics of the cluster, as an image has them."""
+
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+
+    @property
+    def version(self) -> int:
+        return self.image.provenance.offset
+
+    def named(self, name: str) -> TopicInfo | None:
+        return self._info(self.image.topic_named(name))
+
+    def by_id(self, topic_id: Uuid) -> TopicInfo | None:
+        return self._info(self.image.topics.get(topic_id))
+
+    def names(self) -> Collection[str]:
+        return self.image.topic_ids.keys()
+
+    def _info(self, topic: TopicImage | None) -> TopicInfo | None:
+        if topic is None:
+            return None
+        brokers = self.image.brokers
+        racks: list[tuple[str, ...]] = []
+        for _, partition in sorted(topic.partitions.items()):
+            known = {brokers[replica].rack for replica in partition.replicas if replica in brokers}
+            racks.append(tuple(sorted(rack for rack in known if rack is not None)))
+        return TopicInfo(topic.topic_id, topic.name, len(topic.partitions), tuple(racks) if any(racks) else ())
+
+
 class GroupCoordinator:
     """The groups that this broker coordinates."""
 
@@ -100,12 +134,19 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self._replicas = replicas
-        self._image = replicas.image
+        self._topics = ImageTopics()
         self._is_stale = False
         """Which partitions are led here may have changed."""
 
         def make_shard(partition: int, shard_timer: CoordinatorTimer) -> GroupShard:
-            return GroupShard(timer=shard_timer, config=config, random=random, time_ms=clock.time_ms)
+            return GroupShard(
+                timer=shard_timer,
+                config=config,
+                topics=self._topics,
+                config_of=self._config_of,
+                random=random,
+                time_ms=clock.time_ms,
+            )
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             name=GROUP_TOPIC,
@@ -122,13 +163,18 @@ class GroupCoordinator:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
         """The cluster has changed; the replicas know it already."""
-        self._image = image
+        before, self._topics.image = self._topics.image, image
         self._is_stale = True
         deleted = frozenset(topic.name for topic in delta.removed_topics.values())
         gone = frozenset(name for name in deleted if image.topic_named(name) is None)
         if gone:
             for partition in self.runtime.active_partitions():
                 self.runtime.write(partition, lambda shard: shard.forget_topics(gone), now)
+        touched = {image.topics[topic_id].name for topic_id in delta.touched_topics if topic_id in image.topics}
+        created = sorted(name for name in touched if name not in before.topic_ids)
+        if touched or deleted:
+            for partition in self.runtime.active_partitions():
+                self.runtime.active(partition).consumer.on_metadata_changed(created, sorted(touched | deleted))
 
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, answer what is committed; when to be called again."""
@@ -139,7 +185,7 @@ class GroupCoordinator:
 
     def _follow_leaders(self, now: int) -> bool:
         """Load what is led here and drop what is not; False if a log is not made yet."""
-        topic = self._image.topic_named(GROUP_TOPIC)
+        topic = self._topics.image.topic_named(GROUP_TOPIC)
         led: set[int] = set()
         is_complete = True
         for number, registration in sorted(topic.partitions.items()) if topic is not None else ():
@@ -156,11 +202,20 @@ class GroupCoordinator:
                 self.runtime.resign(number)
         return is_complete
 
+    def _config_of(self, group_id: str) -> ConsumerGroupConfig:
+        """The settings of a consumer group: the broker's, under those that the group has of its own."""
+        return consumer_group_config(self.config, self._topics.image.config_of(ResourceType.GROUP, group_id))
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether the cluster has been told to run KIP-848's groups."""
+        return self._topics.image.features.get(GROUP_VERSION, 0) >= 1
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
         """The partition of the internal topic that holds this group."""
-        topic = self._image.topic_named(GROUP_TOPIC)
+        topic = self._topics.image.topic_named(GROUP_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {GROUP_TOPIC} yet")
         return partition_for(group_id, len(topic.partitions))

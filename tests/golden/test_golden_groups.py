@@ -9,7 +9,7 @@ import pytest
 from pykraft.common.config import ConfigDef
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, tombstone
-from pykraft.coordinator.group.config import GROUP_KEYS
+from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
 from pykraft.coordinator.group.offsets import OFFSET_COMMIT, commit_record
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorTimer
@@ -21,6 +21,7 @@ from pykraft.protocol.messages.coordinators import (
     encode_coordinator_record,
 )
 from pykraft.records.batch import batches
+from pykraft.server.coordinators import ImageTopics
 from tests.golden.dumps import DATA
 
 
@@ -39,7 +40,14 @@ class NoTimer(CoordinatorTimer):
 
 def shard() -> GroupShard:
     config = ConfigDef(GROUP_KEYS).resolve({})
-    return GroupShard(timer=NoTimer(), config=config, random=Random(1), time_ms=lambda: 0)
+    return GroupShard(
+        timer=NoTimer(),
+        config=config,
+        topics=ImageTopics(),
+        config_of=lambda _: ConsumerGroupConfig(),
+        random=Random(1),
+        time_ms=lambda: 0,
+    )
 
 
 def records(partition: int) -> list[tuple[bytes, bytes | None, int]]:

@@ -40,6 +40,8 @@ from pykraft.protocol.messages.configs import (
 )
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -354,6 +356,9 @@ def of_groups() -> list[Row]:
             refused,
             version=7,
         ),
+        row("a member of a consumer group lives", live(), read, error, refused),
+        row("it names a topic", live(), topic(AclOperation.DESCRIBE), error, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        row("a consumer group is described", ConsumerGroupDescribeRequest(group_ids=["g"]), see, groups, [refused]),
         row("offsets are forgotten", OffsetDeleteRequest(group_id="g", topics=[]), delete, error, refused),
         row("a group is described", DescribeGroupsRequest(groups=["g"]), see, groups, [refused]),
         row(
@@ -368,6 +373,17 @@ def of_groups() -> list[Row]:
 
 def sync() -> Request:
     return SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+
+
+def live() -> Request:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
 
 
 def beat() -> Request:

@@ -18,7 +18,7 @@ knows the group, and its deletion has something to forget.
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager (its classicGroup methods).
 """
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -37,6 +37,7 @@ from pykraft.coordinator.group.classic_group import (
     refused_join,
 )
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -108,12 +109,16 @@ class ClassicGroups:
         answer: Promise[JoinGroupResponse] = Promise()
         group = self._groups.get(request.group_id)
         is_new = group is None
-        if group is None:
+        tombstones: Sequence[CoordinatorRecord] = ()
+        if group is not None and not isinstance(group, ClassicGroup):
+            if not group.is_empty:
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{request.group_id} is a consumer group")
+            if request.member_id == NO_MEMBER:  # an empty group of the other kind makes room
+                is_new, tombstones, group = True, group.tombstones(), None
+        if group is None or not isinstance(group, ClassicGroup):
             if request.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
             group = self.make(request.group_id)
-        elif not isinstance(group, ClassicGroup):
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{request.group_id} is not a classic group")
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{request.group_id} is full")
@@ -125,9 +130,8 @@ class ClassicGroups:
         if result is _NOTHING:
             result = self._complete_join_if_all_are_there(group)
         if is_new and result is _NOTHING:
-            result = CoordinatorResult(
-                None, [group.record({})], on_end=partial(_end_first_join, answer), is_replayed=False
-            )
+            records = [*tombstones, group.record({})]
+            result = CoordinatorResult(None, records, on_end=partial(_end_first_join, answer), is_replayed=False)
         return result.answering(answer)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:

@@ -1,8 +1,8 @@
 """One shard of the group coordinator: the groups and offsets whose records are in one partition of __consumer_offsets.
 
-It brings together what is kept elsewhere: classic groups (`classic`), committed offsets (`offsets`), and one table of
-groups by name, because a name belongs to one group of one kind. Requests that are about a group as a whole, or about
-its offsets, are handled here; those of classic members in `classic`.
+It brings together what is kept elsewhere: classic groups (`classic`), consumer groups (`consumer_heartbeat`), committed
+offsets (`offsets`), and one table of groups by name, because a name belongs to one group of one kind. Requests that are
+about a group as a whole, or about its offsets, are handled here; those of members in the modules of their kind.
 
 A client that commits offsets for a group without members (an administrator, or a consumer that assigns itself its
 partitions) needs no group. One is made for it all the same, a *simple* group: classic, without a protocol type, empty.
@@ -21,7 +21,11 @@ from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
 from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, ClassicState, tombstone
+from pykraft.coordinator.group.config import ConsumerGroupConfig
+from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
+from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
 from pykraft.coordinator.group.offsets import CommittedOffset, OffsetStore, commit_record
+from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import (
     CoordinatorRecord,
@@ -60,15 +64,19 @@ class GroupShard:
         *,
         timer: CoordinatorTimer,
         config: Config,
+        topics: Topics,
+        config_of: Callable[[str], ConsumerGroupConfig],
         random: Random,
         time_ms: Callable[[], int],
     ) -> None:
+        """`config_of` knows what holds for one consumer group, `topics` what topics there are."""
         self._timer = timer
         self._config = config
         self._time_ms = time_ms
         self.groups: dict[str, Any] = {}
         self.offsets = OffsetStore()
         self.classic = ClassicGroups(groups=self.groups, timer=timer, config=config, random=random, time_ms=time_ms)
+        self.consumer = ConsumerGroupManager(self.groups, topics, timer, config_of, random, time_ms)
 
     # --- the runtime tells --------------------------------------------------------------------------------------------
 
@@ -79,6 +87,8 @@ class GroupShard:
             self.offsets.replay(key, value, producer_id)
             if value is not None and key.group not in self.groups:
                 self.classic.make(key.group)  # a simple group
+        elif record.record_type in CONSUMER_GROUP_RECORD_TYPES:
+            self.consumer.replay(record.record_type, key, value)
         elif record.record_type == GROUP_METADATA:
             assert isinstance(key, GroupMetadataKey)
             if value is None:
@@ -92,6 +102,7 @@ class GroupShard:
 
     def on_loaded(self, now: int) -> None:
         self.classic.on_loaded()
+        self.consumer.on_loaded(now)
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:

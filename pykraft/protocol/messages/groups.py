@@ -153,7 +153,7 @@ class OwnedPartitions(Struct):
     partitions: Array[int32]
 
 
-class ConsumerGroupHeartbeatRequest(Request, api=68, versions=(0, 1), flexible=0):
+class ConsumerGroupHeartbeatRequest(Request, api=68, versions=(0, 1), flexible=0, listeners=BROKER):
     """I am alive; and whatever has changed since the last heartbeat. Null, or -1, says that nothing has. Epoch 0 joins,
     -1 leaves, -2 leaves for a while (a static member)."""
 
@@ -225,7 +225,7 @@ class DescribeGroupsResponse(Response, to=DescribeGroupsRequest):
     groups: Array[Group]
 
 
-class ConsumerGroupDescribeRequest(Request, api=69, versions=(0, 1), flexible=0):
+class ConsumerGroupDescribeRequest(Request, api=69, versions=(0, 1), flexible=0, listeners=BROKER):
     """What are these consumer groups like?"""
 
     group_ids: Array[string]

@@ -1,7 +1,8 @@
 """The group APIs on a broker's listener.
 
 JoinGroup 0 to 9, SyncGroup 0 to 5, Heartbeat 0 to 4, LeaveGroup 0 to 5, OffsetCommit 2 to 10, OffsetFetch 1 to 10,
-OffsetDelete 0, DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2.
+OffsetDelete 0, DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2, ConsumerGroupHeartbeat 0 to 1,
+ConsumerGroupDescribe 0 to 1.
 
 Only the broker that leads the group's partition of __consumer_offsets answers; any other says NOT_COORDINATOR, and
 while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
@@ -9,6 +10,8 @@ while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
 * READ on the group lets a client be a member, commit and fetch; DESCRIBE lets it look; DELETE delete.
 * Offsets need READ on their topic as well, to look at them DESCRIBE. A topic that there is not, or not for this client,
   is refused alone. Of all of a group's offsets the client sees those of topics that it may DESCRIBE.
+* A member of a consumer group needs DESCRIBE on each topic that it names, and a client that looks at one on each topic
+  that a member has. A cluster whose group.version is 0 has no consumer groups: UNSUPPORTED_VERSION.
 * A request about several groups asks a coordinator for each, and is answered when all have answered.
 
 Follows kafka.server.KafkaApis and org.apache.kafka.coordinator.group.GroupCoordinatorService.
@@ -26,6 +29,9 @@ from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -100,6 +106,25 @@ class GroupApis:
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
         return self._write(request, lambda shard: shard.classic.leave(request), now)
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now: int
+    ) -> Promise[Response]:
+        self._check_consumer_groups()
+        self._check(context, AclOperation.READ, request.group_id)
+        _check_not_empty(request.group_id, ErrorCode.INVALID_REQUEST)
+        named = set(request.subscribed_topic_names or ())
+        if len(self._describable(named, context)) < len(named):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        client_id, host, version = context.client_id or "", f"/{context.client_address}", context.api_version
+        return self._write(request, lambda shard: shard.consumer.heartbeat(request, client_id, host, version, now), now)
+
+    def _check_consumer_groups(self) -> None:
+        if not self._coordinator.has_consumer_groups:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "group.version is 0: there are no consumer groups")
+
+    def _describable(self, names: Collection[str], context: RequestContext) -> Collection[str]:
+        return self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
 
     # --- committed offsets --------------------------------------------------------------------------------------------
 
@@ -272,6 +297,53 @@ class GroupApis:
             lambda groups: DescribeGroupsResponse(groups=groups)
         )
 
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext, now: int
+    ) -> Promise[Response]:
+        self._check_consumer_groups()
+        group_type = ConsumerGroupDescribeResponse.Group
+
+        def described(group_id: str) -> Promise[ConsumerGroupDescribeResponse.Group]:
+            if not self._may(context, AclOperation.DESCRIBE, group_id):
+                return Promise.of(group_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+            def answered(found: Any) -> ConsumerGroupDescribeResponse.Group:
+                if isinstance(found, KafkaError):
+                    return group_type(group_id=group_id, error_code=found.code, error_message=found.detail or None)
+                return self._shown(found[0], request.include_authorized_operations, context)
+
+            return self._coordinator.read(group_id, lambda shard: shard.consumer.describe([group_id]), now).map(
+                answered
+            )
+
+        return gather([described(name) for name in request.group_ids]).map(
+            lambda groups: ConsumerGroupDescribeResponse(groups=groups)
+        )
+
+    def _shown(
+        self, group: ConsumerGroupDescribeResponse.Group, with_operations: bool, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse.Group:
+        """A consumer group as this client may see it: not at all if a member has a topic that is hidden from it."""
+        if group.error_code:
+            return group
+        names = {
+            topic.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for topic in assignment.topic_partitions
+        }
+        if len(self._describable(names, context)) < len(names):
+            return ConsumerGroupDescribeResponse.Group(
+                group_id=group.group_id,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message="The group has described topic(s) that the client is not authorized to describe.",
+            )
+        if with_operations:
+            group.authorized_operations = authorized_operations(
+                self._authorizer, context, AclResourceType.GROUP, group.group_id
+            )
+        return group
+
     def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> ListGroupsResponse:
         """DESCRIBE on the cluster shows all groups; else those that the client may DESCRIBE."""
         runtime = self._coordinator.runtime
@@ -323,10 +395,10 @@ class GroupApis:
         return answer.map(lambda found: _response(request, found))
 
 
-def _check_not_empty(group_id: str) -> None:
+def _check_not_empty(group_id: str, error: ErrorCode = ErrorCode.INVALID_GROUP_ID) -> None:
     """Only offsets may be kept under the empty name, and looked at and deleted: Kafka's first consumers did."""
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
+        raise KafkaError(error, "GroupId can't be empty.")
 
 
 def _response(request: Request, found: Any) -> Response:
@@ -395,4 +467,6 @@ HANDLERS: Handlers = {
     DescribeGroupsRequest: GroupApis.describe_groups,
     ListGroupsRequest: GroupApis.list_groups,
     DeleteGroupsRequest: GroupApis.delete_groups,
+    ConsumerGroupHeartbeatRequest: GroupApis.consumer_group_heartbeat,
+    ConsumerGroupDescribeRequest: GroupApis.consumer_group_describe,
 }
