@@ -7,7 +7,7 @@ import pytest
 from pykraft.common.config import ConfigDef
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import Uuid
-from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicMember
+from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicMember, ClassicState
 from pykraft.coordinator.group.config import (
     CONSUMER_GROUP_KEYS,
     ConsumerGroupConfig,
@@ -281,6 +281,7 @@ def test_a_classic_group_with_members_stays_classic() -> None:
     script = ConsumerGroupScript({"orders": 1})
     group = script.groups[GROUP] = ClassicGroup(GROUP, 0)
     group.add(ClassicMember("m", None, "client", "/h", 1, 1, [("range", b"")]), "consumer")
+    group.state = ClassicState.STABLE
     assert script.join("a", "orders") == "GROUP_ID_NOT_FOUND"
 
 

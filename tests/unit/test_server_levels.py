@@ -94,8 +94,8 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
         ({"log": batch(0, OURS)}, "kraft.version at level 0;"),
         ({"log": kraft(2) + batch(1, OURS)}, "kraft.version at level 2;"),
         (
-            {"log": kraft(1) + batch(1, OURS, level("of.tomorrow", 1), level("group.version", 1))},
-            "group.version at level 1, of.tomorrow at level 1;",
+            {"log": kraft(1) + batch(1, OURS, level("of.tomorrow", 1), level("group.version", 2))},
+            "group.version at level 2, of.tomorrow at level 1;",
         ),
         ({"bootstrap": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
         ({"snapshot_7": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
@@ -159,9 +159,9 @@ def test_a_node_asks_before_it_changes_anything() -> None:
     filesystem = node.filesystem
     (log,) = [name for name in filesystem.list(LOG) if name.endswith(".log")]
     content = filesystem.read(f"{LOG}/{log}")
-    filesystem.write(f"{LOG}/{log}", content + batch(10_000, level("group.version", 1)))
+    filesystem.write(f"{LOG}/{log}", content + batch(10_000, level("group.version", 2)))
     before = everything(filesystem)
-    with pytest.raises(UnsupportedFeatureError, match=r"group.version at level 1"):
+    with pytest.raises(UnsupportedFeatureError, match=r"group.version at level 2"):
         LoneNode(filesystem)
     assert everything(filesystem) == before
 
