@@ -238,8 +238,8 @@ class ConsumerCoordinator:
 
     def _must_join(self) -> bool:
         """Whether to prepare a rebalance now."""
-        if not self._subscription.mode.is_automatic:
-            return False
+        if not self._subscription.mode.is_automatic or not self.membership.may_join:
+            return False  # and what changes during a rebalance is seen when it is over
         if self._subscription.mode is Mode.PATTERN and not self._metadata.knows_all_topics:
             return False  # which topics to subscribe to is not known yet
         counts = self._counts_at_assignment
@@ -249,7 +249,7 @@ class ConsumerCoordinator:
                 self.membership.request_rejoin("cached metadata has changed")
         if self._joined_topics is not None and self._joined_topics != self._subscription.topics:
             self.membership.request_rejoin("subscription has changed")
-        return self.membership.may_join and self.membership.rejoin_reason is not None
+        return self.membership.rejoin_reason is not None
 
     def _counts(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions each of these topics has; 0 for one that is not known."""

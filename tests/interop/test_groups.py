@@ -12,6 +12,7 @@ import pytest
 
 from pykraft import (
     Admin,
+    Cluster,
     CommitFailedError,
     Consumer,
     ConsumerRebalanceListener,
@@ -25,7 +26,11 @@ from tests.harness.waiting import wait_until
 
 PARTITIONS = 6
 SESSION_MS = 1000
-BROKER = {"group.min.session.timeout.ms": "500", "offsets.topic.num.partitions": "1"}
+BROKER = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "1",
+}
 QUICK: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100}
 _numbers = itertools.count(1)
 
@@ -39,7 +44,14 @@ def apache() -> Iterator[str]:
         yield kafka.bootstrap_servers
 
 
-SERVERS = [apache]
+@contextlib.contextmanager
+def pykraft() -> Iterator[str]:
+    """One node of pykraft."""
+    with Cluster(1, properties=BROKER) as cluster:
+        yield cluster.bootstrap_servers
+
+
+SERVERS = [pykraft, apache]
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=lambda server: server.__name__)

@@ -335,6 +335,16 @@ def test_the_leader_joins_again_when_a_topic_gets_more_partitions(leads: bool) -
     assert some.script.has_asked(JoinGroupRequest) == leads
 
 
+def test_what_changes_during_a_rebalance_leads_to_another_one() -> None:
+    some = Member().preparing()
+    some.joined(leader="m", members={"m": ["t"]})
+    some.knows_more({"t": [(1, 0)] * 4})
+    assert not some.group.has_news
+    some.synced(0, 1, 2)
+    some.user_polls()
+    assert some.script.asked(JoinGroupRequest).reason == "cached metadata has changed"
+
+
 # --- cooperative ------------------------------------------------------------------------------------------------------
 
 
