@@ -177,10 +177,14 @@ class ConsumerCoordinator:
         added = tuple(sorted(assigned - owned))
         if revoked:
             yield from self._commit_before_revocation(revoked, now)
+        if self.membership.generation != generation:
+            return  # the member was removed meanwhile: what it owned is lost
+        if revoked:
             yield ListenerCall(REVOKED, revoked)
+            subscription.assign_from_subscription(owned & assigned)
             self.membership.request_rejoin("need to revoke partitions and re-join")
         if self.membership.generation != generation:
-            return  # the member was removed meanwhile
+            return
         self._received = (sorted(assigned), generation.id)
         self._commit_at = None
         subscription.assign_from_subscription(assigned)
@@ -203,7 +207,7 @@ class ConsumerCoordinator:
 
     def _commit_before_revocation(self, given_up: Collection[TopicPartition], now: int) -> Script:
         """Commit and wait for that, at most as long as a rebalance may take; what is given up is not read meanwhile."""
-        if not self._commits_automatically:
+        if not self._commits_automatically or not self._subscription.partitions:
             return
         for key in given_up:
             self._subscription.partitions[key].is_pending_revocation = True

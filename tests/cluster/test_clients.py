@@ -109,6 +109,15 @@ def test_who_waits_beside_a_paused_partition_sleeps(cluster: Cluster, numbers: T
         assert time.thread_time() - before < 0.2
 
 
+def test_a_consumer_without_a_position_may_begin_so_long_ago(cluster: Cluster, topic: str) -> None:
+    now_ms = int(time.time() * 1000)
+    with producer(cluster) as writer:
+        for minutes in (120, 90, 30, 0):
+            writer.send(topic, b"%d" % minutes, timestamp_ms=now_ms - minutes * 60_000)
+    with consumer(cluster, topic, auto_offset_reset="by_duration:PT1H") as reader:
+        assert [next(reader).value, next(reader).value] == [b"30", b"0"]
+
+
 # --- sending ----------------------------------------------------------------------------------------------------------
 
 

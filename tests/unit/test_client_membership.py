@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.client.coordinator import ListenerCall
 from pykraft.client.membership import TRANSITIONS, Generation, MemberState
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -433,6 +434,36 @@ def test_a_cooperative_member_commits_what_it_gives_up() -> None:
     some.committed()
     some.user_polls()
     assert some.calls == [("revoked", [1]), ("assigned", [])]
+
+
+def giving_up() -> Member:
+    """It commits before it gives up partition 1."""
+    some = cooperative(enable_auto_commit=True)
+    some.membership.request_rejoin("a test")
+    some.user_polls()
+    some.committed()
+    some.user_polls()
+    some.joined(generation=2, protocol="cooperative-sticky")
+    some.synced(0)
+    some.user_polls()
+    return some
+
+
+def test_a_member_that_is_removed_before_it_gives_up_a_partition_loses_all() -> None:
+    some = giving_up()
+    some.membership.lost(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
+    some.committed()
+    some.user_polls()
+    assert some.calls == [("lost", [0, 1])]
+
+
+def test_a_member_that_is_removed_while_it_gives_up_a_partition_loses_the_others() -> None:
+    some = giving_up()
+    some.committed()
+    assert some.group.advance(some.script.now) == ListenerCall("on_partitions_revoked", (T1,))
+    some.membership.lost(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
+    some.user_polls()
+    assert some.calls == [("lost", [0])]
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
