@@ -531,7 +531,7 @@ class Consumer(ClosesOnExit):
 
 
 def _ignore(offsets: object, error: object) -> None:
-    """The callback of a commit that nobody waits for."""
+    """The callback of a commit that was given none."""
 
 
 def _raw(fetched: FetchedRecord) -> ConsumerRecord:

@@ -1,8 +1,8 @@
 """Committed offsets: a group's memory of how far it has read.
 
 A consumer commits, for each partition, the offset of the next record that it will read. The group's coordinator keeps
-it, and whoever reads the partition next for this group begins there: a partition that is *initializing* gets its
-committed offset as its position, or a position by ``auto.offset.reset`` if the group has none.
+it, and the member that reads the partition next begins there: a partition that is *initializing* gets its committed
+offset as its position, or a position by ``auto.offset.reset`` if the group has none.
 
 A member of a group commits under its generation. The coordinator refuses a commit of an older generation, because other
 members may own the partitions by now. A consumer that assigns its partitions itself is no member, and commits without a

@@ -134,13 +134,13 @@ GROUP_ID = string(
 GROUP_INSTANCE_ID = string(
     "group.instance.id", "", "makes this consumer a static member under this name", most_bytes=LARGEST["short"]
 )
-GROUP_PROTOCOL = string("group.protocol", "classic", "who assigns partitions", ["classic", "consumer"])
+GROUP_PROTOCOL = string("group.protocol", "classic", "which protocol the group speaks", ["classic", "consumer"])
 SESSION_TIMEOUT_MS = integer(
-    "session.timeout.ms", 45_000, "the coordinator removes a member after so long without a heartbeat", at_least=0
+    "session.timeout.ms", 45_000, "without a heartbeat for this long, a member is removed", at_least=0
 )
 HEARTBEAT_INTERVAL_MS = integer("heartbeat.interval.ms", 3000, "pause between two heartbeats", at_least=1)
 MAX_POLL_INTERVAL_MS = integer(
-    "max.poll.interval.ms", 300_000, "a member that does not call poll() for so long leaves its group", at_least=1
+    "max.poll.interval.ms", 300_000, "a member whose user does not call poll() for this long leaves", at_least=1
 )
 ENABLE_AUTO_COMMIT = boolean(
     "enable.auto.commit", True, "whether poll() and close() commit what earlier polls returned"

@@ -53,7 +53,7 @@ _JOIN_LAPSE_MS = 5000
 class MemberState(Enum):
     """How far the member is on its way into a generation."""
 
-    UNJOINED = "no member, or one that must begin again"
+    UNJOINED = "no member, or removed: it must begin again"
     PREPARING_REBALANCE = "JoinGroup was sent"
     COMPLETING_REBALANCE = "JoinGroup is answered, SyncGroup is not"
     STABLE = "a member of the current generation"
@@ -89,7 +89,7 @@ class Generation(NamedTuple):
 
 
 class Participant(Protocol):
-    """The consumer behind the member."""
+    """The consumer that takes part as this member."""
 
     def protocols(self) -> Sequence[JoinGroupRequest.Protocol]:
         """Each assignor on offer, with what it needs to know of this member."""

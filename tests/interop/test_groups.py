@@ -195,7 +195,7 @@ def test_a_member_that_was_removed_hears_that_its_partitions_are_lost_and_cannot
     assert ("lost", list(range(PARTITIONS))) in slow.heard
 
 
-def test_a_static_member_that_returns_in_time_finds_its_partitions_and_disturbs_nobody(
+def test_a_static_member_that_returns_in_time_finds_its_partitions_and_causes_no_rebalance(
     join: Callable[..., Member],
 ) -> None:
     settings = {"session_timeout_ms": 30_000}
@@ -243,7 +243,7 @@ def test_a_member_closes_in_less_than_a_second_whatever_it_is_doing(join: Callab
     member.consumer.close()
     assert time.monotonic() - before < 1
     other = join(session_timeout_ms=30_000)
-    poll_until(lambda: len(other.owned) == PARTITIONS, "nobody has to wait for its session to end", other)
+    poll_until(lambda: len(other.owned) == PARTITIONS, "its partitions are free at once", other)
 
 
 # --- with other clients -----------------------------------------------------------------------------------------------
@@ -267,9 +267,9 @@ def test_ours_and_kafka_python_read_what_the_other_commits(servers: str, topic: 
         theirs.commit({their_key: kafka.OffsetAndMetadata(8, "theirs", -1)})
         assert ours.committed(key) == 8
         assert ours.committed(key, metadata=True) == OffsetAndMetadata(8, "theirs")
-        told: list[object] = []
-        ours.commit_async({key: 9}, lambda offsets, error: told.append(error))
-        wait_until(lambda: ours.poll(10) == {} and told == [None], "the callback was called")
+        errors: list[object] = []
+        ours.commit_async({key: 9}, lambda offsets, error: errors.append(error))
+        wait_until(lambda: ours.poll(10) == {} and errors == [None], "the callback was called")
         assert theirs.committed(their_key) == 9
         assert topic in ours.topics()
 

@@ -70,7 +70,7 @@ def test_a_member_commits_under_its_generation() -> None:
     assert promise.value is None
 
 
-def test_who_assigns_itself_commits_without_a_generation() -> None:
+def test_a_consumer_that_assigns_itself_commits_without_a_generation() -> None:
     some = alone()
     some.commits.commit(SOME, some.script.now + FOR_LONG)
     some.script.poll()
@@ -128,7 +128,7 @@ def test_a_commit_that_is_refused_says_why(error: ErrorCode, raised: type[KafkaE
     assert some.membership.state is state
 
 
-def test_a_commit_that_came_too_late_for_its_generation_is_told_of_the_rebalance() -> None:
+def test_a_commit_that_came_too_late_for_its_generation_raises_the_rebalance() -> None:
     some = Member().stable(0)
     promise = some.commits.commit({T0: OffsetAndMetadata(5)}, some.script.now + FOR_LONG)
     some.script.poll()
@@ -167,8 +167,8 @@ def test_a_synchronous_commit_is_repeated_until_its_deadline() -> None:
 @pytest.mark.parametrize("failure", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Failure.DISCONNECTED])
 def test_an_asynchronous_commit_is_sent_once(failure: ErrorCode | Failure) -> None:
     some = Member().stable(0)
-    told: list[tuple[Offsets, KafkaError | None]] = []
-    some.commits.commit_async(SOME, lambda offsets, error: told.append((offsets, error)), some.script.now)
+    called: list[tuple[Offsets, KafkaError | None]] = []
+    some.commits.commit_async(SOME, lambda offsets, error: called.append((offsets, error)), some.script.now)
     some.script.poll()
     if isinstance(failure, Failure):
         some.script.fail(OffsetCommitRequest, failure)
@@ -176,11 +176,11 @@ def test_an_asynchronous_commit_is_sent_once(failure: ErrorCode | Failure) -> No
         some.committed(failure)
     some.script.poll(PAUSE_MS)
     assert not some.script.has_asked(OffsetCommitRequest)
-    assert told == [], "it is the user's thread that calls back"
+    assert called == [], "it is the user's thread that calls back"
     assert some.group.has_news
     for callback, offsets, error in some.commits.take_completed():
         callback(offsets, error)
-    ((offsets, error),) = told
+    ((offsets, error),) = called
     assert offsets == SOME
     assert isinstance(error, RetriableCommitFailedError)
 
@@ -221,7 +221,7 @@ def test_an_automatic_commit_that_failed_is_made_again_soon() -> None:
     assert some.script.has_asked(OffsetCommitRequest)
 
 
-def test_who_assigns_itself_commits_automatically_too() -> None:
+def test_a_consumer_that_assigns_itself_commits_automatically_too() -> None:
     some = Member(enable_auto_commit=True)
     some.subscription.assign([T0])
     some.subscription.partitions[T0].seek(FetchPosition(5))
@@ -269,7 +269,7 @@ def test_a_leader_since_then_is_asked_whether_the_committed_offset_is_in_its_log
     assert second.state is State.FETCHING, "an old client committed no epoch"
 
 
-def test_without_a_committed_offset_and_a_policy_nobody_knows_where_to_begin() -> None:
+def test_without_a_committed_offset_and_a_policy_a_partition_is_lost() -> None:
     some = Member(auto_offset_reset="none")
     some.subscription.assign([T0])
     some.script.poll()

@@ -304,7 +304,7 @@ def test_a_leave_that_is_not_answered_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(("state", "method"), [("stable", "on_partitions_revoked"), ("removed", "on_partitions_lost")])
-def test_whoever_departs_gives_up_what_it_owns(state: str, method: str) -> None:
+def test_a_member_that_departs_gives_up_what_it_owns(state: str, method: str) -> None:
     some = Member().stable(0)
     if state == "removed":
         some.script.poll(HEARTBEAT_MS)
@@ -360,9 +360,9 @@ def test_a_cooperative_member_keeps_its_partitions_while_it_joins() -> None:
     some.user_polls()
     assert some.calls == []
     assert some.owned == [0, 1]
-    told = subscribed(some.script.asked(JoinGroupRequest))
-    assert told.generation_id == 1
-    assert [(part.topic, list(part.partitions)) for part in told.owned_partitions] == [("t", [0, 1])]
+    said = subscribed(some.script.asked(JoinGroupRequest))
+    assert said.generation_id == 1
+    assert [(part.topic, list(part.partitions)) for part in said.owned_partitions] == [("t", [0, 1])]
 
 
 def test_a_cooperative_member_gives_up_what_it_must_and_joins_once_more() -> None:

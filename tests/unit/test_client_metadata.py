@@ -271,7 +271,7 @@ def test_a_client_that_wants_no_topic_asks_for_the_brokers_and_sleeps() -> None:
 # --- all topics -------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_wants_all_topics_is_told_of_those_that_come_and_of_those_that_go() -> None:
+def test_a_client_that_wants_all_topics_learns_which_come_and_which_go() -> None:
     metadata, script = fresh()
     metadata.want_all_topics(True)
     script.poll()
