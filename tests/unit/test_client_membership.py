@@ -6,6 +6,7 @@ import pytest
 
 from pykraft.client.coordinator import ListenerCall
 from pykraft.client.membership import TRANSITIONS, Generation, MemberState
+from pykraft.common.assignors import assignor
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest
@@ -39,8 +40,11 @@ def test_a_new_member_joins_a_second_time_with_the_id_it_was_given() -> None:
     first = some.script.asked(JoinGroupRequest)
     assert (first.member_id, first.session_timeout_ms, first.rebalance_timeout_ms) == ("", 45_000, MAX_POLL_MS)
     assert [each.name for each in first.protocols] == ["range", "cooperative-sticky"]
-    assert subscribed(first) == subscribed(first, 1)
-    assert list(subscribed(first).topics) == ["t"]
+    assert [list(subscribed(first, number).topics) for number in (0, 1)] == [["t"], ["t"]]
+    assert [subscribed(first, number).user_data for number in (0, 1)] == [
+        None,
+        assignor("cooperative-sticky").user_data([], -1),
+    ]
     some.refuses_join(ErrorCode.MEMBER_ID_REQUIRED, "m")
     assert some.script.asked(JoinGroupRequest).member_id == "m"
     some.joined(generation=7)
@@ -363,6 +367,15 @@ def test_a_cooperative_member_keeps_its_partitions_while_it_joins() -> None:
     said = subscribed(some.script.asked(JoinGroupRequest))
     assert said.generation_id == 1
     assert [(part.topic, list(part.partitions)) for part in said.owned_partitions] == [("t", [0, 1])]
+
+
+def test_a_sticky_member_has_given_up_its_partitions_and_says_which_they_were() -> None:
+    some = Member(partition_assignment_strategy="sticky").stable(0, 1, protocol="sticky")
+    some.membership.request_rejoin("a test")
+    some.user_polls()
+    said = subscribed(some.script.asked(JoinGroupRequest))
+    assert said.owned_partitions == []
+    assert said.user_data == assignor("sticky").user_data([T0, T1], 1)
 
 
 def test_a_cooperative_member_gives_up_what_it_must_and_joins_once_more() -> None:
