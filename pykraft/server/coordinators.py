@@ -166,6 +166,9 @@ class GroupCoordinator:
         before, self._topics.image = self._topics.image, image
         self._is_stale = True
         deleted = frozenset(topic.name for topic in delta.removed_topics.values())
+        if GROUP_TOPIC in deleted:  # one that is made anew has other groups, and epochs that begin again
+            for partition in self.runtime.partitions:
+                self.runtime.resign(partition)
         gone = frozenset(name for name in deleted if image.topic_named(name) is None)
         if gone:
             for partition in self.runtime.active_partitions():

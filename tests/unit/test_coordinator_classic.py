@@ -12,6 +12,8 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -24,6 +26,7 @@ from pykraft.protocol.messages.groups import (
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
+from tests.harness.controllers import new_topic
 from tests.harness.lone_node import LoneNode
 
 SESSION_MS = 10_000
@@ -410,6 +413,59 @@ def test_groups_and_offsets_are_deleted_when_nobody_needs_them(groups: Groups) -
     assert delete() is NONE
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
     assert groups.state() == "Dead"
+
+
+# --- when the log takes nothing ---------------------------------------------------------------------------------------
+
+
+def starved() -> Groups:
+    """The partition's other replica is gone, and min.insync.replicas is 2."""
+    lone = LoneNode(
+        group_initial_rebalance_delay_ms="0", broker_session_timeout_ms="600000", replica_lag_time_max_ms="500"
+    )
+    groups = Groups.__new__(Groups)
+    groups.lone = lone
+    lone.join(2)
+    lone.create(GROUP_TOPIC, (1, 2), cleanup_policy="compact", min_insync_replicas="2")
+    lone.create("t")
+    groups.run(2000)
+    return groups
+
+
+def test_a_first_member_is_refused_if_its_group_cannot_be_written_and_may_join_later() -> None:
+    groups = starved()
+    assert response(groups.join(version=3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups.run(REBALANCE_MS)  # the rebalance that it began ends, and has nobody to answer
+    assert groups.commit(5) is not NONE
+    again = groups.join(version=3)
+    groups.run(1)
+    assert not again.kept or response(again).error_code == NONE
+
+
+def test_an_assignment_that_cannot_be_written_sends_all_back_to_join() -> None:
+    groups = starved()
+    groups.join(version=3)
+    groups.run(1)
+    joined = groups.join(version=3)
+    groups.run(SESSION_MS + 100)  # the first one does not join again
+    answer = response(joined)
+    assert answer.error_code == NONE
+    synced = groups.sync(answer.member_id, answer.generation_id, **{answer.member_id: b"mine"})
+    assert response(synced).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert groups.lone.broker.groups.runtime.active(0).groups["g"].state_name == "PreparingRebalance"
+
+
+def test_a_topic_of_groups_that_is_made_anew_knows_none_of_the_old_ones(groups: Groups) -> None:
+    groups.stable()
+    lone = groups.lone
+    topics = [DeleteTopicsRequest.Topic(name=GROUP_TOPIC)]
+    lone.handle(DeleteTopicsRequest(topics=topics, timeout_ms=1000), ListenerKind.CONTROLLER)
+    lone.handle(
+        CreateTopicsRequest(topics=[new_topic(GROUP_TOPIC, assignment={0: [1]})], timeout_ms=1000),
+        ListenerKind.CONTROLLER,
+    )
+    groups.run(100)
+    assert groups.ask(ListGroupsRequest()).groups == []
 
 
 # --- another coordinator ----------------------------------------------------------------------------------------------

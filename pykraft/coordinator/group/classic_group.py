@@ -385,9 +385,9 @@ def subscribed_topics(metadata: bytes) -> Sequence[str] | None:
 
 
 def answer_join(member: ClassicMember, response: JoinGroupResponse) -> None:
-    """Answer a member's JoinGroup, if it waits."""
+    """Answer a member's JoinGroup, if it waits. It may have been refused already: its group could not be written."""
     promise, member.joining = member.joining, None
-    if promise is not None:
+    if promise is not None and not promise.kept:
         promise.keep(response)
 
 
