@@ -25,7 +25,7 @@ Follows org.apache.kafka.coordinator.group.assignor.{RangeAssignor,UniformAssign
 UniformHeterogeneousAssignmentBuilder}.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import NamedTuple
 
@@ -52,11 +52,6 @@ Assignor = Callable[[Mapping[str, Member], Mapping[Uuid, int]], Assignment]
 """From members and partition counts to the target assignment. A topic without a count is not assigned."""
 
 
-class Partition(NamedTuple):
-    topic_id: Uuid
-    number: int
-
-
 def assign_range(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Assignment:
     """Contiguous ranges of each topic: to the static members by instance id, then to the others by member id."""
     assignment: Assignment = {member_id: {} for member_id in members}
@@ -77,33 +72,33 @@ def assign_uniform(members: Mapping[str, Member], partitions: Mapping[Uuid, int]
         assigned = _assign_homogeneous(members, partitions)
     else:
         assigned = _Heterogeneous(members, partitions).assign()
-    assignment: Assignment = {}
-    for member_id, held in assigned.items():
-        topic_ids = sorted({partition.topic_id for partition in held})
-        assignment[member_id] = {
-            topic_id: frozenset(partition.number for partition in held if partition.topic_id == topic_id)
-            for topic_id in topic_ids
-        }
-    return assignment
+    return {
+        member_id: {topic_id: frozenset(numbers) for topic_id, numbers in sorted(by_topic.items()) if numbers}
+        for member_id, by_topic in assigned.items()
+    }
 
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def _still_held(member: Member, partitions: Mapping[Uuid, int]) -> list[Partition]:
+def _still_held(member: Member, partitions: Mapping[Uuid, int]) -> dict[Uuid, set[int]]:
     """What the member has of the topics that it still subscribes to."""
-    return [
-        Partition(topic_id, number)
+    return {
+        topic_id: {number for number in member.assigned[topic_id] if number < partitions.get(topic_id, 0)}
         for topic_id in sorted(member.topics.intersection(member.assigned))
-        for number in sorted(member.assigned[topic_id])
-        if number < partitions.get(topic_id, 0)
-    ]
+    }
 
 
-def _assign_homogeneous(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> dict[str, list[Partition]]:
-    topic_ids = sorted(next(iter(members.values())).topics.intersection(partitions))
-    every = [Partition(topic_id, number) for topic_id in topic_ids for number in range(partitions[topic_id])]
-    assigned = {member_id: _still_held(members[member_id], partitions) for member_id in sorted(members)}
+def _in_order(by_topic: Mapping[Uuid, Iterable[int]]) -> list[tuple[Uuid, int]]:
+    return [(topic_id, number) for topic_id, numbers in sorted(by_topic.items()) for number in sorted(numbers)]
+
+
+def _assign_homogeneous(
+    members: Mapping[str, Member], partitions: Mapping[Uuid, int]
+) -> dict[str, dict[Uuid, set[int]]]:
+    topic_ids = next(iter(members.values())).topics.intersection(partitions)
+    every = _in_order({topic_id: range(partitions[topic_id]) for topic_id in topic_ids})
+    assigned = {member_id: _in_order(_still_held(members[member_id], partitions)) for member_id in sorted(members)}
     taken = {partition for held in assigned.values() for partition in held}
     unassigned = [partition for partition in every if partition not in taken]
 
@@ -123,7 +118,14 @@ def _assign_homogeneous(members: Mapping[str, Member], partitions: Mapping[Uuid,
     for member_id, count in room.items():
         assigned[member_id] += unassigned[start : start + count]
         start += count
-    return assigned
+    return {member_id: _by_topic(held) for member_id, held in assigned.items()}
+
+
+def _by_topic(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, set[int]]:
+    found: dict[Uuid, set[int]] = {}
+    for topic_id, number in partitions:
+        found.setdefault(topic_id, set()).add(number)
+    return found
 
 
 class _Heterogeneous:
@@ -131,7 +133,8 @@ class _Heterogeneous:
 
     def __init__(self, members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> None:
         self._partitions = partitions
-        self._assigned = {member_id: {*_still_held(members[member_id], partitions)} for member_id in sorted(members)}
+        self._assigned = {member_id: _still_held(members[member_id], partitions) for member_id in sorted(members)}
+        self._sizes = {member_id: sum(map(len, held.values())) for member_id, held in self._assigned.items()}
         subscribers = {
             topic_id: [member_id for member_id in self._assigned if topic_id in members[member_id].topics]
             for topic_id in sorted(partitions)
@@ -139,50 +142,59 @@ class _Heterogeneous:
         self._subscribers = {topic_id: found for topic_id, found in subscribers.items() if found}
         self._topic_ids = sorted(self._subscribers, key=self._urgency)
 
-    def assign(self) -> dict[str, list[Partition]]:
-        self._assign_the_unassigned()
+    def assign(self) -> dict[str, dict[Uuid, set[int]]]:
+        for topic_id in self._topic_ids:
+            self._assign_the_unassigned(topic_id)
         for _ in range(MAX_ROUNDS):
             moved = [self._balance(topic_id) for topic_id in self._topic_ids]
             if not any(moved):
                 break
-        return {member_id: sorted(held) for member_id, held in self._assigned.items()}
+        return self._assigned
 
     def _urgency(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
         subscribers = len(self._subscribers[topic_id])
         return (-self._partitions[topic_id] / subscribers, subscribers, topic_id)
 
-    def _assign_the_unassigned(self) -> None:
-        taken = {partition for held in self._assigned.values() for partition in held}
-        for topic_id in self._topic_ids:
-            lightest = _Lightest(self._by_size(topic_id))
-            for number in range(self._partitions[topic_id]):
-                if (partition := Partition(topic_id, number)) not in taken:
-                    self._assigned[lightest.take_one()].add(partition)
+    def _assign_the_unassigned(self, topic_id: Uuid) -> None:
+        lightest = _Lightest(self._by_size(topic_id))
+        taken = {n for member_id in self._subscribers[topic_id] for n in self._held(member_id, topic_id)}
+        for number in range(self._partitions[topic_id]):
+            if number not in taken:
+                self._give(lightest.take_one(), topic_id, number)
 
     def _balance(self, topic_id: Uuid) -> bool:
         """Hand partitions of this topic from its heaviest subscribers to its lightest; whether one has moved."""
         by_size = self._by_size(topic_id)
         lightest, givers = _Lightest(by_size), [member_id for _, member_id in by_size]
-        held = {each: sorted(part for part in self._assigned[each] if part.topic_id == topic_id) for each in givers}
+        if by_size[-1][0] - lightest.size <= 1:
+            return False
         moved = False
         while givers:
-            at = max(range(len(givers)), key=lambda index: (len(self._assigned[givers[index]]), index))
-            giver = givers[at]
-            if not held[giver]:
+            at = max(range(len(givers)), key=lambda index: (self._sizes[givers[index]], index))
+            held = self._held(givers[at], topic_id)
+            if not held:
                 givers[at] = givers[-1]
                 givers.pop()
-            elif len(self._assigned[giver]) - lightest.size <= 1:
+            elif self._sizes[givers[at]] - lightest.size <= 1:
                 break
             else:
-                partition = held[giver].pop()
-                self._assigned[giver].remove(partition)
-                self._assigned[lightest.take_one()].add(partition)
+                number = max(held)
+                held.remove(number)
+                self._sizes[givers[at]] -= 1
+                self._give(lightest.take_one(), topic_id, number)
                 moved = True
         return moved
 
+    def _held(self, member_id: str, topic_id: Uuid) -> set[int]:
+        return self._assigned[member_id].get(topic_id, set())
+
+    def _give(self, member_id: str, topic_id: Uuid, number: int) -> None:
+        self._assigned[member_id].setdefault(topic_id, set()).add(number)
+        self._sizes[member_id] += 1
+
     def _by_size(self, topic_id: Uuid) -> list[tuple[int, str]]:
         """The topic's subscribers and how many partitions they have, the lightest first."""
-        return sorted((len(self._assigned[member_id]), member_id) for member_id in self._subscribers[topic_id])
+        return sorted((self._sizes[member_id], member_id) for member_id in self._subscribers[topic_id])
 
 
 class _Lightest:
