@@ -81,17 +81,22 @@ def test_groups_without_members_or_without_known_topics_are_assigned_nothing(nam
 @st.composite
 def groups(draw: st.DrawFn, equal: bool = False) -> tuple[dict[Uuid, int], dict[str, Member]]:
     """Partition counts, and members with a last target assignment: no partition has two owners."""
-    partitions = draw(st.dictionaries(st.sampled_from(sorted(LETTERS)), st.integers(0, 5), min_size=1))
-    topics = st.frozensets(st.sampled_from(sorted(LETTERS)))
-    ids = draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1))
+    random = draw(st.randoms(use_true_random=True))  # one draw for the whole group: many small ones take seconds
+    partitions = {topic: random.randint(0, 7) for topic in random.sample(sorted(LETTERS), random.randint(1, 3))}
+    ids = random.sample("abcdef", random.randint(1, 6))
     assigned: dict[str, dict[Uuid, frozenset[int]]] = {member_id: {} for member_id in ids}
+    owners = [*ids, *random.choices([None, *ids], k=3)]
     for topic in sorted(LETTERS):
-        for number in range(5):
-            owner = draw(st.sampled_from([None, *ids]))
+        for number in range(8):
+            owner = random.choice(owners)
             if owner is not None:
                 assigned[owner][topic] = assigned[owner].get(topic, frozenset()) | {number}
-    common = draw(topics)
-    return partitions, {each: Member(None, common if equal else draw(topics), assigned[each]) for each in ids}
+    subscriptions = [frozenset(random.sample(sorted(LETTERS), random.randint(0, 3))) for _ in ids]
+    if equal:
+        subscriptions = subscriptions[:1] * len(ids)
+    return partitions, {
+        each: Member(None, topics, assigned[each]) for each, topics in zip(ids, subscriptions, strict=True)
+    }
 
 
 def held(assignment: Mapping[Uuid, frozenset[int]]) -> set[tuple[Uuid, int]]:
