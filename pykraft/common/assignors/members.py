@@ -1,8 +1,7 @@
 """What an assignor reads and returns: the members of a group with their subscriptions, and their partitions.
 
-Where a choice is arbitrary, assignors take members in the order of the mapping they are given, so that the same
-mapping gives the same result. Kafka takes them in the order of a Java HashMap there; with the members in that order
-the results are the same.
+Where a choice is arbitrary, an assignor takes the members in the order of the mapping, so the same mapping gives the
+same result. Kafka takes them in the order of a Java HashMap; with members in that order our results are Kafka's.
 
 Follows org.apache.kafka.clients.consumer.ConsumerPartitionAssignor and its Subscription, and
 AbstractPartitionAssignor.MemberInfo.

@@ -10,8 +10,8 @@ improved step by step:
    with the fewest. New partitions are tried first; old ones move only if balance needs them too.
 4. If old ones have moved and the assignment is no better balanced than before step 3, step 3 is taken back.
 
-An assignment is balanced if no single move narrows the difference between two members. In step 3 a partition of t must
-not move from A to B after another one of t has moved from B to A: the other one moves back instead.
+An assignment is balanced if no single move narrows the difference between two members. If step 3 would move a
+partition of t from A to B after another one of t has moved from B to A, that one moves back instead.
 
 Follows org.apache.kafka.clients.consumer.internals.AbstractStickyAssignor.GeneralAssignmentBuilder, without racks.
 """

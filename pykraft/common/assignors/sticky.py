@@ -1,16 +1,16 @@
 """The two assignors with a memory: sticky and cooperative-sticky.
 
-The leader knows who owned what because the members say so. A member of `sticky` revokes everything before it rejoins,
-so its last partitions travel in the user data; a member of `cooperative-sticky` keeps its partitions while it rejoins,
-so they are in the subscription itself. Beside them is the generation in which the member received them: a member that
-missed a rebalance may claim a partition that another one has received since, and the higher generation wins. If two
-claim one partition in the same generation, neither keeps it for sure.
+The leader learns the last assignment from the members. A member of `sticky` revokes everything before it rejoins, so
+its last partitions travel in the user data. A member of `cooperative-sticky` keeps its partitions while it rejoins, so
+they are in the subscription itself. With them comes the generation in which the member received them: a member that
+missed a rebalance may claim a partition that another one has received since. The higher generation wins, and two claims
+of the same generation are both void.
 
     sticky's user data              [previous_assignment: [topic, [partition]]] generation     (v0 ends before it)
     cooperative-sticky's user data  generation
 
-Strings have a 16-bit length, arrays a 32-bit one, all numbers are big-endian. What cannot be read counts as nothing
-owned. Brokers and other languages read the same bytes.
+Strings have a 16-bit length, arrays a 32-bit one, all numbers are big-endian. User data that cannot be read claim
+nothing. Kafka's clients write and read the same bytes, so a group may mix them with ours.
 
 When all members subscribe to the same topics, `equal` computes the assignment, otherwise `mixed` does.
 

@@ -1,8 +1,8 @@
 """The server-side assignors: which member of a consumer group shall have which partitions (KIP-848).
 
-The coordinator computes a new target assignment whenever members, subscriptions or partition counts change. The members
-then move towards it on their own. So an assignor reads the last target assignment, not what members own at the moment,
-and it need not withhold anything: a partition is handed over only after its old owner has released it.
+The coordinator computes a new target assignment whenever members, subscriptions or partition counts change, and each
+member then moves towards its part at its own pace. So an assignor reads the last target assignment, not what members
+own at the moment. It withholds nothing: reconciliation gives a partition only after its old owner has released it.
 
 `range` cuts each topic into contiguous ranges, as it does in the classic protocol, and has no memory.
 
@@ -10,16 +10,16 @@ and it need not withhold anything: a partition is handed over only after its old
 partitions and M members make a quota of P // M, and P % M members get one more. Each member keeps what it has up to its
 quota, and what is left over fills the members below it, one after the other.
 
-If they do not, there is no such quota, and uniform goes topic by topic. The topics with the most partitions per
-subscriber come first, because the later ones can make up for the differences that they leave:
+If subscriptions differ, there is no such quota, and uniform goes topic by topic. Topics with the most partitions per
+subscriber come first: the later ones can make up for the differences that they leave.
 
 1. Each unassigned partition goes to the topic's subscriber with the fewest partitions.
 2. While two subscribers of a topic differ by two partitions or more, the one with the most hands one of the topic to
-   the one with the fewest. What that does to the other topics is seen to when their turn comes again, 16 times at most.
+   the one with the fewest. A move can unbalance another topic, so all topics have up to 16 turns.
 
-The result of step 2 is nearly balanced: a chain of moves through three members is not looked for.
-
-Members are taken in the order of their ids, topics in the order of theirs, where Kafka has the order of a hash map.
+Step 2 does not look for chains of moves: with 9, 10 and 11 partitions on three members, none of two topics may have a
+move that helps. Where a choice is arbitrary, members and topics come in the order of their ids; in Kafka the order is
+that of a hash map.
 
 Follows org.apache.kafka.coordinator.group.assignor.{RangeAssignor,UniformAssignor,UniformHomogeneousAssignmentBuilder,
 UniformHeterogeneousAssignmentBuilder}.
