@@ -96,6 +96,14 @@ def test_groups_without_members_or_without_known_topics_are_assigned_nothing(nam
     assert assign(name, {"u": 3, "t": 0}, {"a": member("t"), "b": member("")}) == {"a": "", "b": ""}
 
 
+def test_a_partition_that_has_to_move_goes_back_to_the_member_that_had_it_before() -> None:
+    """`c` missed a generation. Without its claim u-0 goes to `b`, the first of the lightest; Kafka 4.2.1 agrees."""
+    members = {"a": member("t u", "u-0", 2), "b": member("u", "", 1), "c": member("u", "u-0", 1)}
+    assert assign("sticky", {"t": 1, "u": 1}, members) == {"a": "t-0", "b": "", "c": "u-0"}
+    members["c"] = member("u", "", 1)
+    assert assign("sticky", {"t": 1, "u": 1}, members) == {"a": "t-0", "b": "u-0", "c": ""}
+
+
 def test_a_partition_does_not_move_back_to_a_member_that_no_longer_subscribes_to_it() -> None:
     """Kafka 4.2.1 gives it to that member. Here `a` missed a generation and has left u."""
     members = {"a": member("t", "u-0 u-1 u-2", 1), "b": member("u", "u-0 u-1 u-2", 2), "c": member("u t", "t-0", 2)}
