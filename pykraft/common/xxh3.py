@@ -9,9 +9,8 @@ XXH3 (seed 0) has a formula for each of four lengths; ``mix`` multiplies two wor
 
 The secret is 192 bytes that the algorithm fixes. All words are little-endian, all sums are modulo 2**64.
 
-pykraft needs the hash as Kafka writes it, byte by byte, because it stands in the group's record: a group that moves
-from a Kafka broker to ours would rebalance for nothing if it differed. The hash is computed when topics change, so that
-a few microseconds a stripe in Python are no burden.
+The group's record holds the hash, so ours must equal Kafka's: otherwise a group that moves from a Kafka broker to ours
+would rebalance for nothing. The hash is only computed when topics change, so Python is fast enough.
 
 Follows the XXH3 specification of xxHash 0.8, as com.dynatrace.hash4j (Kafka's dependency) implements it.
 """

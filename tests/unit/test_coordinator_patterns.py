@@ -19,7 +19,7 @@ def join(script: ConsumerGroupScript, member: str, pattern: str, names: list[str
 
 
 def one_member() -> ConsumerGroupScript:
-    """Member a has what ``or.*`` stands for."""
+    """Member a has the topics of ``or.*``."""
     script = ConsumerGroupScript({"orders": 1, "orphans": 1, "people": 1})
     join(script, "a", "or.*")
     script.settle()
@@ -162,7 +162,7 @@ def test_a_refresh_for_a_group_that_is_gone_writes_nothing() -> None:
     assert script.said == []
 
 
-def test_a_coordinator_that_loads_the_group_knows_what_patterns_stand_for() -> None:
+def test_a_coordinator_that_loads_the_group_knows_the_topics_of_patterns() -> None:
     script = one_member()
     script.restart()
     assert script.heartbeat("a", 2) == "epoch 2"

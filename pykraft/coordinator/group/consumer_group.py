@@ -1,16 +1,15 @@
-"""A consumer group: its members, its target assignment, and who owns which partition.
+"""A consumer group: its members, its target assignment, and the owner of each partition.
 
 The group has an epoch that rises when a member comes, goes or changes its subscription, and when the topics change.
 The target assignment has the epoch that it was computed for, and each member the epoch that it has reached. Comparing
-the three gives the group's state; it is stored nowhere::
+the three gives the group's state, so the state needs no record::
 
     no members                                Empty
     group epoch > target's epoch              Assigning     a new target is to be computed
     some member is not at the target's epoch  Reconciling
     otherwise                                 Stable
 
-All state is in records: `replay` applies one, and nothing else changes a group, but for the time at which its metadata
-are to be checked again, which is soft.
+All state is in records, and only `replay_...` changes it. The one soft field is the time of the next metadata check.
 
 Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
 """

@@ -1,11 +1,16 @@
 """A member of a consumer group, as its records describe it.
 
-Two records make a member: type 5 says who it is and what it subscribes to, type 8 which epoch it has reached and which
-partitions it has. A member is a value: a change makes a new one, and comparing the two says which record to write.
+Two records describe a member. Type 5 holds its client and its subscription, type 8 its epoch and its partitions. A
+member is a value: a change makes a new one, and comparing the two shows which record to write.
 
-Epochs tell where a member stands. 0: it joins. Positive: it has reached the target assignment of that epoch, or is on
-its way to the next. -1: it left. -2: it is static and left for a while; its partitions wait for it. The previous epoch
-is kept because the response that raised the epoch may be lost, and then the member comes again with the old one.
+The member epoch has four meanings::
+
+    0    the member joins
+    > 0  it has reached the target assignment of this epoch, or is on its way to the next
+    -1   it has left
+    -2   it is static and left for a while; the group keeps its partitions
+
+The response that raises the epoch may be lost. The member then sends its previous epoch, so the record keeps that too.
 
 Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember and
 org.apache.kafka.coordinator.group.modern.MemberState.
@@ -35,7 +40,7 @@ NO_PARTITIONS: Assignment = {}
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target assignment."""
+    """How far a member is on its way to the target assignment."""
 
     STABLE = 0
     """It has what it is to have, as far as its epoch goes."""

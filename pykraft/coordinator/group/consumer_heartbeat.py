@@ -1,13 +1,14 @@
 """Heartbeats of consumer groups: the one request by which members join, learn their partitions, and leave (KIP-848).
 
-In a classic group all members stop, meet, and get their partitions from one of them. In a consumer group the
-coordinator assigns, and no member waits for another. Each heartbeat may do three things, in this order:
+In a classic group all members stop, join again, and get their partitions from the leader. In a consumer group the
+coordinator computes the assignment, and a member only waits for partitions that another has not released. A heartbeat
+may do three things, in this order:
 
 1. The member changes: it is new, or subscribes to something else. Then, or when its topics have changed, the group's
    epoch rises.
 2. The group's epoch is ahead of its target assignment's: a new target is computed for all members.
-3. This member moves one step towards its target (`reconciliation`). The response tells it its epoch and, if it changed,
-   its partitions.
+3. This member moves one step towards its target (`reconciliation`). The response holds its epoch and, if they have
+   changed, its partitions.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{consumerGroupHeartbeat,consumerGroupLeave,
 consumerGroupFenceMembers}.
@@ -299,12 +300,12 @@ def _response(
     """The assignment is only sent if it has changed, or if the request is a full one: the member may have lost it."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
-    tell = request.member_epoch == JOIN_EPOCH or is_full or after.assigned != before.assigned
+    sends_assignment = request.member_epoch == JOIN_EPOCH or is_full or after.assigned != before.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
         heartbeat_interval_ms=heartbeat_interval_ms,
-        assignment=_assignment(after.assigned) if tell else None,
+        assignment=_assignment(after.assigned) if sends_assignment else None,
     )
 
 

@@ -1,9 +1,8 @@
-"""Whose heartbeat it is: the checks before a consumer group changes.
+"""The checks before a heartbeat changes a consumer group, and the member that the heartbeat is for.
 
-A heartbeat names its member by id, and says in which epoch it believes to be. The coordinator fences a member that is
-in another epoch: it has missed something, must give up all its partitions and join again. One exception: the response
-that raised the epoch may have been lost. A member that comes with its previous epoch, and owns nothing beyond what it
-has, is right.
+A heartbeat names its member and the member's epoch. If the coordinator has another epoch, it fences the member: the
+member gives up all its partitions and joins again. There is one exception, as the response that raised the epoch may
+have been lost: the previous epoch is accepted from a member that owns only partitions of its assignment.
 
 A static member (`group.instance.id`) keeps its place over a restart. It leaves with epoch -2, and comes back under a
 new member id, which takes over everything that the old one had. Until the old one has left, its instance id is taken.
@@ -127,7 +126,7 @@ def _replacement(group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGr
 def known_static_member(
     existing: ConsumerGroupMember | None, member_id: str, instance_id: str | None
 ) -> ConsumerGroupMember:
-    """The static member, if it is the one that asks; KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID otherwise."""
+    """The static member, if it sent the request; KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID otherwise."""
     if existing is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if existing.member_id != member_id:
@@ -137,7 +136,7 @@ def known_static_member(
 
 
 def check_member_epoch(member: ConsumerGroupMember, received: int, owned: Assignment | None) -> None:
-    """KafkaError FENCED_MEMBER_EPOCH unless the member is in the epoch that it believes to be in."""
+    """KafkaError FENCED_MEMBER_EPOCH unless the member has sent its present epoch, or may have lost a response."""
     if received > member.member_epoch:
         raise _fenced("greater", received, member)
     response_was_lost = received == member.previous_member_epoch and owned is not None

@@ -1,11 +1,11 @@
 """How long a consumer group waits for its members, and how it removes one.
 
-Each heartbeat starts its member's session anew. A member whose session ends is removed, and so is one that was asked to
-give up partitions and is still in the same epoch after its own rebalance timeout: others wait for those partitions.
-Removal deletes the member's records and raises the group's epoch; the next heartbeat of another member computes the new
-target.
+Each heartbeat restarts its member's session. The coordinator removes a member without a heartbeat for a whole session
+timeout. It also removes a member that has partitions to revoke and is in the same epoch after its rebalance timeout,
+because others wait for those partitions. Removal deletes the member's records and raises the group's epoch; the next
+heartbeat of another member computes the new target.
 
-Both timers are soft: a coordinator that loads the group starts them again, with the whole time.
+Both timers are soft: a coordinator that loads the group starts them again, with the whole timeout.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{scheduleConsumerGroupSessionTimeout,
 scheduleConsumerGroupRebalanceTimeout,consumerGroupFenceMembers}.
@@ -48,13 +48,13 @@ class MemberSessions:
         self._find_group = find_group
 
     def start(self, group_id: str, member_id: str) -> None:
-        """A heartbeat came: the member's session begins anew."""
+        """Restart the member's session: a heartbeat came."""
         timeout_ms = self._config_of(group_id).session_timeout_ms
         key = _session_key(group_id, member_id)
         self._timer.schedule(key, timeout_ms, lambda now: self._remove(group_id, member_id))
 
     def watch_rebalance(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """Give a member that must revoke partitions its rebalance timeout, and any other member peace."""
+        """Start the rebalance timeout of a member that must revoke partitions, and cancel that of any other."""
         key = _rebalance_key(group_id, member.member_id)
         if member.state != MemberState.UNREVOKED_PARTITIONS:
             self._timer.cancel(key)

@@ -2,7 +2,7 @@
 
 Resolving looks at every topic of the cluster, so a heartbeat does not wait for it: it schedules a refresh of all the
 group's patterns, and the result is a write of its own, with a record for each pattern and a new group epoch if the
-topics differ. Until then a new pattern stands for no topic.
+topics differ. Until then a new pattern matches no topic.
 
 A heartbeat schedules a refresh if the group has patterns, none is under way, the last one is more than 10 s ago, and
 
@@ -35,7 +35,7 @@ class PatternChange(NamedTuple):
 
     changed: bool = False
     takes_effect_now: bool = False
-    """What the new pattern stands for is known, so that the group's epoch may rise at once."""
+    """The topics of the new pattern are known, so the group's epoch may rise at once."""
     is_new: bool = False
     """No other member has the new pattern: it is to be resolved."""
 

@@ -1,12 +1,11 @@
-"""How a member comes from the partitions that it has to those that it is to have.
+"""One step of a member towards its target assignment.
 
-The group's target assignment is computed at once, but members reach it one by one, each at its own heartbeats. Two
+The coordinator computes the group's target at once, but each member reaches it step by step, at its own heartbeats. Two
 rules keep a partition from having two owners:
 
-* a member gives up what the target does not give it any more, and stays in its epoch until its heartbeat says that it
-  no longer owns those partitions;
-* a partition of the target is added only if no other member has it. The group keeps the epoch of each partition's owner
-  for that: -1 says that it is free.
+* A member that has to revoke partitions stays in its epoch until a heartbeat shows that it no longer owns them.
+* A partition of the target is only added if it is free. The group keeps the epoch of each partition's owner for that;
+  -1 means free.
 
 For each topic, with what the member has now::
 
@@ -16,13 +15,13 @@ For each topic, with what the member has now::
 
 and the next state follows::
 
-    still owns some of what is to be revoked   UNREVOKED_PARTITIONS    the epoch stays, the rest is taken away
-    otherwise, some of the target is not free  UNRELEASED_PARTITIONS   the target's epoch, what was free is added
-    otherwise                                  STABLE                  the target's epoch, everything is there
+    it still owns some that are to be revoked  UNREVOKED_PARTITIONS    its epoch stays; it keeps what is assigned
+    otherwise, some of the target is not free  UNRELEASED_PARTITIONS   the target's epoch; free partitions are added
+    otherwise                                  STABLE                  the target's epoch; it has its whole target
 
-A member in UNRELEASED_PARTITIONS tries again at each heartbeat. A member that is still revoking does not look at a
-newer target before it is done. Topics that the member has unsubscribed from count as absent from the target even before
-a new one is computed.
+A member in UNRELEASED_PARTITIONS tries again at each heartbeat. A member in UNREVOKED_PARTITIONS ignores newer targets
+until it has revoked. A topic that the member has unsubscribed from is not part of its target, even before the group has
+a new one.
 
 Follows org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
 """

@@ -9,8 +9,8 @@ time exponential in the length of the name, and one request would stop the broke
 automaton, takes time linear in the name, and limits the memory of a pattern; in exchange it has no back references and
 no lookaround.
 
-What a pattern stands for is written down (record type 16), with the version of the metadata and the time at which it
-was resolved, so that the group's assignment does not depend on when a coordinator was loaded.
+A record (type 16) holds the topics of each pattern, the version of the metadata and the time at which it was resolved.
+So a coordinator that loads the group has the same topics as the one before it.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.refreshRegularExpressions and
 org.apache.kafka.coordinator.group.modern.consumer.ResolvedRegularExpression; RE2 is Google's, Kafka uses RE2/J.
@@ -28,7 +28,7 @@ _OPTIONS.log_errors = False  # the library would write to standard error
 
 
 class ResolvedPattern(NamedTuple):
-    """The topics that a pattern stands for."""
+    """The topics that a pattern matches."""
 
     topics: frozenset[str]
     version: int

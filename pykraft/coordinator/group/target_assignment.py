@@ -3,7 +3,7 @@
 When the group's epoch is ahead of its target's, the next heartbeat computes a new target with the assignor that most
 members ask for. The assignor sees each member's topics (by name and by resolved pattern, those that exist) and its
 target so far, which lets a sticky assignor move little. Only members whose target changes get a record (type 7); the
-target's epoch follows (type 6), so that a reader who finds it knows that the target is whole.
+target's epoch follows (type 6), so a replay that has reached it has the whole target.
 
 A static member that comes back under a new member id inherits the target of the member before it.
 
@@ -45,7 +45,7 @@ def compute_target(
 def subscribed_topic_ids(
     member: ConsumerGroupMember, patterns: Mapping[str, ResolvedPattern], topics: Topics
 ) -> frozenset[Uuid]:
-    """The existing topics that a member subscribes to. A pattern that is not resolved yet stands for none."""
+    """The existing topics that a member subscribes to. A pattern that is not resolved yet matches none."""
     by_pattern = patterns.get(member.subscribed_topic_regex or "", NOT_RESOLVED).topics
     return topic_ids(sorted(member.subscribed_topic_names | by_pattern), topics)
 
