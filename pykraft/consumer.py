@@ -35,7 +35,7 @@ from pykraft.client.commits import OffsetAndMetadata, OnCommit
 from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.coordinator import ASSIGNED, ConsumerCoordinator, ListenerCall
-from pykraft.client.errors import ClientTimeoutError
+from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
 from pykraft.client.fetcher import FetchedRecord
 from pykraft.client.offsets import OffsetAndTimestamp
 from pykraft.common.core import Promise
@@ -398,7 +398,8 @@ class Consumer(ClosesOnExit):
             if completed is None:
                 return
             callback, offsets, error = completed
-            if error is not None:
+            # After a rebalance the next automatic commit makes up for one that fell into it.
+            if error is not None and not isinstance(error, RebalanceInProgressError):
                 _logger.warning("%s: an asynchronous commit failed: %s", group.membership.group_id, error)
             callback(offsets, error)
 
