@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
-    from pykraft.consumer import Consumer, ConsumerRebalanceListener
+    from pykraft.consumer import Consumer, ConsumerGroupMetadata, ConsumerRebalanceListener
     from pykraft.producer import Producer
     from pykraft.runtime.client_thread import ClientClosedError
     from pykraft.simulation import Simulation
@@ -41,6 +41,7 @@ _HOMES = {
     "ConfigResource": "pykraft.client.configs",
     "ConfigResourceType": "pykraft.client.configs",
     "Consumer": "pykraft.consumer",
+    "ConsumerGroupMetadata": "pykraft.consumer",
     "ConsumerRebalanceListener": "pykraft.consumer",
     "CorruptRecordError": "pykraft.common.errors",
     "ErrorCode": "pykraft.common.errors",
@@ -69,6 +70,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "CorruptRecordError",
     "ErrorCode",
