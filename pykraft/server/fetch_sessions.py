@@ -21,13 +21,13 @@ answer to a fetch that waited while another request of its session came.
 
 *The cache* has a number of slots. When all are taken, a new session evicts one that was not used for two minutes; else
 one of less worth that is two minutes old: a follower's is worth more than a consumer's, and a larger one more than a
-smaller one. A follower also evicts a consumer's young session. Whose session is evicted hears that its id is unknown,
-and begins again; a reader for which there is no room fetches without a session.
+smaller one. A follower also evicts a consumer's young session. The reader of an evicted session hears that its id is
+unknown, and begins again; a reader for which there is no room fetches without a session.
 
 What is ours: a session whose fetch waits in the purgatory is not evicted. A session serves only the principal that
-began it (the authorizer is asked about each partition at each fetch, as in Kafka), and only what is allowed to follow
-counts as a follower. A session holds no more partitions than one request may name, and all sessions together no more
-than `MOST_PARTITIONS`. There are no shards of the cache: one thread uses it.
+began it (the authorizer is asked about each partition at each fetch, as in Kafka). A client that says it is a follower
+counts as one if it may be one. A session holds no more partitions than one request may name, and all sessions together
+no more than `MOST_PARTITIONS`. There are no shards of the cache: one thread uses it.
 
 Follows org.apache.kafka.server.{FetchSession,FetchManager,FetchContext,FetchSessionCacheShard}.
 """
@@ -46,7 +46,7 @@ from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS
 
 MIN_EVICTION_MS = 120_000
 MOST_PARTITIONS = 200_000
-"""Of all sessions together: some 150 MB."""
+"""Of all sessions together: some 135 MB."""
 _LARGEST_ID = (1 << 31) - 1
 
 Wanted = FetchRequest.Topic.Partition

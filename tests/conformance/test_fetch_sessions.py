@@ -186,7 +186,7 @@ def test_a_topic_is_deleted_under_a_session(talk: Dialogue) -> None:
     by_id.ask({}, says="by id")
 
 
-def test_who_gave_records_is_read_last(talk: Dialogue) -> None:
+def test_partitions_that_gave_records_are_read_last(talk: Dialogue) -> None:
     talk.topic("session-fair", [(1,), (1,), (1,)])
     for partition in range(3):
         append(talk, "session-fair", partition)

@@ -122,7 +122,7 @@ Step = tuple[dict[int, dict[str, Any]], Sequence[int], Sequence[int], list[int]]
                 ({0: {}}, [], [], [2, 1]),
                 ({0: RECORDS}, [], [], [0, 2, 1]),
             ],
-            id="who gave records is read last",
+            id="partitions that gave records are read last",
         ),
     ],
 )
@@ -346,9 +346,7 @@ def test_what_a_client_may_read_is_asked_at_each_fetch_of_its_session() -> None:
 
 
 @pytest.mark.parametrize(("denied", "is_follower"), [((), True), ((AclOperation.CLUSTER_ACTION,), False)])
-def test_only_what_is_allowed_to_follow_counts_as_a_follower(
-    denied: tuple[AclOperation, ...], is_follower: bool
-) -> None:
+def test_a_client_counts_as_a_follower_if_it_may_be_one(denied: tuple[AclOperation, ...], is_follower: bool) -> None:
     denies = Denies()
     denies.denied = tuple((operation, AclResourceType.CLUSTER, "kafka-cluster") for operation in denied)
     node = LoneNode(authorizer=denies)
