@@ -18,12 +18,10 @@ Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
 import errno
 import socket
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.schema import Request
 from pykraft.transport.frames import FrameReader
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
@@ -106,12 +104,10 @@ class Processor:
         selector: Selector,
         requests: RequestChannel,
         options: SocketOptions,
-        may_wait_in_line: Callable[[Request], bool],
     ) -> None:
         self.selector = selector
         self._requests = requests
         self._options = options
-        self._may_wait_in_line = may_wait_in_line
         self._sockets: set[AcceptedSocket] = set()
         self._accepted = 0
         self.now = 0
@@ -139,8 +135,7 @@ class Processor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        limits = (options.max_request_bytes, self._may_wait_in_line)
-        channel = ServerChannel(connection_id, listener, kind, address, *limits)
+        channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes)
         stream = AcceptedSocket(self, sock, channel.frames)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
@@ -150,7 +145,7 @@ class Processor:
         """There are too many connections: close the one that has been silent the longest, and is not owed an answer;
         False if there is none. A flood of connections neither takes the log's files from it, nor do those that say
         nothing keep others out."""
-        idle = [stream for stream in self._sockets if not stream.connection.owes_something]
+        idle = [stream for stream in self._sockets if not stream.connection.is_busy]
         if idle:
             min(idle, key=lambda stream: stream.last_active).connection.close()
         return bool(idle)

@@ -39,7 +39,6 @@ from pykraft.runtime.clock import SystemClock
 from pykraft.server import config as keys
 from pykraft.server.config import NodeConfig
 from pykraft.server.describe import NodeView, describe
-from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
 from pykraft.server.quotas import Quotas
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
@@ -91,7 +90,7 @@ class NodeThread:
         self._options = _socket_options(config)
         self._client = NetworkClient(self._selector, f"{self.name}-client", random, is_of_node=True)
         self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
-        self._processor = Processor(self._selector, self._requests, self._options, may_wait_in_line)
+        self._processor = Processor(self._selector, self._requests, self._options)
         self._acceptors: list[Acceptor] = []
         self.failure: BaseException | None = None
         self._kill = threading.Event()

@@ -261,11 +261,6 @@ class Node:
         except OSError as error:
             raise self.disk_failure(error) from error
 
-    def has_looked_at(self, inbound: InboundRequest) -> bool:
-        """Whether a request that was handed to `handle` needs its bytes no more: not while it waits until the broker is
-        open, nor while its handling pauses."""
-        return id(inbound) not in self._waiting and not self.dispatcher.turns.is_pausing(inbound)
-
     def poll(self, now: int) -> Poll:
         """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:
         the node can only be abandoned then."""

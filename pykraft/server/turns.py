@@ -45,10 +45,6 @@ class Turns:
     def __len__(self) -> int:
         return len(self._paused)
 
-    def is_pausing(self, request: object) -> bool:
-        """Whether this request goes on in a turn to come, and needs its bytes until then."""
-        return id(request) in self._paused
-
     def run(self, request: object, steps: Steps[T | Promise[T]]) -> T | Promise[T]:
         """Take the first of the steps that handle a request; what the steps return, or a promise of it if they
         pause."""

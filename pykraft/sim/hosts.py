@@ -19,7 +19,6 @@ from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.server import config as keys
 from pykraft.server.config import Listener, NodeConfig
-from pykraft.server.line import may_wait_in_line
 from pykraft.server.node import Node
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
@@ -151,8 +150,7 @@ class SimulatedStream:
         self._machine = machine
         self._end = end
         name = f"{machine.name}-{machine.next_connection()}"
-        limits = (_MAX_REQUEST_BYTES, may_wait_in_line)
-        channel = ServerChannel(name, listener.name, listener.kind, "peer", *limits)
+        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES)
         self._frames = channel.frames
         self._connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()

@@ -65,22 +65,12 @@ class FrameReader:
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, without its size; None until it is there. ProtocolError at an impossible size."""
-        frame = self.peek_frame()
-        if frame is not None:
-            self.drop(frame)
-        return frame
-
-    def peek_frame(self) -> memoryview | None:
-        """The same, and it stays the next one."""
         size = self._size()
         if size is None or self._end - self._start < SIZE.size + size:
             return None
         first = self._start + SIZE.size
-        return memoryview(self._buffer)[first : first + size]
-
-    def drop(self, frame: memoryview) -> None:
-        """The frame that `peek_frame` gave is taken."""
-        self._start += SIZE.size + len(frame)
+        self._start = first + size
+        return memoryview(self._buffer)[first : self._start]
 
     def _size(self) -> int | None:
         if self._end - self._start < SIZE.size:

@@ -4,24 +4,13 @@ A request is taken when the one before is through: while one is in hand the chan
 the buffer. So a client that sends faster than it is served fills its own socket buffers, not the server's memory. A
 throttled client stays muted a while longer.
 
-Some requests are through with their bytes long before they are answered: what a Produce request with acks=all brings
-is in the log, and it waits for the replicas. It steps into a *line* then (`read_on`), and requests of the same kind may
-be taken behind it, up to `MOST_IN_LINE`. Anything else waits until the line is empty, for it could ask for what those
-before it have not done yet, or end the connection to which their answers belong. Answers leave in the order of the
-requests, whichever is ready first. Which requests may do so, whoever makes the channel says (`server.line`).
-
 ::
 
-    event \\ state            NOT_MUTED    MUTED                    MUTED_AND_THROTTLED
-    -----------------------  -----------  -----------------------  -----------------------
-    request taken            MUTED        -                        -
-    next one has to wait     MUTED        -                        -
-    the one in hand joins    -            NOT_MUTED (*)            -
-    the one in hand is done  -            NOT_MUTED (*)            -
-    one in line is done      NOT_MUTED    NOT_MUTED or MUTED (*)   MUTED_AND_THROTTLED
-    time is up               -            MUTED                    NOT_MUTED (*)
-
-    (*) but MUTED while one is in hand, and MUTED_AND_THROTTLED while the client is throttled
+    event \\ state            NOT_MUTED    MUTED                             MUTED_AND_THROTTLED
+    -----------------------  -----------  --------------------------------  -------------------
+    request taken            MUTED        -                                 -
+    the one in hand is done  -            NOT_MUTED or MUTED_AND_THROTTLED  -
+    time is up               -            -                                 NOT_MUTED
 
 (Kafka has five states, because there the answer and the end of the throttling come from different threads.)
 
@@ -33,8 +22,6 @@ Follows org.apache.kafka.common.network.KafkaChannel and kafka.network.{Processo
 """
 
 import re
-from collections import deque
-from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -52,9 +39,6 @@ ANONYMOUS = "User:ANONYMOUS"
 MAX_REQUEST_ELEMENTS = 20_000
 """The arrays of a request may have this many elements, all together. To read them takes a tenth of a second, and no
 client needs nearly as many. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
-
-MOST_IN_LINE = 5
-"""As many requests as Kafka's own producer sends without an answer."""
 
 
 class RequestContext(NamedTuple):
@@ -75,7 +59,7 @@ class RequestContext(NamedTuple):
 
 class InboundRequest(NamedTuple):
     """A request and its context. Record batches in it are views of the connection's buffer, good until the request is
-    answered, or the connection is read on."""
+    answered."""
 
     context: RequestContext
     message: Request
@@ -85,17 +69,6 @@ class ChannelState(Enum):
     NOT_MUTED = "not muted"
     MUTED = "muted"
     MUTED_AND_THROTTLED = "muted and throttled"
-
-
-class _Taken:
-    """A request that was taken, and its answer, which may have to wait for those before it."""
-
-    __slots__ = ("answer", "context", "may_join")
-
-    def __init__(self, context: RequestContext, may_join: bool) -> None:
-        self.context = context
-        self.may_join = may_join
-        self.answer: list[Any] | None = None
 
 
 class ServerChannel:
@@ -108,7 +81,6 @@ class ServerChannel:
         kind: ListenerKind,
         client_address: str,
         max_request_bytes: int,
-        may_wait_in_line: Callable[[Request], bool],
     ) -> None:
         self.connection_id = connection_id
         self.listener = listener
@@ -116,53 +88,32 @@ class ServerChannel:
         self._client_address = client_address
         self._formats = formats(kind)
         self.frames = FrameReader(max_request_bytes)
-        self._may_wait_in_line = may_wait_in_line
-        self._line: deque[_Taken] = deque()
-        """Whose answers have not left, in the order in which they came; the last may be in hand."""
-        self._in_hand: _Taken | None = None
-        self._is_held = False
-        """The next request is there, and has to wait until the line moves."""
-        self._throttles = 0
+        self._in_hand: RequestContext | None = None
+        self._is_throttled = False
         self.wants_bytes = True
         """Nothing but the rest of the next request is missing: bytes may be read."""
 
     @property
     def state(self) -> ChannelState:
-        if self._in_hand is not None or self._is_held:
+        if self._in_hand is not None:
             return ChannelState.MUTED
-        return ChannelState.MUTED_AND_THROTTLED if self._throttles else ChannelState.NOT_MUTED
-
-    @property
-    def owes_answers(self) -> bool:
-        return bool(self._line)
+        return ChannelState.MUTED_AND_THROTTLED if self._is_throttled else ChannelState.NOT_MUTED
 
     def next_request(self) -> InboundRequest | Response | None:
-        """The next request, or None if there is none, or if it has to wait for those before it.
+        """The next request; None if there is none, or if it has to wait for the one before it.
 
         A request that the channel itself refuses comes out as the response to it (send it with `refuse`).
         ProtocolError: close the connection.
         """
         self.wants_bytes = False
-        if self._in_hand is not None or self._is_held or self._throttles:
+        if self._in_hand is not None or self._is_throttled:
             return None
-        frame = self.frames.peek_frame()
+        frame = self.frames.next_frame()
         if frame is None:
             self.wants_bytes = True
             return None
-        try:
-            context, message = self._read(frame)
-        except ProtocolError:
-            if not self._line:
-                raise
-            self._is_held = True
-            return None
-        may_join = not isinstance(message, ErrorCode) and self._may_wait_in_line(message)
-        if self._line and not (may_join and len(self._line) < MOST_IN_LINE):
-            self._is_held = True
-            return None
-        self.frames.drop(frame)
-        self._in_hand = _Taken(context, may_join)
-        self._line.append(self._in_hand)
+        context, message = self._read(frame)
+        self._in_hand = context
         if isinstance(message, ErrorCode):
             return _refusal(self.kind, message)
         return InboundRequest(context, message)
@@ -200,39 +151,21 @@ class ServerChannel:
 
     def refuse(self, response: Response) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""
-        assert self._in_hand is not None, f"{self.connection_id} has nothing in hand"
-        context = self._in_hand.context
-        return self.respond(context, encode_response(response, context.api_version, context.correlation_id))
+        context = self._in_hand
+        assert context is not None, f"{self.connection_id} has nothing in hand"
+        self.done(context)
+        return encode_response(response, context.api_version, context.correlation_id)
 
-    def read_on(self) -> None:
-        """The request in hand was looked at, and is answered later: if it may wait in line, the next one may come."""
-        assert self._in_hand is not None, f"{self.connection_id} has nothing in hand"
-        if self._in_hand.may_join:
-            self._in_hand = None
-
-    def respond(self, context: RequestContext, answer: list[Any], throttled: bool = False) -> list[Any]:
-        """What may leave with this answer, all of it as the parts of frames: nothing if one before it has no answer
-        yet; else its own parts (none if the request wants no answer), and those of the answers that waited for it.
-        With `throttled` no request is taken before `unthrottle`."""
-        taken = self._in_hand
-        if taken is None or taken.context is not context:
-            taken = next((taken for taken in self._line if taken.context is context and taken.answer is None), None)
-        assert taken is not None, f"{self.connection_id} is answered while {self.state.value}"
-        taken.answer = answer
-        if throttled:
-            self._throttles += 1
-            self.wants_bytes = False
-        if taken is self._in_hand:
-            self._in_hand = None
-        leaving: list[Any] = []
-        while self._line and self._line[0].answer is not None:
-            leaving += self._line.popleft().answer or ()
-            self._is_held = False
-        return leaving
+    def done(self, context: RequestContext, throttled: bool = False) -> None:
+        """The request in hand is answered, or wants no answer. With `throttled` no request is taken before
+        `unthrottle`."""
+        assert self._in_hand is context, f"{self.connection_id} is answered while {self.state.value}"
+        self._in_hand = None
+        self._is_throttled = throttled
 
     def unthrottle(self) -> None:
-        assert self._throttles, f"{self.connection_id} is not throttled"
-        self._throttles -= 1
+        assert self._is_throttled, f"{self.connection_id} is not throttled"
+        self._is_throttled = False
 
 
 def _refusal(kind: ListenerKind, error: ErrorCode) -> Response:

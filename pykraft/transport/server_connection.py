@@ -4,7 +4,7 @@ The socket server and the simulator supply the *byte stream* below a connection.
 node is here, once for both::
 
     ByteStream        bytes of one connection: a socket, or a piece of the simulated network
-    ServerChannel     frames, headers, who is muted, the order of the answers
+    ServerChannel     frames, headers, whether it is muted
     ServerConnection  takes the next request, throttles, hangs up, closes
     RequestChannel    the bounded queue in front of the node
     RequestHandler    the node
@@ -17,8 +17,8 @@ A throttled client gets its answer at once, with the time in it. Its connection 
 
 When a client hangs up
 ----------------------
-A connection that closes *abandons* the promises of its unanswered requests, so that the operations that would keep them
-stop waiting. It closes when the stream breaks or is reset, when the client sends what no client sends, when it is idle
+A connection that closes *abandons* the promise of its unanswered request, so that the operation that would keep it
+stops waiting. It closes when the stream breaks or is reset, when the client sends what no client sends, when it is idle
 for too long, when the node asks for it, and when the client has closed its half.
 
 The last case needs a rule, because TCP sends the same FIN for "I am gone" and for "I have sent everything":
@@ -124,10 +124,6 @@ class RequestHandler(Protocol):
         """Answer a request, now or later."""
         ...
 
-    def has_looked_at(self, inbound: InboundRequest) -> bool:
-        """Whether a request that was handed to `handle`, and is not answered, needs its bytes no more."""
-        ...
-
 
 class QueuedRequest(NamedTuple):
     """A request that waits to be handled, and where its answer goes."""
@@ -178,18 +174,13 @@ class ServerConnection:
         self.stream = stream
         self.is_open = True
         self._requests = requests
-        self._waiting: list[tuple[RequestContext, Promise[Answer]]] = []
-        """The requests that were handled, and whose answers come later."""
+        self._waiting: tuple[RequestContext, Promise[Answer]] | None = None
+        """The request that was handled, and whose answer comes later."""
 
     @property
     def is_busy(self) -> bool:
         """A request is in hand, the client is throttled, or an answer has not left yet: nothing is read meanwhile."""
         return self.channel.state is not ChannelState.NOT_MUTED or bool(self.stream.output)
-
-    @property
-    def owes_something(self) -> bool:
-        """The client is to get an answer, or waits for the end of its throttling."""
-        return self.is_busy or self.channel.owes_answers
 
     def go_on(self) -> None:
         """Take the next request, if one is there and may be taken; then wait for what the stream does next."""
@@ -221,9 +212,9 @@ class ServerConnection:
     @property
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for on a connection whose client has hung up."""
-        if any(context.api_key == FetchRequest.api for context, _ in self._waiting):
+        if self._waiting is not None and self._waiting[0].api_key == FetchRequest.api:
             return True
-        return self.stream.has_ended and not self.owes_something
+        return self.stream.has_ended and not self.is_busy
 
     def serve(self, inbound: InboundRequest, handler: RequestHandler, now: int) -> None:
         """Let the handler answer a request that was taken, and send the answer when it comes."""
@@ -237,22 +228,14 @@ class ServerConnection:
         if answered.kept:
             self.respond(context, answered.value)
             return
-        self._waiting.append((context, answered))
+        self._waiting = context, answered
         answered.then(partial(self.respond, context))
-        if handler.has_looked_at(inbound):
-            self.read_on()
-        elif self.stream.has_hung_up:
+        if self.stream.has_hung_up:
             self.go_on()
-
-    def read_on(self) -> None:
-        """The request in hand was looked at, and is answered later: one that may wait with it may be taken."""
-        self.channel.read_on()
-        self.go_on()
 
     def respond(self, context: RequestContext, answer: Answer) -> None:
         """Send the answer, and take the next request; after the time for which the client is throttled."""
-        if self._waiting:
-            self._waiting = [entry for entry in self._waiting if entry[0] is not context]
+        self._waiting = None
         if not self.is_open:
             return
         if answer.hang_up:
@@ -260,7 +243,8 @@ class ServerConnection:
             return
         try:
             parts, throttle_ms = answer.encode(context)
-            self.stream.send(self.channel.respond(context, parts, throttle_ms > 0))
+            self.channel.done(context, throttle_ms > 0)
+            self.stream.send(parts)
         except (OSError, EOFError, struct.error, MemoryError):
             self.close()
             return
@@ -280,6 +264,6 @@ class ServerConnection:
             self.is_open = False
             self.stream.close(reset)
             self._requests.starved.pop(self, None)
-            waiting, self._waiting = self._waiting, []
-            for _, promise in waiting:
-                promise.abandon()
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                waiting[1].abandon()

@@ -24,7 +24,6 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest, ProduceResponse
-from pykraft.server.line import may_wait_in_line
 from pykraft.storage.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
 from pykraft.transport.server_channel import InboundRequest
@@ -53,7 +52,7 @@ class Server:
         self.timer = Timer()
         self.now = 0
         self.requests = RequestChannel(options.queued_max_requests, self.timer, lambda: self.now)
-        self.processor = Processor(self.selector, self.requests, options, may_wait_in_line)
+        self.processor = Processor(self.selector, self.requests, options)
         self.acceptor = Acceptor(self.selector, self.processor, "PLAINTEXT", ListenerKind.BROKER)
         self.port = self.acceptor.bind("127.0.0.1", 0, options)
         self.callers: list[socket.socket] = []
@@ -120,8 +119,8 @@ def test_one_request_of_a_connection_is_queued_at_a_time(server: Server) -> None
     assert len(server.requests) == 0
 
 
-def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server: Server) -> None:
-    """Behind a Produce request that waits, nothing else is taken, and what comes stays in the caller's socket."""
+def test_a_batch_that_waits_for_its_replicas_does_not_open_the_door_for_a_flood(server: Server) -> None:
+    """While a Produce request waits, nothing else is taken, and what comes stays in the caller's socket."""
     caller = server.call()
     produce = waiting_produce(server, caller)
     flood = b"".join(encode_request(MetadataRequest(topics=[]), 9, 1, "x" * 30_000))
@@ -133,17 +132,17 @@ def test_batches_that_wait_for_replicas_do_not_open_the_door_for_a_flood(server:
             server.turn(1)
     assert server.requests.receive() is None and len(produce.connection.channel.frames._buffer) < 1 << 20
     produce.connection.respond(produce.inbound.context, Answer(ProduceResponse(responses=[])))
+    wait_until(lambda: server.turn(1) or len(server.requests), "the next request is read")
     following = server.requests.receive()
     assert following is not None and following.inbound.context.correlation_id == 1
 
 
 def waiting_produce(server: Server, caller: socket.socket) -> QueuedRequest:
-    """A Produce request that was looked at, and waits for its replicas."""
+    """A Produce request that waits for its replicas."""
     caller.sendall(PRODUCE)
     wait_until(lambda: server.turn(1) or len(server.requests), "it has come")
     produce = server.requests.receive()
     assert produce is not None
-    produce.connection.read_on()
     return produce
 
 
@@ -213,9 +212,6 @@ class Parking:
 
     def _count(self) -> None:
         self.abandoned += 1
-
-    def has_looked_at(self, inbound: InboundRequest) -> bool:
-        return True
 
     def serve(self, server: Server) -> ServerConnection:
         """Take the next request, and leave it unanswered."""
@@ -294,7 +290,6 @@ def test_a_half_closed_connection_with_a_write_that_waits_does_not_keep_the_sele
     caller = server.call()
     caller.sendall(PRODUCE + PRODUCE)
     connection = node.serve(server)
-    node.serve(server)
     caller.shutdown(socket.SHUT_WR)
     server.turn()
     assert connection.is_open and not server.selector.wait(0.05)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,11 +15,10 @@ from pykraft.common.types import ZERO_UUID
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request, encode_response
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
-from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
-from pykraft.server.line import may_wait_in_line
+from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion
 from pykraft.transport.frames import FrameReader
-from pykraft.transport.server_channel import MOST_IN_LINE, ChannelState, InboundRequest, RequestContext, ServerChannel
+from pykraft.transport.server_channel import ChannelState, InboundRequest, ServerChannel
 
 
 def framed(payload: bytes) -> bytes:
@@ -94,7 +92,7 @@ def test_who_fills_the_buffer_gets_a_larger_one_up_to_a_bound_and_who_does_not_k
 
 
 def server(kind: ListenerKind = ListenerKind.BROKER) -> ServerChannel:
-    return ServerChannel("c", "PLAINTEXT", kind, "127.0.0.1", 1 << 20, may_wait_in_line)
+    return ServerChannel("c", "PLAINTEXT", kind, "127.0.0.1", 1 << 20)
 
 
 def sent(request: Any, version: int, correlation_id: int = 1) -> bytes:
@@ -112,12 +110,12 @@ def test_one_request_is_answered_at_a_time() -> None:
     first = channel.next_request()
     assert isinstance(first, InboundRequest) and first.context.correlation_id == 1
     assert channel.state is ChannelState.MUTED and channel.next_request() is None
-    channel.respond(first.context, encode_response(METADATA_ANSWER, 9, 1), throttled=True)
+    channel.done(first.context, throttled=True)
     assert channel.state is ChannelState.MUTED_AND_THROTTLED and channel.next_request() is None
     channel.unthrottle()
     second = channel.next_request()
     assert isinstance(second, InboundRequest) and second.context.correlation_id == 2
-    assert channel.respond(second.context, []) == []
+    channel.done(second.context)
     assert channel.state is ChannelState.NOT_MUTED and channel.next_request() is None
 
 
@@ -135,75 +133,11 @@ def test_a_move_that_the_table_does_not_have_is_a_bug() -> None:
     channel.frames.feed(sent(METADATA, 9))
     request = channel.next_request()
     assert isinstance(request, InboundRequest)
-    channel.respond(request.context, [])
+    channel.done(request.context)
     with pytest.raises(AssertionError, match="answered while not muted"):
-        channel.respond(request.context, [])
+        channel.done(request.context)
     with pytest.raises(AssertionError):
         channel.unthrottle()
-
-
-PRODUCE = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[])
-
-
-def ids(leaving: list[Any]) -> list[int]:
-    """The correlation ids of the answers in these bytes."""
-    data = b"".join(map(bytes, leaving))
-    found = []
-    while data:
-        size = int.from_bytes(data[:4], "big")
-        found.append(int.from_bytes(data[4:8], "big"))
-        data = data[4 + size :]
-    return found
-
-
-def answer(channel: ServerChannel, context: RequestContext, throttled: bool = False) -> list[int]:
-    """Answer a request; the correlation ids of the answers that leave with it."""
-    response = ProduceResponse(responses=[]) if context.api_key == ProduceRequest.api else METADATA_ANSWER
-    return ids(channel.respond(context, encode_response(response, 9, context.correlation_id), throttled))
-
-
-def test_batches_wait_for_their_replicas_together_and_are_answered_in_order() -> None:
-    channel = server()
-    for number in range(MOST_IN_LINE + 1):
-        channel.frames.feed(sent(PRODUCE, 9, number))
-    contexts = []
-    while isinstance(taken := channel.next_request(), InboundRequest):
-        contexts.append(taken.context)
-        assert channel.next_request() is None, "the bytes of the one in hand are still needed"
-        channel.read_on()
-    assert [context.correlation_id for context in contexts] == [0, 1, 2, 3, 4]
-    assert channel.state is ChannelState.MUTED, "no more is read from one who has five in line"
-    assert [answer(channel, contexts[number]) for number in (2, 0, 4)] == [[], [0], []]
-    assert isinstance(last := channel.next_request(), InboundRequest) and last.context.correlation_id == 5
-    assert answer(channel, contexts[1]) == [1, 2]
-    assert answer(channel, last.context) == []
-    assert answer(channel, contexts[3]) == [3, 4, 5] and not channel.owes_answers
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=20), st.randoms(use_true_random=False), st.booleans())
-def test_whatever_is_answered_first_answers_leave_in_the_order_of_the_requests(
-    produces: list[bool], random: Random, throttled: bool
-) -> None:
-    channel = server()
-    for number, is_produce in enumerate(produces):
-        channel.frames.feed(sent(PRODUCE if is_produce else METADATA, 9, number))
-    waiting: list[RequestContext] = []
-    left: list[int] = []
-    while len(left) < len(produces):
-        taken = channel.next_request()
-        if isinstance(taken, InboundRequest):
-            waiting.append(taken.context)
-            keys = {context.api_key for context in waiting}
-            assert len(waiting) == 1 or keys == {ProduceRequest.api}, "what is behind others sees what they did"
-            if random.random() < 0.7:
-                channel.read_on()
-                continue
-        context = waiting.pop(random.randrange(len(waiting)))
-        left += answer(channel, context, throttled)
-        if throttled:
-            assert channel.state is not ChannelState.NOT_MUTED
-            channel.unthrottle()
-    assert left == list(range(len(produces))) and channel.state is ChannelState.NOT_MUTED
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from pykraft.protocol.messages.cluster import (
     MetadataResponse,
 )
 from pykraft.protocol.messages.data import ProduceRequest
-from pykraft.server.line import may_wait_in_line
 from pykraft.transport.peers import (
     CONNECT_TIMEOUT_MS,
     FAILURES_REMEMBERED_MS,
@@ -40,7 +39,7 @@ class Cable:
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.server = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20, may_wait_in_line)
+        self.server = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20)
         self.is_closed = False
         self.breaks = False
         self.throttle_ms = 0
@@ -73,7 +72,8 @@ class Cable:
                 answer = MetadataResponse(brokers=[], topics=[], cluster_id=str(request.context.correlation_id))
                 answer.throttle_time_ms = self.throttle_ms
             parts, _ = Answer(answer).encode(request.context)
-            self.peer.channel.frames.feed(b"".join(map(bytes, self.server.respond(request.context, parts))))
+            self.server.done(request.context)
+            self.peer.channel.frames.feed(b"".join(map(bytes, parts)))
         return found
 
 

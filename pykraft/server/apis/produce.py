@@ -20,12 +20,13 @@ from pykraft.server.apis.dispatch import CloseConnection, Handlers
 from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is_denied, topic_name
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
-from pykraft.server.line import ALL_REPLICAS
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.validator import UnpackBudget, only_batch
 from pykraft.transport.server_channel import RequestContext
 
+ALL_REPLICAS = -1
+"""acks=all."""
 _FIRST_ZSTD_VERSION = 7
 _BEFORE_THE_LOG = (
     *NOT_LEADER,
