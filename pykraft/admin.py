@@ -1,4 +1,4 @@
-"""The administrator's client: topics, settings, logs, the cluster, the quorum. Each call waits for its answer.
+"""The administrator's client: topics, settings, logs, groups, the cluster, the quorum. Each call waits for its answer.
 
 ::
 
@@ -27,9 +27,12 @@ from pykraft.client.admin import (
     new_topic,
 )
 from pykraft.client.api_driver import Answers, ApiDriver
-from pykraft.client.arguments import topic_names, topic_partition
+from pykraft.client.arguments import committed_offset, topic_names, topic_partition
+from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource, config_resource
+from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
+from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
 from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
@@ -38,6 +41,7 @@ from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
 
+K = TypeVar("K", str, TopicPartition)
 T = TypeVar("T")
 _numbers = itertools.count(1)
 
@@ -55,6 +59,8 @@ class _AdminCore:
         self.ask = AdminCalls(self._driver)
         self.configs = ConfigCalls(self._driver)
         self.logs = LogCalls(self._driver)
+        self.groups = GroupCalls(self._driver)
+        self.group_offsets = GroupOffsetCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
         return merge([self._driver.poll(now), self.metadata.poll(now)])
@@ -118,11 +124,7 @@ class Admin(ClosesOnExit):
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies before these offsets; -1 stands for the high watermark. Returns where each log begins now,
         on all its replicas that live. KafkaError says why the first of those that failed did; the others are done."""
-        found = self.try_delete_records(offsets)
-        for _, answer in sorted(found.items()):
-            if isinstance(answer, KafkaError):
-                raise answer
-        return {key: answer for key, answer in found.items() if not isinstance(answer, KafkaError)}
+        return _without_errors(self.try_delete_records(offsets))
 
     def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:
         """As `delete_records`, with the error in the place of the offset where there was one."""
@@ -159,6 +161,87 @@ class Admin(ClosesOnExit):
         wanted = {config_resource(resource): some for resource, some in changes.items()}
         self._ask(lambda deadline: self._core.configs.incremental_alter_configs(wanted, validate_only, deadline))
 
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """The groups of all brokers, by their ids: those in one of these states ("Stable", "Empty", ...) and of one of
+        these types ("Classic", "Consumer"); no filter lets all through."""
+        wanted_states, wanted_types = list(map(GroupState, states)), list(map(GroupType, types))
+        return self._ask(lambda deadline: self._core.groups.list_groups(wanted_states, wanted_types, deadline))
+
+    def describe_consumer_groups(self, group_ids: Iterable[str]) -> dict[str, ConsumerGroupDescription]:
+        """State, coordinator, members and their partitions of each of these groups. KafkaError says why the first that
+        failed did: GROUP_ID_NOT_FOUND, or INCONSISTENT_GROUP_PROTOCOL if its members are not consumers."""
+        return _without_errors(self.try_describe_consumer_groups(group_ids))
+
+    def try_describe_consumer_groups(self, group_ids: Iterable[str]) -> Answers[str, ConsumerGroupDescription]:
+        """As `describe_consumer_groups`, with the error in the place of the description where there was one."""
+        wanted = list(group_ids)
+        return self._ask(lambda deadline: self._core.groups.describe_consumer_groups(wanted, deadline))
+
+    def delete_consumer_groups(self, group_ids: Iterable[str]) -> None:
+        """Forget these groups with their offsets. KafkaError says why the first of those that failed did
+        (NON_EMPTY_GROUP: it has active members); the others are deleted."""
+        _without_errors(self.try_delete_consumer_groups(group_ids))
+
+    def try_delete_consumer_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
+        """As `delete_consumer_groups`; returns each group's error, or None."""
+        wanted = list(group_ids)
+        return self._ask(lambda deadline: self._core.groups.delete_consumer_groups(wanted, deadline))
+
+    def remove_members_from_consumer_group(
+        self, group_id: str, group_instance_ids: Iterable[str] | None = None, reason: str = ""
+    ) -> None:
+        """Let these static members leave the group, or all members. KafkaError says why the first of those that failed
+        did; the others have left."""
+        wanted = None if group_instance_ids is None else list(group_instance_ids)
+        ask = self._core.groups.remove_members_from_consumer_group
+        _without_errors(self._ask(lambda deadline: ask(group_id, wanted, reason, deadline)))
+
+    def list_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, require_stable: bool = False
+    ) -> CommittedOffsets:
+        """The group's committed offsets in these partitions, or in all where it has any; None for a partition without
+        one. A group that does not exist has none. `require_stable` waits for open transactions that change them."""
+        return self.list_consumer_groups_offsets({group_id: partitions}, require_stable)[group_id]
+
+    def list_consumer_groups_offsets(
+        self, groups: Mapping[str, Iterable[TopicPartition] | None], require_stable: bool = False
+    ) -> dict[str, CommittedOffsets]:
+        """The same for several groups, in one request to each coordinator. KafkaError says why the first that failed
+        did."""
+        wanted = {
+            group: None if partitions is None else list(map(topic_partition, partitions))
+            for group, partitions in groups.items()
+        }
+        ask = self._core.group_offsets.list_consumer_group_offsets
+        return _without_errors(self._ask(lambda deadline: ask(wanted, require_stable, deadline)))
+
+    def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> None:
+        """Commit these offsets for a group without active members; a group that does not exist is made. KafkaError says
+        why the first partition that failed did (UNKNOWN_MEMBER_ID: the group has active members); the others are
+        committed."""
+        wanted = {topic_partition(key): OffsetAndMetadata(*committed_offset(place)) for key, place in offsets.items()}
+        _without_errors(
+            self._ask(
+                lambda deadline: self._core.group_offsets.alter_consumer_group_offsets(group_id, wanted, deadline)
+            )
+        )
+
+    def delete_consumer_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the group's offsets in these partitions. KafkaError says why the first that failed did
+        (GROUP_SUBSCRIBED_TO_TOPIC: its members read the topic); the others are forgotten."""
+        _without_errors(self.try_delete_consumer_group_offsets(group_id, partitions))
+
+    def try_delete_consumer_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionErrors:
+        """As `delete_consumer_group_offsets`; returns each partition's error, or None. KafkaError: the whole group is
+        refused."""
+        wanted = list(map(topic_partition, partitions))
+        ask = self._core.group_offsets.delete_consumer_group_offsets
+        return self._ask(lambda deadline: ask(group_id, wanted, deadline))
+
     # --- cluster ------------------------------------------------------------------------------------------------------
 
     def describe_cluster(self) -> ClusterDescription:
@@ -175,3 +258,11 @@ class Admin(ClosesOnExit):
     def close(self) -> None:
         """Stop."""
         self._thread.close()
+
+
+def _without_errors(found: dict[K, T | KafkaError]) -> dict[K, T]:
+    """The answers, where none is an error; else the first error, in the order of the keys."""
+    for _, answer in sorted(found.items(), key=lambda item: item[0]):
+        if isinstance(answer, KafkaError):
+            raise answer
+    return {key: answer for key, answer in found.items() if not isinstance(answer, KafkaError)}

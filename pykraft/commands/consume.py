@@ -9,7 +9,9 @@ A line is the value. ``--formatter-property`` puts more in front of it: ``print.
 (``key.separator``) between; ``print.value=false`` leaves the value out. ``line.separator``, ``headers.separator`` and
 ``null.literal`` say other texts.
 
-Groups are not built, so the positions are not kept from one run to the next.
+With ``--group`` the consumers of that group share the partitions, and each goes on where the group has committed; what
+is printed is committed at the end, and every ``auto.commit.interval.ms`` before. Without it, positions are not kept
+from one run to the next.
 
 Follows org.apache.kafka.tools.consumer.{ConsoleConsumer,DefaultMessageFormatter}.
 """
@@ -17,7 +19,8 @@ Follows org.apache.kafka.tools.consumer.{ConsoleConsumer,DefaultMessageFormatter
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from pykraft.admin import Admin
@@ -59,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic", metavar="NAME", help="the topic to read")
     what.add_argument("--include", metavar="PATTERN", help="a regular expression: read all topics that it fits now")
+    parser.add_argument("--group", metavar="GROUP", help="share the partitions with this group, and commit")
     parser.add_argument("--partition", type=int, metavar="N", help="only this partition of the topic")
     parser.add_argument("--offset", metavar="M", help="with --partition: earliest, latest, or the offset to begin with")
     parser.add_argument("--from-beginning", action="store_true", help="begin with the oldest records")
@@ -83,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     """Print until told to stop. How many records it were is told on standard error."""
     formatter = LineFormatter(pairs("--formatter-property", options.formatter_property))
     offset = _offset(options)
-    settings = client_settings(options)
+    settings = _group_settings(options)
     if options.from_beginning:
         settings["auto.offset.reset"] = "earliest"
     if options.isolation_level:
@@ -94,13 +98,27 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _group_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The client's settings, and as which group's member it reads."""
+    settings = client_settings(options)
+    named = {group for group in (options.group, settings.get("group.id")) if group is not None}
+    if len(named) > 1:
+        raise CommandError(f"--group is {options.group}, and the settings name another group: {settings['group.id']}")
+    if named and options.partition is not None:
+        raise CommandError("--group and --partition exclude each other: a group shares out all partitions")
+    if options.group is not None:
+        settings["group.id"] = options.group
+    return settings
+
+
 def _print(consumer: Consumer, formatter: "LineFormatter", options: argparse.Namespace) -> None:
     count = 0
     try:
-        for record in _records(consumer, options.timeout_ms, options.max_messages):
-            sys.stdout.buffer.write(formatter.line(record))
-            sys.stdout.buffer.flush()
-            count += 1
+        with closing(_records(consumer, options.timeout_ms, options.max_messages)) as records:
+            for record in records:
+                sys.stdout.buffer.write(formatter.line(record))
+                sys.stdout.buffer.flush()
+                count += 1
     except KeyboardInterrupt:  # the usual end
         pass
     finally:
@@ -152,7 +170,7 @@ def _begin(consumer: Consumer, topics: list[TopicDescription], partition: int | 
         consumer.seek_to_end(key)
 
 
-def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> Iterator[ConsumerRecord]:
+def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> Generator[ConsumerRecord, None, None]:
     left = sys.maxsize if limit is None or limit < 0 else limit
     if timeout_ms is not None and timeout_ms < 0:
         timeout_ms = None
@@ -160,9 +178,22 @@ def _records(consumer: Consumer, timeout_ms: int | None, limit: int | None) -> I
         found = consumer.poll(_PATIENCE_MS if timeout_ms is None else timeout_ms, max_records=min(left, 500))
         if not found and timeout_ms is not None:
             return
-        for records in found.values():
-            yield from records
-            left -= len(records)
+        waiting = [record for records in found.values() for record in records]
+        try:
+            while waiting:
+                yield waiting[0]
+                del waiting[0]
+        finally:
+            _go_back(consumer, waiting)
+        left -= sum(map(len, found.values()))
+
+
+def _go_back(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+    """These were not printed, so they are not to be committed as read either."""
+    own = consumer.assignment()
+    for record in reversed(records):
+        if record.topic_partition in own:
+            consumer.seek(record.topic_partition, record.offset)
 
 
 class LineFormatter:

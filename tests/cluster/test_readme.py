@@ -53,6 +53,8 @@ def test_the_lines_for_a_shell_run_one_after_the_other(tmp_path: Path) -> None:
     assert said["configs"] == "Completed updating config for topic flights.\n"
     ends = [int(line.rpartition(":")[2]) for line in said["get-offsets"].splitlines()]
     assert len(ends) == 2 and sum(ends) == 5
+    lags = [line.split()[5] for line in said["consumer-groups"].splitlines()[2:]]
+    assert [int(lag) for lag in lags] == ends
     assert f"flights-0\tlow_watermark: {ends[0]}" in said["delete-records"]
     assert '"partition":"flights-1"' in said["log-dirs"]
     assert said["dump-log"].count("| offset: ") == ends[1]

@@ -14,6 +14,8 @@ from pykraft.cli import COMMANDS, main
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.api.timeout.ms=300"]
 
+RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
+
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -93,6 +95,11 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
             ["consume", *NOBODY, "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
             ["leave one out"],
         ),
+        (["consume", *NOBODY, "--topic", "t", "--group", "g", "--partition", "0"], ["--group and --partition exclude"]),
+        (
+            ["consume", *NOBODY, "--topic", "t", "--group", "g", "--command-property", "group.id=h"],
+            ["--group is g", "another group: h"],
+        ),
         (["consume", *NOBODY, "--topic", "t", "--formatter-property", "print"], ["print is no KEY=VALUE"]),
         (["get-offsets", *NOBODY, "--time", "noon"], ["--time is noon"]),
         (
@@ -106,6 +113,41 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.ap
             ["about topics, not partitions"],
         ),
         (["topics", *NOBODY, "--create", "--topic", "t", "--partitions", "9" * 20], ["to create topics", "be sent"]),
+        (["consumer-groups", *NOBODY], ["--list", "--describe", "--reset-offsets", "--delete-offsets"]),
+        (["consumer-groups", *NOBODY, "--list", "--describe"], ["not allowed with"]),
+        (["consumer-groups", *NOBODY, "--list", "--group", "g"], ["--group is for --describe", "not for --list"]),
+        (["consumer-groups", *NOBODY, "--list", "--to-latest"], ["--to-latest is for --reset-offsets, not for --list"]),
+        (
+            ["consumer-groups", *NOBODY, "--list", "--state", "idle"],
+            ["Invalid state list 'idle'", "Stable, Dead, Empty"],
+        ),
+        (
+            ["consumer-groups", *NOBODY, "--list", "--type", "share"],
+            ["Invalid types list 'share'", "Classic, Consumer"],
+        ),
+        (["consumer-groups", *NOBODY, "--describe"], ["--describe needs --group or --all-groups"]),
+        (["consumer-groups", *NOBODY, "--describe", "--group", "g", "--all-groups"], ["leave one out"]),
+        (["consumer-groups", *NOBODY, "--describe", "--all-groups", "--state", "Empty"], ["a value for --state"]),
+        (["consumer-groups", *NOBODY, "--describe", "--all-groups", "--state", "--members"], ["at most one of"]),
+        (["consumer-groups", *NOBODY, "--delete"], ["--delete needs --group or --all-groups"]),
+        (
+            ["consumer-groups", *NOBODY, "--delete", "--group", "g", "--topic", "t"],
+            ["--topic is for", "not for --delete"],
+        ),
+        (
+            ["consumer-groups", *NOBODY, "--delete-offsets", "--group", "g"],
+            ["--delete-offsets needs --group and --topic"],
+        ),
+        (["consumer-groups", *RESET], ["--to-earliest, --to-latest", "--from-file"]),
+        (["consumer-groups", *RESET, "--to-latest"], ["--all-topics, --topic"]),
+        (["consumer-groups", *RESET, "--to-latest", "--to-earliest"], ["not allowed with"]),
+        (["consumer-groups", *RESET, "--execute", "--dry-run"], ["not allowed with"]),
+        (["consumer-groups", *RESET, "--to-latest", "--topic", "t:x"], ["Invalid partition 'x'", "topic arg 't:x'"]),
+        (["consumer-groups", *RESET, "--to-latest", "--topic", "t:0:1"], ["Invalid topic arg 't:0:1'"]),
+        (["consumer-groups", *RESET, "--to-offset", "1" + "0" * 19, "--all-topics"], ["which is no offset"]),
+        (["consumer-groups", *RESET, "--to-datetime", "noon", "--all-topics"], ["noon", "2026-03-01T00:00:00.000"]),
+        (["consumer-groups", *RESET, "--by-duration", "1 day", "--all-topics"], ["1 day", "P7D or PT1H30M"]),
+        (["consumer-groups", *RESET, "--from-file", "none.csv"], ["none.csv cannot be read"]),
         (["dump-log"], ["--files"]),
         (["storage"], ["COMMAND"]),
         (["storage", "format"], ["-t/--cluster-id", "-c/--config"]),

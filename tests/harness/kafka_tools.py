@@ -1,0 +1,72 @@
+"""Many calls of one of Kafka's command line tools, in one JVM: a start costs seconds, a call some milliseconds.
+
+    first, second = run_tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", [["--list", ...], [...]])
+
+A small Java program calls the tool's `main` again and again, and keeps what each call prints apart. It is compiled by
+the JVM that runs it (JEP 330), so a JDK is needed, not only a runtime. A tool that wants to exit goes on to the next
+call.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.harness.apache_kafka import VERSION, java_command
+
+LIMIT_S = 120
+SOURCE = """
+import java.io.*;
+import java.lang.reflect.InvocationTargetException;
+import org.apache.kafka.common.utils.Exit;
+
+public class Calls {
+    public static void main(String[] arguments) throws Exception {
+        Exit.setExitProcedure((status, message) -> { throw new RuntimeException("exit"); });
+        var tool = Class.forName(arguments[0]).getMethod("main", String[].class);
+        var calls = new BufferedReader(new InputStreamReader(System.in));
+        var out = System.out;
+        for (String call; (call = calls.readLine()) != null; ) {
+            var printed = new ByteArrayOutputStream();
+            var complaints = new ByteArrayOutputStream();
+            System.setOut(new PrintStream(printed));
+            System.setErr(new PrintStream(complaints));
+            try {
+                tool.invoke(null, (Object) call.split("\\t"));
+            } catch (InvocationTargetException left) {
+                // it wanted to exit
+            }
+            out.print(printed + "\\u001f" + complaints + "\\u001e");
+        }
+    }
+}
+"""
+
+
+class Told(NamedTuple):
+    """What a call printed on standard output, and on standard error."""
+
+    out: str
+    complaints: str
+
+
+def run_tool(main: str, calls: Sequence[Sequence[str]]) -> list[Told]:
+    """Call the tool with each of these arguments; what each call printed. No argument may have a tab in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "Calls.java"
+        source.write_text(SOURCE)
+        done = subprocess.run(
+            java_command(VERSION, str(source), main),
+            check=False,
+            input="".join("\t".join(call) + "\n" for call in calls),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    told = [Told(*text.split("\x1f")) for text in done.stdout.split("\x1e")[:-1]]
+    assert len(told) == len(calls), done.stderr[-2000:]
+    return told
