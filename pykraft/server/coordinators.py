@@ -11,7 +11,7 @@ Follows kafka.server.BrokerServer, org.apache.kafka.coordinator.group.GroupCoord
 kafka.coordinator.group.CoordinatorPartitionWriter.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -21,21 +21,21 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.trace import Tracer
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import TopicPartition
 from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.group.topics import TopicInfo, Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
+from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.configs import ResourceType
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.server.group_topics import ImageTopics, topic_changes
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.answers import Isolation
 from pykraft.storage.producer_state import AppendOrigin
@@ -89,36 +89,6 @@ class InternalLog:
                 offset = batch.next_offset
 
 
-class ImageTopics(Topics):
-    """The topics of the cluster, as an image has them."""
-
-    def __init__(self) -> None:
-        self.image = EMPTY_IMAGE
-
-    @property
-    def version(self) -> int:
-        return self.image.provenance.offset
-
-    def named(self, name: str) -> TopicInfo | None:
-        return self._info(self.image.topic_named(name))
-
-    def by_id(self, topic_id: Uuid) -> TopicInfo | None:
-        return self._info(self.image.topics.get(topic_id))
-
-    def names(self) -> Collection[str]:
-        return self.image.topic_ids.keys()
-
-    def _info(self, topic: TopicImage | None) -> TopicInfo | None:
-        if topic is None:
-            return None
-        brokers = self.image.brokers
-        racks: list[tuple[str, ...]] = []
-        for _, partition in sorted(topic.partitions.items()):
-            known = {brokers[replica].rack for replica in partition.replicas if replica in brokers}
-            racks.append(tuple(sorted(rack for rack in known if rack is not None)))
-        return TopicInfo(topic.topic_id, topic.name, len(topic.partitions), tuple(racks) if any(racks) else ())
-
-
 class GroupCoordinator:
     """The groups that this broker coordinates."""
 
@@ -134,7 +104,7 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self._replicas = replicas
-        self._topics = ImageTopics()
+        self._topics = ImageTopics(replicas.image)
         self._is_stale = False
         """Which partitions are led here may have changed."""
 
@@ -163,7 +133,7 @@ class GroupCoordinator:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
         """The cluster has changed; the replicas know it already."""
-        before, self._topics.image = self._topics.image, image
+        self._topics.image = image
         self._is_stale = True
         deleted = frozenset(topic.name for topic in delta.removed_topics.values())
         if GROUP_TOPIC in deleted:  # one that is made anew has other groups, and epochs that begin again
@@ -173,11 +143,10 @@ class GroupCoordinator:
         if gone:
             for partition in self.runtime.active_partitions():
                 self.runtime.write(partition, lambda shard: shard.forget_topics(gone), now)
-        touched = {image.topics[topic_id].name for topic_id in delta.touched_topics if topic_id in image.topics}
-        created = sorted(name for name in touched if name not in before.topic_ids)
-        if touched or deleted:
+        created, changed = topic_changes(delta, image)
+        if created or changed:
             for partition in self.runtime.active_partitions():
-                self.runtime.active(partition).consumer.on_metadata_changed(created, sorted(touched | deleted))
+                self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
 
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, answer what is committed; when to be called again."""

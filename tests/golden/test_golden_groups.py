@@ -14,6 +14,7 @@ from pykraft.coordinator.group.offsets import OFFSET_COMMIT, commit_record
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorTimer
 from pykraft.coordinator.runtime import java_hash, partition_for
+from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.protocol.messages.coordinators import (
     GROUP_RECORDS,
     CoordinatorRecord,
@@ -21,7 +22,7 @@ from pykraft.protocol.messages.coordinators import (
     encode_coordinator_record,
 )
 from pykraft.records.batch import batches
-from pykraft.server.coordinators import ImageTopics
+from pykraft.server.group_topics import ImageTopics
 from tests.golden.dumps import DATA
 
 
@@ -43,7 +44,7 @@ def shard() -> GroupShard:
     return GroupShard(
         timer=NoTimer(),
         config=config,
-        topics=ImageTopics(),
+        topics=ImageTopics(EMPTY_IMAGE),
         config_of=lambda _: ConsumerGroupConfig(),
         random=Random(1),
         time_ms=lambda: 0,

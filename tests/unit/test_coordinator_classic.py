@@ -406,9 +406,12 @@ def test_groups_and_offsets_are_deleted_when_nobody_needs_them(groups: Groups) -
     assert delete() is ErrorCode.NON_EMPTY_GROUP
     groups.leave(only)
     topic = OffsetDeleteRequest.Topic
-    part = topic.Partition(partition_index=0)
-    forgotten = groups.ask(OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=[part])]))
-    assert forgotten.topics[0].partitions[0].error_code == NONE
+    parts = [topic.Partition(partition_index=number) for number in (0, 9)]
+    forgotten = groups.ask(OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=parts)]))
+    assert {each.partition_index: each.error_code for each in forgotten.topics[0].partitions} == {
+        0: NONE,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     assert groups.committed() == -1
     assert delete() is NONE
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND

@@ -249,27 +249,37 @@ class GroupApis:
         _check_not_empty(request.group_id)
         names = {topic.name for topic in request.topics}
         allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, names)
-        errors = {topic.name: self._why_not(topic.name, allowed, False) for topic in request.topics}
-        kept = request.replace(topics=[topic for topic in request.topics if errors[topic.name] is None])
+        partition_type = OffsetDeleteResponse.Topic.Partition
+        refused: dict[str, list[OffsetDeleteResponse.Topic.Partition]] = {}
+        kept = []
+        for topic in request.topics:
+            error = self._why_not(topic.name, allowed, False)
+            known = self._image().topic_named(topic.name)
+            there = [
+                each for each in topic.partitions if known is not None and each.partition_index in known.partitions
+            ]
+            if error is None and there:
+                kept.append(topic.replace(partitions=there))
+            code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused[topic.name] = [
+                partition_type(partition_index=each.partition_index, error_code=code)
+                for each in topic.partitions
+                if error is not None or each not in there
+            ]
 
         def merged(response: Any) -> OffsetDeleteResponse:
             if response.error_code:
                 return response  # type: ignore[no-any-return]
-            topic_type = OffsetDeleteResponse.Topic
-            refused = [
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.Partition(partition_index=each.partition_index, error_code=errors[topic.name] or 0)
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-                if errors[topic.name] is not None
-            ]
-            return OffsetDeleteResponse(topics=[*refused, *response.topics])
+            answered = {topic.name: topic.partitions for topic in response.topics}
+            return OffsetDeleteResponse(
+                topics=[
+                    OffsetDeleteResponse.Topic(name=name, partitions=[*refusals, *answered.get(name, ())])
+                    for name, refusals in refused.items()
+                ]
+            )
 
-        return self._write(kept, lambda shard: shard.delete_offsets(kept), now).map(merged)
+        asked = request.replace(topics=kept)
+        return self._write(asked, lambda shard: shard.delete_offsets(asked), now).map(merged)
 
     # --- seen from outside --------------------------------------------------------------------------------------------
 
