@@ -150,6 +150,14 @@ def test_a_member_is_fenced_unless_it_is_in_its_epoch_or_lost_a_response(
     assert two_members().heartbeat("a", epoch, owns=owns) == answer
 
 
+def test_an_epoch_before_the_previous_one_is_fenced() -> None:
+    script = two_members()
+    script.leave("b")
+    assert script.heartbeat("a", 2) == "epoch 3: orders 0 1 2 3"
+    assert script.heartbeat("a", 1, owns="orders 0 1") == "FENCED_MEMBER_EPOCH"
+    assert script.heartbeat("a", 2, owns="orders 0 1") == "epoch 3"
+
+
 def test_a_fenced_member_joins_again_under_its_id() -> None:
     script = two_members()
     assert script.join("a", "orders") == "epoch 2: orders 0 1"
@@ -194,6 +202,28 @@ def test_the_partitions_of_an_absent_static_member_are_not_given_away() -> None:
     assert script.heartbeat("b", 2) == "epoch 2"
     script.pass_time(1)
     assert script.heartbeat("b", 2) == "epoch 3: orders 0 1"
+
+
+def test_a_static_member_that_leaves_while_it_revokes_keeps_its_place() -> None:
+    script = ConsumerGroupScript({"orders": 2})
+    script.join("a", "orders", rebalance_timeout_ms=30_000, **STATIC)
+    script.join("b", "orders")
+    script.heartbeat("a", 1, **STATIC)
+    script.leave("a", -2, **STATIC)
+    script.pass_time(30_000)
+    assert sorted(script.group.members) == ["a", "b"]
+
+
+def test_a_static_member_that_comes_back_to_more_partitions_keeps_those_it_had() -> None:
+    script = ConsumerGroupScript({"orders": 4})
+    script.join("b", "orders")
+    script.join("z", "orders", **STATIC)
+    script.heartbeat("b", 1)
+    script.heartbeat("b", 1, owns="orders 0 1")
+    assert script.heartbeat("z", 2, **STATIC) == "epoch 2: orders 2 3"
+    script.leave("z", -2, **STATIC)
+    script.grow("orders", 6)
+    assert script.join("z2", "orders", **STATIC) == "epoch 3: orders 2 3 5"
 
 
 def test_an_instance_id_belongs_to_one_member_until_it_leaves() -> None:
