@@ -46,6 +46,8 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
 _REPLICAS_OF_INTERNAL_TOPICS = 3
+_LESSON_PARTITIONS_OF_OFFSETS_TOPIC = 3
+"""A lesson has a few groups. Kafka's 50 partitions would keep the first member of the first group waiting."""
 
 
 class ClusterError(RuntimeError):
@@ -139,8 +141,10 @@ class Cluster:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             **PROFILES[self.timeouts],
-            **self._extra,
         }
+        if self.timeouts == "lesson":
+            others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_OFFSETS_TOPIC
+        others |= self._extra
         return {key: str(value) for key, value in {**own, **others}.items()}
 
     def properties_file(self, node_id: int) -> Path:

@@ -518,6 +518,13 @@ class Consumer(ClosesOnExit):
         finally:
             self._thread.close()
 
+    def kill(self) -> None:
+        """End as a process that is killed: close all connections and send nothing. What was read since the last commit
+        is not committed, and the group is not left: its coordinator waits for a heartbeat until the session timeout.
+        Any thread may call this; a `poll` under way raises ClientClosedError. Apache Kafka has no such call: it is for
+        lessons and tests."""
+        self._thread.close()
+
     def _end_membership(self, group: ConsumerCoordinator, deadline: int, autocommit: bool) -> None:
         if autocommit:
             with self._thread.lock:

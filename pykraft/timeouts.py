@@ -22,6 +22,8 @@ LESSON: Mapping[str, int] = {
     "replica.fetch.backoff.ms": 50,
     "replica.socket.timeout.ms": 1000,
     "controller.socket.timeout.ms": 1000,
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 200,
 }
 KAFKA: Mapping[str, int] = {}
 PROFILES: Mapping[str, Mapping[str, int]] = {"lesson": LESSON, "kafka": KAFKA}

@@ -1,6 +1,7 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `hexdump` draws bytes. Each
+`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `lag_over_time`
+draws a consumer group, `hexdump` draws bytes. Each
 returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
 `board.live` draws a board with buttons, for whoever sits in front. The names are looked up when they are used.
 """
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pykraft.viz.cluster_board import board
     from pykraft.viz.figure import Figure
     from pykraft.viz.hex_dump import Field, hexdump
+    from pykraft.viz.lag_chart import lag_over_time
     from pykraft.viz.plots import lines, points
 
 _HOMES = {
@@ -22,12 +24,13 @@ _HOMES = {
     "board": "pykraft.viz.cluster_board",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
+    "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
     "points": "pykraft.viz.plots",
     "timeline": "pykraft.viz.charts",
 }
 
-__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lines", "points", "timeline"]
+__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lag_over_time", "lines", "points", "timeline"]
 
 
 def __getattr__(name: str) -> object:

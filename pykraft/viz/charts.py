@@ -195,7 +195,7 @@ def timeline(
             label = f"{second} s"
             x = min(at(second), WIDTH - text_width(label, 12) / 2)
             svg.text(x, bottom + 18, label, 12, anchor="middle", opacity=palette.FAINT)
-    _marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
+    draw_marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
     told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
     told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
     told += [f"{unit}: {_course_of(counts, start_s, step_s)}"]
@@ -223,7 +223,7 @@ def _course_of(counts: Sequence[float], start_s: float, step_s: float) -> str:
     )
 
 
-def _marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:
+def draw_marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:
     """A line for each moment; its name stands in the lowest of three rows where it has room."""
     ends = [0.0, 0.0, 0.0]
     for name, x in sorted(marks.items(), key=lambda mark: mark[1]):

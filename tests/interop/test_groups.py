@@ -109,7 +109,7 @@ class Member(ConsumerRebalanceListener):
 
     def kill(self) -> None:
         """It falls silent, as a process that is killed does."""
-        self.consumer._thread.close()
+        self.consumer.kill()
 
 
 @pytest.fixture

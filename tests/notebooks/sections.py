@@ -28,19 +28,22 @@ def cells_up_to(notebook: Any, heading: str) -> list[Any]:
 def run(
     heading: str,
     *,
+    since: str | None = None,
     path: Path = NOTEBOOK,
     before: str = "",
     after: str = "",
     changed: tuple[str, str] = ("", ""),
 ) -> None:
     """Run the cells that stand before a heading, and then the last cell; `before` is run first of all, `after` right
-    before the last cell. `changed` is a text that stands in one of the cells, and what is to stand there instead.
+    before the last cell. `since` leaves out the sections from the second one up to this heading. `changed` is a text that stands in one of the cells, and what is to stand there instead.
     NotebookFailed at the first cell that fails."""
     notebook = read(path)
     last = notebook.cells[-1]
     assert last.source == "nb.finish()"
     start, *rest = cells_up_to(notebook, heading)
     assert "notebook(" in start.source
+    if since is not None:
+        rest = cells_up_to(notebook, "2. ")[1:] + rest[len(cells_up_to(notebook, since)) - 1 :]
     planted = [[nbformat.v4.new_code_cell(source)] if source else [] for source in (before, after)]  # type: ignore[no-untyped-call]
     notebook.cells = [start, *planted[0], *rest, *planted[1], last]
     assert any(changed[0] in cell.source for cell in rest)
