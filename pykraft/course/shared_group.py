@@ -1,19 +1,19 @@
-"""A scenario: readers share a consumer group, records flow, and one reader is killed.
+"""A scenario: consumers share a group, records flow, and one consumer is killed.
 
 ::
 
-    group = nb.watch(SharedGroup(cluster, "arrivals", ["reader 1", "reader 2"], session_timeout_ms=1500))
+    group = nb.watch(SharedGroup(cluster, "arrivals", ["consumer 1", "consumer 2"], session_timeout_ms=1500))
     group.flow_until(group.is_shared)
-    group.kill("reader 1")
+    group.kill("consumer 1")
     group.flow_until(group.is_taken_over)
     group.drain()
 
-Each reader is a `Consumer` on a thread of its own: it polls, and commits automatically. While the records flow, this
+Each member is a `Consumer` on a thread of its own: it polls, and commits automatically. While the records flow, this
 scenario writes, and asks the coordinator for the group's committed offsets and the leaders for their log ends, twenty
 times a second. What it saw is in `seen`, in the form that `pykraft.viz.lag_over_time` draws.
 
-A killed reader closes its sockets and sends nothing: no commit, no LeaveGroup. Waiting has a limit, `patience_s`, and
-running into it is no error: whether the other reader took over is for the lesson's claim to say.
+A killed member closes its sockets and sends nothing: no commit, no LeaveGroup. Waiting has a limit, `patience_s`, and
+running into it is no error: whether the other member took over is for the lesson's claim to say.
 """
 
 import time
@@ -38,7 +38,7 @@ _HEARTBEATS_PER_SESSION = 5
 _numbers = count(1)
 
 
-class Reader:
+class GroupMember:
     """One member of the group, on its own thread."""
 
     def __init__(self, name: str, topic: str, consumer: Consumer) -> None:
@@ -64,6 +64,7 @@ class Reader:
                     self.offsets += [(key.partition, record.offset) for record in records]
 
     def kill(self) -> None:
+        """Close its sockets, and send nothing."""
         self.is_alive = False
         self._consumer.kill()
         self._thread.join()
@@ -77,22 +78,22 @@ class Reader:
 
 
 class SharedGroup:
-    """Some readers of one topic in one group, and records that flow into the topic."""
+    """Some consumers of one topic in one group, and records that flow into the topic."""
 
     def __init__(
         self,
         cluster: "Cluster",
         topic: str,
-        readers: Sequence[str],
+        names: Sequence[str],
         *,
         session_timeout_ms: int,
         records_per_s: int = 400,
         patience_s: float = 15.0,
     ) -> None:
-        """The readers join at once. The group is a new one, so it begins at the start of the topic."""
+        """The members join at once. The group is a new one, so it begins at the start of the topic."""
         servers = cluster.bootstrap_servers
         group = {"bootstrap_servers": servers, "group_id": f"{topic}-{next(_numbers)}"}
-        member = {
+        settings = {
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": _COMMIT_INTERVAL_MS,
             "session_timeout_ms": session_timeout_ms,
@@ -111,8 +112,8 @@ class SharedGroup:
         self.moments: dict[str, float] = {}
         """What happened, and in which second of the flow."""
         self.seen: dict[str, list[tuple[float, int, int, str]]] = {f"{topic}-{p}": [] for _, p in self._partitions}
-        """By partition, oldest first: the second, the committed offset, the log end, the reader that owns it."""
-        self.readers = {name: Reader(name, topic, Consumer(**group, **member)) for name in readers}
+        """By partition, oldest first: the second, the committed offset, the log end, the member that owns it."""
+        self.members = {name: GroupMember(name, topic, Consumer(**group, **settings)) for name in names}
 
     # --- the flow -----------------------------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class SharedGroup:
         return time.monotonic() - self._started
 
     def wait_until_shared(self) -> None:
-        """Wait, without records, until each reader owns a partition."""
+        """Wait, without records, until each member owns a partition."""
         deadline = time.monotonic() + self._patience_s
         while not self.is_shared() and time.monotonic() < deadline:
             time.sleep(_LOOK_S / 5)
@@ -149,10 +150,10 @@ class SharedGroup:
     def _watch_until(self, condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
         deadline = time.monotonic() + self._patience_s
         while True:
-            meanwhile()
             self._look()
             if condition() or time.monotonic() > deadline:
                 return
+            meanwhile()
             time.sleep(_LOOK_S)
 
     def _write(self) -> None:
@@ -166,7 +167,7 @@ class SharedGroup:
     def _look(self) -> None:
         committed = self._observer.committed(self._partitions)
         self._ends = self._observer.end_offsets(self._partitions)
-        owners = {partition: reader.name for reader in self.readers.values() for partition in reader.partitions}
+        owners = {partition: member.name for member in self.members.values() for partition in member.partitions}
         now_s = self.now_s
         for key, seen in zip(self._partitions, self.seen.values(), strict=True):
             offset = committed.get(key)
@@ -177,14 +178,14 @@ class SharedGroup:
     # --- what can be said of the group --------------------------------------------------------------------------------
 
     def is_shared(self) -> bool:
-        """Each reader owns a partition, and each partition has a reader."""
-        owned = [reader.partitions for reader in self.readers.values()]
+        """Each member owns a partition, and each partition has a member."""
+        owned = [member.partitions for member in self.members.values()]
         return all(owned) and set().union(*owned) == {key.partition for key in self._partitions}
 
     def is_taken_over(self) -> bool:
-        """One reader owns all partitions, and another one is dead."""
+        """One member owns all partitions, and another one is dead."""
         return self.killed is not None and any(
-            len(reader.partitions) == len(self._partitions) for reader in self.readers.values()
+            len(member.partitions) == len(self._partitions) for member in self.members.values()
         )
 
     @property
@@ -194,7 +195,7 @@ class SharedGroup:
 
     @property
     def owners(self) -> dict[str, str]:
-        """The reader of each partition, when the group was last looked at; "" if there was none."""
+        """The member of each partition, when the group was last looked at; "" if there was none."""
         return {name: seen[-1][3] for name, seen in self.seen.items()}
 
     @property
@@ -204,33 +205,33 @@ class SharedGroup:
 
     @property
     def takeover_s(self) -> float:
-        """Seconds from the kill until one reader owned all partitions; infinite if that has not happened."""
+        """Seconds from the kill until one member owned all partitions; infinite if that has not happened."""
         return self.moments.get("taken over", float("inf")) - self.moments["killed"]
 
     @property
     def unread(self) -> int:
-        """Records in the topic that no reader has read."""
+        """Records in the topic that no member has read."""
         return sum(self._ends.values()) - len(self._read_once())
 
     @property
     def read_again(self) -> int:
         """Records that were read more than once."""
-        return sum(len(reader.offsets) for reader in self.readers.values()) - len(self._read_once())
+        return sum(len(member.offsets) for member in self.members.values()) - len(self._read_once())
 
     def _read_once(self) -> set[tuple[int, int]]:
-        return {place for reader in self.readers.values() for place in reader.offsets}
+        return {place for member in self.members.values() for place in member.offsets}
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def kill(self, name: str) -> None:
-        """Close the reader's sockets. It sends nothing: no commit, no LeaveGroup."""
-        self.readers[name].kill()
+        """Close the member's sockets. It sends nothing: no commit, no LeaveGroup."""
+        self.members[name].kill()
         self.killed = name
         self.moments["killed"] = self.now_s
 
     def close(self) -> None:
-        """The readers that are alive commit and leave; all connections are closed."""
-        for reader in self.readers.values():
-            reader.close()
+        """The members that are alive commit and leave; all connections are closed."""
+        for member in self.members.values():
+            member.close()
         self._producer.close(5)
         self._observer.close(5)

@@ -1,10 +1,10 @@
-"""Lag: how far a group's committed offsets are behind the log ends of its partitions, and who reads each partition.
+"""Lag: how far a group's committed offsets are behind the log ends of its partitions, and which consumer owns each partition.
 
 `lag_over_time` draws a row for each partition. The upper line is the log end, the lower one the committed offset, and
-the area between them is the lag. A bar below them names the reader that owns the partition; it is empty while no reader
-owns it. All rows have one scale, so equal heights are equal lags.
+the area between them is the lag. A bar below them names the consumer that owns the partition; it is empty while none
+does. All rows have one scale, so equal heights are equal lags.
 
-Readers differ by colour and by the name in their bar. The text beside the picture has the same facts.
+Consumers differ by colour and by the name in their bar. The text beside the picture has the same facts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from pykraft.viz.figure import Figure
 from pykraft.viz.svg import Svg, shortened, text_width
 
 Seen = Sequence[tuple[float, int, int, str]]
-"""What was seen of one partition, oldest first: the second, the committed offset, the log end, the reader that
-owns it ("" if none does)."""
+"""What was seen of one partition, oldest first: the second, the committed offset, the log end, the consumer
+that owns it ("" if none does)."""
 
-_KEY, _TOP, _LEFT = 64.0, 128.0, 92.0
+_KEY, _TOP, _LEFT = 64.0, 118.0, 124.0
 _LINES, _BAR, _ROW = 52.0, 17.0, 86.0
 """Heights: of the two lines, of the bar, and of a whole row."""
-_READERS = (palette.BLUE, palette.GREEN, palette.PURPLE, palette.SKY)
+_OWNERS = (palette.BLUE, palette.GREEN, palette.PURPLE, palette.SKY)
 
 
 class _Scales(NamedTuple):
@@ -52,13 +52,13 @@ def lag_over_time(
     bottom = _TOP + _ROW * len(partitions) - (_ROW - _LINES - _BAR - 4)
     svg = headed(title, note, bottom + 30)
     _draw_key(svg)
-    readers = sorted({reader for seen in partitions.values() for *_, reader in seen if reader})
-    colours = {reader: _READERS[number % len(_READERS)] for number, reader in enumerate(readers)}
+    owners = sorted({owner for seen in partitions.values() for *_, owner in seen if owner})
+    colours = {owner: _OWNERS[number % len(_OWNERS)] for number, owner in enumerate(owners)}
     for row, (name, seen) in enumerate(partitions.items()):
         top = _TOP + _ROW * row
-        svg.text(_LEFT - 10, top + _LINES - 6, shortened(name, _LEFT - 11, 12.5), 12.5, anchor="end")
+        _draw_name(svg, name, seen, top)
         _draw_offsets(svg, seen, top, scales)
-        _draw_readers(svg, seen, top + _LINES + 4, scales, colours)
+        _draw_owners(svg, seen, top + _LINES + 4, scales, colours)
     for second in range(int(start_s), int(end_s) + 1):
         label = f"{second} s"
         x = scales.across(second)
@@ -90,8 +90,20 @@ def _line(name: str) -> dict[str, object]:
     return {"stroke": "currentColor", "stroke_width": "1.8", "stroke_dasharray": dash}
 
 
+def _draw_name(svg: Svg, name: str, seen: Seen, top: float) -> None:
+    """The partition, and its largest lag."""
+    _, committed, end, _ = _largest_lag(seen)
+    svg.text(_LEFT - 10, top + 26, shortened(name, _LEFT - 11, 12.5, bold=True), 12.5, anchor="end", bold=True)
+    lag = shortened(f"lag up to {amount(end - committed)}", _LEFT - 11, 12)
+    svg.text(_LEFT - 10, top + 44, lag, 12, anchor="end")
+
+
+def _largest_lag(seen: Seen) -> tuple[float, int, int, str]:
+    return max(seen, key=lambda each: each[2] - each[1])
+
+
 def _draw_offsets(svg: Svg, seen: Seen, top: float, scales: _Scales) -> None:
-    """The two lines, and the area between them with the largest lag as its label."""
+    """The two lines, and the area between them."""
     foot, lowest = top + _LINES, _lowest(seen)
 
     def placed(second: float, offset: int) -> tuple[float, float]:
@@ -104,11 +116,6 @@ def _draw_offsets(svg: Svg, seen: Seen, top: float, scales: _Scales) -> None:
     svg.line(_LEFT, foot, WIDTH - 10, foot, stroke="currentColor", stroke_opacity="0.3")
     for name, points in (("log end", ends), ("committed", steps)):
         svg.element("polyline", points=points, fill="none", **_line(name))
-    second, committed, end, _ = max(seen, key=lambda each: each[2] - each[1])
-    x, y = placed(second, end)
-    label = f"lag {amount(end - committed)}"
-    right = max(x, _LEFT + text_width(label, 12.5, bold=True))
-    svg.text(right, y - 6, label, 12.5, anchor="end", bold=True)
 
 
 def _stairs(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
@@ -130,31 +137,29 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _spans(seen: Seen) -> list[tuple[str, float, float]]:
-    """Who read the partition, from when until when."""
-    changes = [(reader, next(iter(group))[0]) for reader, group in groupby(seen, key=lambda each: each[3])]
+    """Which consumer owned the partition, from when until when."""
+    changes = [(owner, next(iter(group))[0]) for owner, group in groupby(seen, key=lambda each: each[3])]
     moments = [moment for _, moment in changes[1:]] + [seen[-1][0]]
-    return [(reader, begin, end) for (reader, begin), end in zip(changes, moments, strict=True)]
+    return [(owner, begin, end) for (owner, begin), end in zip(changes, moments, strict=True)]
 
 
-def _draw_readers(svg: Svg, seen: Seen, y: float, scales: _Scales, colours: Mapping[str, str]) -> None:
-    for reader, begin, end in _spans(seen):
+def _draw_owners(svg: Svg, seen: Seen, y: float, scales: _Scales, colours: Mapping[str, str]) -> None:
+    for owner, begin, end in _spans(seen):
         x, width = scales.across(begin), (end - begin) * scales.pixels_per_s
-        filling = colours.get(reader, "none")
-        dash = None if reader else "4 3"
+        filling = colours.get(owner, "none")
+        dash = None if owner else "4 3"
         svg.rect(
             x, y, width, _BAR, rx=3, fill=filling, stroke="currentColor", stroke_opacity="0.5", stroke_dasharray=dash
         )
-        text = reader or "no reader"
+        text = owner or "no owner"
         if text_width(text, 12) <= width - 8:
-            ink = palette.ink_on(filling) if reader else None
+            ink = palette.ink_on(filling) if owner else None
             svg.text(x + width / 2, y + 13, text, 12, anchor="middle", fill=ink)
 
 
 def _told(seen: Seen) -> str:
-    spans = ", ".join(
-        f"{reader or 'no reader'} from {begin:.2f} s to {end:.2f} s" for reader, begin, end in _spans(seen)
-    )
-    second, committed, end, _ = max(seen, key=lambda each: each[2] - each[1])
+    spans = ", ".join(f"{owner or 'no owner'} from {begin:.2f} s to {end:.2f} s" for owner, begin, end in _spans(seen))
+    second, committed, end, _ = _largest_lag(seen)
     last = seen[-1]
     return (
         f"{spans}; the lag is {amount(end - committed)} at most, at {second:.2f} s,"

@@ -35,8 +35,8 @@ def run(
     changed: tuple[str, str] = ("", ""),
 ) -> None:
     """Run the cells that stand before a heading, and then the last cell; `before` is run first of all, `after` right
-    before the last cell. `since` leaves out the sections from the second one up to this heading. `changed` is a text that stands in one of the cells, and what is to stand there instead.
-    NotebookFailed at the first cell that fails."""
+    before the last cell. `since` leaves out the sections from the second one up to this heading. `changed` is a text
+    that stands in one of the cells, and what is to stand there instead. NotebookFailed at the first cell that fails."""
     notebook = read(path)
     last = notebook.cells[-1]
     assert last.source == "nb.finish()"

@@ -39,6 +39,26 @@ def load(self):
 LogLoader.load = load
 """
 
+A_MEMBER_THAT_IS_NEVER_REMOVED = """
+from pykraft.coordinator.group.classic import ClassicGroups
+from pykraft.coordinator.result import CoordinatorResult
+
+ClassicGroups._expire_member = lambda self, group_id, member_id: CoordinatorResult(None)
+"""
+
+CONSUMERS_THAT_START_AT_THE_LOG_END = """
+from pykraft.course import shared_group
+
+class Forgetful(shared_group.Consumer):
+    def subscribe(self, topics):
+        super().subscribe(topics, listener=self)
+
+    def on_partitions_assigned(self, assigned):
+        self.seek_to_end(*assigned)
+
+shared_group.Consumer = Forgetful
+"""
+
 A_CLAIM = """
 nb.claim("One of the three is the active controller.", victim in cluster.broker_ids)
 thread = cluster._nodes[others[0]]
@@ -94,6 +114,16 @@ def test_a_log_that_loses_its_tail_at_a_restart_turns_the_notebook_red() -> None
 def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
     """As on a machine that is so busy that a node seems dead: the one that leads by then is cut off and killed."""
     run("6. ", changed=(THE_STREAM_BEGINS, AN_EARLY_ELECTION))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [A_MEMBER_THAT_IS_NEVER_REMOVED, CONSUMERS_THAT_START_AT_THE_LOG_END],
+    ids=["a dead member is never removed", "consumers start at the log end"],
+)
+def test_a_group_that_does_not_go_on_after_a_death_turns_the_notebook_red(plant: str) -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: Consumer 2 took over all partitions"):
+        run("8. ", since="7. ", before=plant, changed=("_ms=1000", "_ms=1000, patience_s=3"))
 
 
 @pytest.mark.parametrize(
