@@ -137,7 +137,7 @@ class Cluster:
             own["inter.broker.listener.name"] = "PLAINTEXT"
         if taken := own.keys() & self._extra.keys():
             raise ValueError(f"properties has {min(taken)}, which the cluster itself gives to each of its nodes")
-        others = {
+        others: dict[str, object] = {
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             **PROFILES[self.timeouts],

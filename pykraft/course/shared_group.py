@@ -2,8 +2,9 @@
 
 ::
 
-    group = nb.watch(SharedGroup(cluster, "arrivals", ["consumer 1", "consumer 2"], session_timeout_ms=1500))
-    group.flow_until(group.is_shared)
+    group = nb.watch(SharedGroup(cluster, "arrivals", ["consumer 1", "consumer 2"], session_timeout_ms=1000))
+    group.wait_until_shared()
+    group.flow(0.8)
     group.kill("consumer 1")
     group.flow_until(group.is_taken_over)
     group.drain()
@@ -21,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykraft.common.types import TopicPartition
 from pykraft.consumer import Consumer
@@ -92,8 +93,8 @@ class SharedGroup:
     ) -> None:
         """The members join at once. The group is a new one, so it begins at the start of the topic."""
         servers = cluster.bootstrap_servers
-        group = {"bootstrap_servers": servers, "group_id": f"{topic}-{next(_numbers)}"}
-        settings = {
+        group: dict[str, Any] = {"bootstrap_servers": servers, "group_id": f"{topic}-{next(_numbers)}"}
+        settings: dict[str, Any] = {
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": _COMMIT_INTERVAL_MS,
             "session_timeout_ms": session_timeout_ms,

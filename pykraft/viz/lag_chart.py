@@ -1,4 +1,4 @@
-"""Lag: how far a group's committed offsets are behind the log ends of its partitions, and which consumer owns each partition.
+"""Lag: how far a group's committed offsets are behind the log ends of its partitions, and which consumer owns each.
 
 `lag_over_time` draws a row for each partition. The upper line is the log end, the lower one the committed offset, and
 the area between them is the lag. A bar below them names the consumer that owns the partition; it is empty while none
@@ -12,8 +12,8 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from pykraft.viz import palette
-from pykraft.viz.charts import WIDTH, amount, draw_marks, finished, headed, need
-from pykraft.viz.figure import Figure
+from pykraft.viz.charts import WIDTH, amount, draw_marks, finished, headed, layout, need
+from pykraft.viz.figure import Figure, Spec
 from pykraft.viz.svg import Svg, shortened, text_width
 
 Seen = Sequence[tuple[float, int, int, str]]
@@ -66,7 +66,8 @@ def lag_over_time(
             svg.text(x, bottom + 20, label, 12, anchor="middle", opacity=palette.FAINT)
     draw_marks(svg, {name: scales.across(moment) for name, moment in (marks or {}).items()}, _TOP, bottom)
     told = [f"{name}: at {moment:.2f} s" for name, moment in (marks or {}).items()]
-    return finished(svg, title, note, told + [f"{name}: {_told(seen)}" for name, seen in partitions.items()], None)
+    told += [f"{name}: {_told(seen)}" for name, seen in partitions.items()]
+    return finished(svg, title, note, told, _spec(partitions, title))
 
 
 def _lowest(seen: Seen) -> int:
@@ -165,3 +166,19 @@ def _told(seen: Seen) -> str:
         f"{spans}; the lag is {amount(end - committed)} at most, at {second:.2f} s,"
         f" and {amount(last[2] - last[1])} at the end"
     )
+
+
+def _spec(partitions: Mapping[str, Seen], title: str) -> Spec:
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"{name}, {line}",
+            "x": [each[0] for each in seen],
+            "y": [each[column] for each in seen],
+            "line": {"shape": "hv" if line == "committed" else "linear", "dash": dash},
+        }
+        for name, seen in partitions.items()
+        for column, line, dash in ((1, "committed", "solid"), (2, "log end", "dash"))
+    ]
+    return {"data": data, "layout": layout(title, xaxis={"title": {"text": "seconds"}})}

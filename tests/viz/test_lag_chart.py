@@ -82,3 +82,9 @@ def test_what_was_not_watched_cannot_be_drawn(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         lag_over_time(partitions, title="x")
+
+
+def test_its_interactive_form_has_both_lines_of_each_partition() -> None:
+    traces = {trace.name: list(trace.y) for trace in a_chart().to_plotly().data}
+    assert traces["t-0, log end"] == [0, 12, 30, 50, 60]
+    assert sorted(traces) == ["t-0, committed", "t-0, log end", "t-1, committed", "t-1, log end"]
