@@ -91,7 +91,8 @@ class SharedGroup:
         records_per_s: int = 400,
         patience_s: float = 15.0,
     ) -> None:
-        """The members join at once. The group is a new one, so it begins at the start of the topic."""
+        """The members join at once. Each partition gets its first record meanwhile: the producer's first answer takes
+        longer than those that follow. The group is a new one, so it begins at the start of the topic."""
         servers = cluster.bootstrap_servers
         group: dict[str, Any] = {"bootstrap_servers": servers, "group_id": f"{topic}-{next(_numbers)}"}
         settings: dict[str, Any] = {
@@ -115,6 +116,8 @@ class SharedGroup:
         self.seen: dict[str, list[tuple[float, int, int, str]]] = {f"{topic}-{p}": [] for _, p in self._partitions}
         """By partition, oldest first: the second, the committed offset, the log end, the member that owns it."""
         self.members = {name: GroupMember(name, topic, Consumer(**group, **settings)) for name in names}
+        self._write_up_to(len(self._partitions))
+        self._producer.flush(self._patience_s)
 
     # --- the flow -----------------------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class SharedGroup:
 
     def drain(self) -> None:
         """Write no more, and watch the group until it has committed everything, and a moment longer."""
-        self._producer.flush()
+        self._producer.flush(self._patience_s)
         self._watch_until(lambda: self.lag == 0, lambda: None)
         for _ in range(_LOOKS_AT_REST):
             time.sleep(_LOOK_S)
@@ -158,12 +161,15 @@ class SharedGroup:
             time.sleep(_LOOK_S)
 
     def _write(self) -> None:
-        """Write the records that are due by now, to the partitions in turn."""
-        due = int(self.now_s * self._records_per_s)
-        for number in range(self.written, due):
+        """Write the records that are due by now."""
+        self._write_up_to(len(self._partitions) + int(self.now_s * self._records_per_s))
+
+    def _write_up_to(self, count: int) -> None:
+        """Write to the partitions in turn until there are this many records."""
+        for number in range(self.written, count):
             topic, partition = self._partitions[number % len(self._partitions)]
             self._producer.send(topic, b"%d" % number, partition=partition)
-        self.written = max(self.written, due)
+        self.written = max(self.written, count)
 
     def _look(self) -> None:
         committed = self._observer.committed(self._partitions)
