@@ -118,8 +118,10 @@ def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [A_MEMBER_THAT_IS_NEVER_REMOVED, CONSUMERS_THAT_START_AT_THE_LOG_END],
-    ids=["a dead member is never removed", "consumers start at the log end"],
+    [
+        pytest.param(A_MEMBER_THAT_IS_NEVER_REMOVED, id="a dead member is never removed"),
+        pytest.param(CONSUMERS_THAT_START_AT_THE_LOG_END, id="consumers start at the log end", marks=pytest.mark.long),
+    ],
 )
 def test_a_group_that_does_not_go_on_after_a_death_turns_the_notebook_red(plant: str) -> None:
     with pytest.raises(NotebookFailed, match="this does not hold: Consumer 2 took over all partitions"):
