@@ -103,6 +103,9 @@ BUDGET = (*SLOW_READER, "-p", "tests.harness.budget")
 SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 """How much data a notebook takes: as on Binder, or as on a reader's own machine."""
 
+JUDGED_TWICE = tuple(f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors"))
+"""In `make test` these ask pykraft alone, or few cases; as judges Apache Kafka as well, or many."""
+
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
 # In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Beside
@@ -153,6 +156,7 @@ SUITES = (
         for name in ("histories-1", "histories-2")
     ),
     Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=1800, cores=2),
+    Suite("groups", "pytest", JUDGED_TWICE, ("judges",), ("--long",), limit_s=1800, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )

@@ -51,7 +51,8 @@ def pykraft() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-SERVERS = [pykraft, apache]
+SERVERS = [pykraft, pytest.param(apache, marks=pytest.mark.long)]
+"""`make judges` asks both."""
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=lambda server: server.__name__)

@@ -57,7 +57,10 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name == "pykraft" else pytest.mark.long) for name in SERVERS],
+)
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     if reason := apache_kafka.available():
         pytest.skip(reason)
