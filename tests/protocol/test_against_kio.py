@@ -44,6 +44,7 @@ WHAT_KIO_CAN_HOLD = {
     "error_code": ERROR_CODES,  # an enum, and codes that it does not know are errors
     "topic_config_error_code": ERROR_CODES,
     "log_append_time_ms": TIMES,  # a datetime or None, while Kafka has any int64
+    "retention_time_ms": TIMES,  # a timedelta, which is exact to the millisecond for some centuries
 }
 
 OUR_NAMES = {
