@@ -24,6 +24,7 @@ Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorRuntime,Coordina
 CoordinatorOperationExceptionHelper}.
 """
 
+import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +126,7 @@ class ShardTimer(CoordinatorTimer):
         self._write = write
         self._tasks: dict[str, TimerTask] = {}
         self._now = 0
+        self._is_closed = False
 
     def set_time(self, now: int) -> None:
         """The time from which delays count until the next call."""
@@ -132,7 +134,8 @@ class ShardTimer(CoordinatorTimer):
 
     def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
         self.cancel(key)
-        self._tasks[key] = self._timer.at(self._now + delay_ms, lambda now: self._expire(key, plan, now))
+        if not self._is_closed:
+            self._tasks[key] = self._timer.at(self._now + delay_ms, lambda now: self._expire(key, plan, now))
 
     def _expire(self, key: str, plan: Callable[[int], CoordinatorResult[None]], now: int) -> None:
         self._now = now
@@ -153,7 +156,9 @@ class ShardTimer(CoordinatorTimer):
     def is_scheduled(self, key: str) -> bool:
         return key in self._tasks
 
-    def cancel_all(self) -> None:
+    def close(self) -> None:
+        """The shard is gone: nothing that it still wants may reach the one that comes after it."""
+        self._is_closed = True
         for key in list(self._tasks):
             self.cancel(key)
 
@@ -226,7 +231,7 @@ class CoordinatorRuntime(Generic[S]):
         context = self._contexts.pop(partition, None)
         if context is None:
             return
-        context.timer.cancel_all()
+        context.timer.close()
         context.shard.on_unloaded()
         self._fail_waiting(context, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved"))
         self._trace("coordinator", topic=self._name, partition=partition, state="resigned", epoch=context.epoch)
@@ -328,7 +333,10 @@ class CoordinatorRuntime(Generic[S]):
     def _append(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> None:
         if not result.records:
             return
-        encoded = [encode_coordinator_record(record) for record in result.records]
+        try:
+            encoded = [encode_coordinator_record(record) for record in result.records]
+        except struct.error as error:  # a client's string is longer than a record's may be
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
         context.end_offset = self._log.append(context.partition, encoded, now)
         if result.is_replayed:
             for record in result.records:

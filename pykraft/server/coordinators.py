@@ -42,6 +42,8 @@ from pykraft.storage.producer_state import AppendOrigin
 
 GROUP_TOPIC = "__consumer_offsets"
 _LOAD_BYTES = 1 << 20
+_LONGEST_NAME = (1 << 15) - 1
+"""In bytes: the length of a string in a record has 16 bits, in a request it may have more."""
 _FIRST_SEQUENCE = 0
 """Kafka's coordinators write it, though their batches have no producer id."""
 
@@ -186,7 +188,9 @@ class GroupCoordinator:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the internal topic that holds this group."""
+        """The partition of the internal topic that holds this group; KafkaError if no record can hold its name."""
+        if len(group_id.encode()) > _LONGEST_NAME:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"a group id has at most {_LONGEST_NAME} bytes")
         topic = self._topics.image.topic_named(GROUP_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {GROUP_TOPIC} yet")

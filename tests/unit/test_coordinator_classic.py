@@ -70,7 +70,7 @@ class Groups:
             JoinGroupRequest(
                 group_id="g",
                 session_timeout_ms=fields.pop("session_ms", SESSION_MS),
-                rebalance_timeout_ms=REBALANCE_MS,
+                rebalance_timeout_ms=fields.pop("rebalance_ms", REBALANCE_MS),
                 member_id=member_id,
                 group_instance_id=instance,
                 protocol_type="consumer",
@@ -246,6 +246,15 @@ def test_a_group_takes_no_more_members_than_it_may() -> None:
     assert response(groups.join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_who_joins_a_group_that_all_have_left_before_its_rebalance_was_over_may_join() -> None:
+    groups = Groups(group_initial_rebalance_delay_ms="3000")
+    gone, _ = groups.new_member(protocols="sticky")
+    assert groups.leave(gone) == NONE
+    _, joined = groups.new_member(protocols="range")
+    groups.run(6100)
+    assert response(joined).protocol_name == "range"
+
+
 # --- assignments ------------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +354,19 @@ def test_a_static_member_is_removed_by_its_instance_id(groups: Groups) -> None:
     assert groups.state() == "Empty"
 
 
+def test_static_members_that_wait_for_no_rebalance_do_not_keep_the_node_busy(groups: Groups) -> None:
+    joined = [groups.join(instance="slow"), groups.join(instance="hasty", rebalance_ms=0)]
+    groups.run(1)
+    slow, hasty = (response(each).member_id for each in joined)
+    for member_id in (hasty, slow):
+        groups.sync(member_id, 1)
+    groups.run(1)
+    assert groups.state() == "Stable"
+    groups.leave("", instance="slow")
+    groups.run(SESSION_MS + 1)
+    assert groups.state() == "Empty"
+
+
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
@@ -418,19 +440,42 @@ def test_groups_and_offsets_are_deleted_when_nobody_needs_them(groups: Groups) -
     assert groups.state() == "Dead"
 
 
+def test_what_no_record_can_hold_is_refused(groups: Groups) -> None:
+    long = "x" * (1 << 15)
+    assert groups.ask(JoinGroupRequest(group_id=long, session_timeout_ms=SESSION_MS)).error_code == (
+        ErrorCode.INVALID_GROUP_ID
+    )
+    joined = groups.join(instance=long)
+    groups.run(1)
+    synced = groups.sync(response(joined).member_id, 1)
+    assert response(synced).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    topic = OffsetCommitRequest.Topic
+    parts = [topic.Partition(partition_index=0, committed_offset=1)]
+    for_ever = OffsetCommitRequest(
+        group_id="other", retention_time_ms=(1 << 63) - 1, topics=[topic(name="t", partitions=parts)]
+    )
+    assert groups.ask(for_ever, 4).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 # --- when the log takes nothing ---------------------------------------------------------------------------------------
 
 
-def starved() -> Groups:
-    """The partition's other replica is gone, and min.insync.replicas is 2."""
+def two_replicas(lag_ms: str) -> Groups:
+    """The partition's other replica never fetches, and is out of sync after `lag_ms`; min.insync.replicas is 2."""
     lone = LoneNode(
-        group_initial_rebalance_delay_ms="0", broker_session_timeout_ms="600000", replica_lag_time_max_ms="500"
+        group_initial_rebalance_delay_ms="0", broker_session_timeout_ms="600000", replica_lag_time_max_ms=lag_ms
     )
     groups = Groups.__new__(Groups)
     groups.lone = lone
     lone.join(2)
     lone.create(GROUP_TOPIC, (1, 2), cleanup_policy="compact", min_insync_replicas="2")
     lone.create("t")
+    return groups
+
+
+def starved() -> Groups:
+    """The partition's other replica is gone, so that it takes nothing."""
+    groups = two_replicas("500")
     groups.run(2000)
     return groups
 
@@ -492,3 +537,35 @@ def test_a_coordinator_that_takes_over_knows_members_assignments_and_offsets(gro
     assert groups.beat(first, groups.generation) is NONE, "its session began anew"
     groups.run(200)
     assert groups.beat(first, groups.generation) is REBALANCE, "and so did that of the other one"
+
+
+def test_what_waited_when_the_leadership_was_lost_does_not_reach_the_log_of_the_next_one() -> None:
+    groups = two_replicas("600000")
+    only, _ = groups.new_member()
+    groups.run(1)
+    led = groups.sync(only, 1, **{only: b"mine"})
+    assert not led.kept, "the other replica has not got it"
+    runtime = groups.lone.broker.groups.runtime
+    epoch = runtime._contexts[0].epoch
+    runtime.resign(0)
+    assert response(led).error_code == ErrorCode.NOT_COORDINATOR
+    runtime.lead(0, epoch + 1, groups.lone.now)
+    groups.run(1)
+    end = runtime._contexts[0].end_offset
+    for _ in range(6):
+        groups.send(HeartbeatRequest(group_id="g", generation_id=1, member_id=only))
+        groups.run(REBALANCE_MS // 5)
+    assert runtime.active(0).groups["g"].members.keys() == {only}
+    assert runtime._contexts[0].end_offset == end
+
+
+def test_a_group_that_was_new_when_its_coordinator_was_lost_takes_its_members_again(groups: Groups) -> None:
+    groups.join(instance="i")
+    runtime = groups.lone.broker.groups.runtime
+    epoch = runtime._contexts[0].epoch
+    runtime.resign(0)
+    runtime.lead(0, epoch + 1, groups.lone.now)
+    groups.run(1)
+    again = groups.join(instance="i")
+    groups.run(1)
+    assert (response(again).error_code, response(again).generation_id) == (NONE, 1)

@@ -34,6 +34,7 @@ from pykraft.coordinator.group.classic_group import (
     ClassicState,
     answer_join,
     answer_sync,
+    empty_record,
     refused_join,
 )
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
@@ -130,7 +131,7 @@ class ClassicGroups:
         if result is _NOTHING:
             result = self._complete_join_if_all_are_there(group)
         if is_new and result is _NOTHING:
-            records = [*tombstones, group.record({})]
+            records = [*tombstones, empty_record(group)]
             result = CoordinatorResult(None, records, on_end=partial(_end_first_join, answer), is_replayed=False)
         return result.answering(answer)
 
@@ -310,8 +311,10 @@ class ClassicGroups:
             group.remove(member.member_id)
             self._timer.cancel(_heartbeat_key(group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
-            # Only static members are left, and none has come back: until their sessions end they may.
-            self._schedule(_join_key(group_id), group.rebalance_timeout_ms, partial(self._complete_join, group_id))
+            # Only static members are left, and none has come back: until their sessions end they may. Not at once,
+            # whatever they ask for: a timer that is always due would keep the node from everything else.
+            pause_ms = max(1, group.rebalance_timeout_ms)
+            self._schedule(_join_key(group_id), pause_ms, partial(self._complete_join, group_id))
             return _NOTHING
         group.begin_generation(self._time_ms())
         if group.is_empty:

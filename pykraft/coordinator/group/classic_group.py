@@ -237,7 +237,8 @@ class ClassicGroup:
         """Whether somebody with these protocols can be a member."""
         if self.is_empty:
             return bool(protocol_type and names)
-        return self.protocol_type == protocol_type and bool(self._common() & set(names))
+        common = self._common() if self.members else set(names)
+        return self.protocol_type == protocol_type and not common.isdisjoint(names)
 
     def _common(self) -> set[str]:
         """The protocols that all members have."""
@@ -362,6 +363,19 @@ class ClassicGroup:
         group.leader_id = value.leader
         group.subscribed_topics = group._subscriptions()
         return group
+
+
+def empty_record(group: ClassicGroup) -> CoordinatorRecord:
+    """The record that a group exists. Whoever joins it now is not in it: they are nothing before they are assigned."""
+    value = GroupMetadataValue(
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=group.state_timestamp,
+        members=[],
+    )
+    return CoordinatorRecord(GROUP_METADATA, GroupMetadataKey(group=group.group_id), _GROUP_METADATA_VERSION, value)
 
 
 def tombstone(group_id: str) -> CoordinatorRecord:
