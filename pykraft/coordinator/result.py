@@ -33,12 +33,14 @@ class CoordinatorResult(NamedTuple, Generic[T]):
     """Called with the time once the records are replayed."""
     on_end: Callable[[KafkaError | None, int], CoordinatorResult[None] | None] | None = None
     """Called with the time once the records are committed, or with the error if they will not be; it may plan more."""
+    is_atomic: bool = True
+    """False: the records may be written in several batches, because there may be too many for one."""
     is_replayed: bool = True
     """False: the state has changed already, or changes in `on_end`, and the records only keep it."""
 
     def answering(self, response: U) -> CoordinatorResult[U]:
         """The same plan with this response."""
-        return CoordinatorResult(response, self.records, self.after, self.on_end, self.is_replayed)
+        return CoordinatorResult(response, self.records, self.after, self.on_end, self.is_atomic, self.is_replayed)
 
 
 class CoordinatorTimer(Protocol):

@@ -51,6 +51,10 @@ RETRY_TIMER_MS = 500
 """A timer whose write failed is tried again after this."""
 _RECORDS_PER_TURN = 2000
 """Of a partition that is loaded, this many records are replayed in one turn of the node's loop."""
+_SPLIT_BYTES = 1 << 16
+"""Records that need not be written together are written in batches of about this size."""
+_RECORD_OVERHEAD = 20
+"""At most so many bytes of a record are neither its key nor its value."""
 
 _SEEN_AS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -322,13 +326,14 @@ class CoordinatorRuntime(Generic[S]):
             return Promise.of(error)
         try:
             self._append(context, result, now)
+            committed = self._log.high_watermark(partition)
         except KafkaError as error:
             seen = KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
             self._end(context, result, seen, now)
             return result.response if isinstance(result.response, Promise) else Promise.of(seen)
         if result.after is not None:
             result.after(now)
-        return self._answer(context, result, now)
+        return self._answer(context, result, committed, now)
 
     def _append(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> None:
         if not result.records:
@@ -337,14 +342,16 @@ class CoordinatorRuntime(Generic[S]):
             encoded = [encode_coordinator_record(record) for record in result.records]
         except struct.error as error:  # a client's string is longer than a record's may be
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
-        context.end_offset = self._log.append(context.partition, encoded, now)
-        if result.is_replayed:
-            for record in result.records:
+        done = 0
+        for batch in [encoded] if result.is_atomic else _split(encoded):
+            context.end_offset = self._log.append(context.partition, batch, now)
+            for record in result.records[done : done + len(batch)] if result.is_replayed else ():
                 context.shard.replay(record, -1)
+            done += len(batch)
 
-    def _answer(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> Promise[Any]:
+    def _answer(self, context: _Context[S], result: CoordinatorResult[Any], committed: int, now: int) -> Promise[Any]:
         promise: Promise[Any] = Promise()
-        if context.end_offset <= self._log.high_watermark(context.partition) and not context.waiting:
+        if context.end_offset <= committed and not context.waiting:
             self._end(context, result, None, now)
             promise.keep(result.response)
         else:
@@ -353,6 +360,7 @@ class CoordinatorRuntime(Generic[S]):
         return result.response if isinstance(result.response, Promise) else promise
 
     def _time_out(self, context: _Context[S], promise: Promise[Any], now: int) -> None:
+        context.timer.set_time(now)
         waiting = next(each for each in context.waiting if each.promise is promise)
         context.waiting.remove(waiting)
         error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
@@ -394,6 +402,20 @@ class CoordinatorRuntime(Generic[S]):
             waiting.timeout.cancel()
             self._end(context, waiting.result, error, self._now)
             waiting.promise.keep(error)
+
+
+def _split(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[Sequence[tuple[bytes, bytes | None]]]:
+    """The same records in batches of a moderate size."""
+    batch: list[tuple[bytes, bytes | None]] = []
+    size = 0
+    for key, value in records:
+        batch.append((key, value))
+        size += len(key) + len(value or b"") + _RECORD_OVERHEAD
+        if size >= _SPLIT_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def java_hash(text: str) -> int:

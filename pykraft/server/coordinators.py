@@ -141,10 +141,9 @@ class GroupCoordinator:
         if GROUP_TOPIC in deleted:  # one that is made anew has other groups, and epochs that begin again
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
-        gone = frozenset(name for name in deleted if image.topic_named(name) is None)
-        if gone:
+        if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
             for partition in self.runtime.active_partitions():
-                self.runtime.write(partition, lambda shard: shard.forget_topics(gone), now)
+                self.runtime.write(partition, lambda shard: shard.forget_topics(deleted), now)
         created, changed = topic_changes(delta, image)
         if created or changed:
             for partition in self.runtime.active_partitions():

@@ -12,8 +12,12 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.common.types import TopicPartition
+from pykraft.coordinator.group.offsets import CommittedOffset, commit_record
+from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -24,6 +28,7 @@ from pykraft.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from pykraft.records.builder import RecordBatchBuilder
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
 from tests.harness.controllers import new_topic
@@ -126,9 +131,13 @@ class Groups:
     def state(self) -> str:
         return str(self.ask(DescribeGroupsRequest(groups=["g"])).groups[0].group_state)
 
-    def commit(self, offset: int, member_id: str = "", generation: int = -1, topic: str = "t", text: str = "") -> Any:
+    def commit(self, offset: int, member_id: str = "", generation: int = -1, topic: str = "t", **fields: Any) -> Any:
         topic_type = OffsetCommitRequest.Topic
-        part = topic_type.Partition(partition_index=0, committed_offset=offset, committed_metadata=text)
+        part = topic_type.Partition(
+            partition_index=fields.get("partition", 0),
+            committed_offset=offset,
+            committed_metadata=fields.get("text", ""),
+        )
         request = OffsetCommitRequest(
             group_id="g",
             member_id=member_id,
@@ -194,6 +203,16 @@ def test_the_first_rebalance_waits_for_members_that_start_together() -> None:
     assert not first.kept, "somebody joined during the delay, so it is given once more"
     groups.run(1000)
     assert response(first).generation_id == response(second).generation_id == 1
+
+
+def test_a_group_that_has_been_empty_waits_for_its_members_as_at_first() -> None:
+    groups = Groups(group_initial_rebalance_delay_ms="3000")
+    first = groups.join(version=3)
+    groups.run(3000)
+    assert groups.leave(response(first).member_id) == NONE
+    again = [groups.join(version=3), groups.join(version=3)]
+    groups.run(6100)
+    assert {response(each).generation_id for each in again} == {3}
 
 
 def test_a_member_that_does_not_join_again_is_removed_when_the_rebalance_times_out(groups: Groups) -> None:
@@ -314,6 +333,9 @@ def test_the_last_member_leaves_an_empty_group(groups: Groups) -> None:
     assert groups.leave(only) == NONE
     assert groups.state() == "Empty"
     assert groups.leave(only) == UNKNOWN
+    member = LeaveGroupRequest.Member(member_id=only)
+    nobody = groups.ask(LeaveGroupRequest(group_id="other", members=[member]))
+    assert (nobody.error_code, nobody.members[0].error_code) == (NONE, UNKNOWN)
 
 
 # --- static members ---------------------------------------------------------------------------------------------------
@@ -389,6 +411,7 @@ def test_without_a_group_offsets_are_kept_under_its_name(groups: Groups) -> None
     assert groups.commit(5) is NONE
     assert groups.committed() == 5
     assert groups.commit(5, topic="missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert groups.commit(5, partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert groups.commit(5, text="x" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert groups.commit(5, "m", 3) is UNKNOWN
     listed = groups.ask(ListGroupsRequest()).groups
@@ -416,6 +439,53 @@ def test_old_offsets_are_forgotten_and_with_the_last_of_them_the_group() -> None
     groups.run(2000)
     assert groups.committed() == -1
     assert groups.ask(ListGroupsRequest()).groups == []
+
+
+def test_offsets_that_are_too_many_for_one_batch_are_forgotten_all_the_same() -> None:
+    groups = Groups(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
+    groups.commit(5)
+    config = IncrementalAlterConfigsRequest.Resource.Config(name="max.message.bytes", value="70000")
+    resource = IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name=GROUP_TOPIC, configs=[config])
+    groups.lone.ask(IncrementalAlterConfigsRequest(resources=[resource]), ListenerKind.CONTROLLER)
+    offset = CommittedOffset(5, -1, "", 0)
+    for first in range(0, 6000, 500):
+        places = [TopicPartition("t", number) for number in range(first, first + 500)]
+        records = [commit_record("g", place, offset) for place in places]
+        groups.lone.broker.groups.write("g", lambda _, new=records: CoordinatorResult(None, new), groups.lone.now)
+    assert len(groups.lone.broker.groups.runtime.active(0).offsets.of("g")) == 6000
+    groups.lone.clock.now_ms += 70_000
+    groups.run(2000)
+    assert groups.ask(ListGroupsRequest()).groups == []
+
+
+def test_offsets_go_with_their_topic_also_if_there_is_a_new_one_of_its_name(groups: Groups) -> None:
+    groups.commit(5)
+    broker = groups.lone.broker
+    before = groups.lone.node.loader.image
+    groups.lone.handle(
+        DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name="t")], timeout_ms=1000), ListenerKind.CONTROLLER
+    )
+    groups.lone.handle(
+        CreateTopicsRequest(topics=[new_topic("t", assignment={0: [1]})], timeout_ms=1000), ListenerKind.CONTROLLER
+    )
+    groups.run(100)
+    assert before.topic_ids["t"] != broker.groups._topics.image.topic_ids["t"]
+    assert groups.committed() == -1
+
+
+def test_the_node_goes_on_when_a_partition_has_left_and_its_coordinator_does_not_know_yet(groups: Groups) -> None:
+    (only,) = groups.stable(1)
+    del groups.lone.broker.replicas.partitions[TopicPartition(GROUP_TOPIC, 0)]
+    assert groups.beat(only, groups.generation) is ErrorCode.NOT_COORDINATOR
+    groups.run(SESSION_MS + 1)  # its session ends
+
+
+def test_nobody_but_the_coordinator_writes_its_log(groups: Groups) -> None:
+    records = RecordBatchBuilder()
+    records.append(1, b"key", b"value")
+    produced = groups.lone.produce(groups.lone.node.loader.image.topic_ids[GROUP_TOPIC], records.build())
+    error = response(produced).responses[0].partition_responses[0].error_code
+    assert error == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_groups_and_offsets_are_deleted_when_nobody_needs_them(groups: Groups) -> None:
@@ -528,7 +598,9 @@ def test_a_coordinator_that_takes_over_knows_members_assignments_and_offsets(gro
     refused = HeartbeatRequest(group_id="g", generation_id=groups.generation, member_id=first)
     assert groups.ask(refused).error_code == ErrorCode.NOT_COORDINATOR
     runtime.lead(0, epoch, 0)
-    assert response(groups.send(refused)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert response(groups.send(refused)).error_code == NONE, "its session has not begun to run"
+    looked = groups.send(DescribeGroupsRequest(groups=["g"]))
+    assert response(looked).groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     groups.run(1)
     assert groups.state() == "Stable"
     assert groups.committed() == 9

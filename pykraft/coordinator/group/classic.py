@@ -248,7 +248,7 @@ class ClassicGroups:
                 member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
                 answer_join(member, refused_join(NO_MEMBER, error.code))
                 if member.member_id in group.members and joins.instance_id is not None:
-                    group.replace_static(joins.instance_id, member.member_id, old_id)
+                    self._expect_heartbeat(group, group.replace_static(joins.instance_id, member.member_id, old_id))
             elif version >= _FIRST_SKIP_ASSIGNMENT:
                 leads = group.leader_id == member.member_id
                 answer_join(member, group.joined(member, group.leader_id, skip_assignment=leads))
@@ -297,8 +297,9 @@ class ClassicGroups:
         self._schedule(_join_key(group.group_id), delay_ms, expire)
 
     def _complete_join_if_all_are_there(self, group: ClassicGroup) -> CoordinatorResult[None]:
-        """Not before the very first rebalance, which ends with its delay."""
-        is_due = group.state is _State.PREPARING_REBALANCE and group.have_all_joined and group.generation
+        """Not in the first rebalance of a group that was empty, which ends with its delay."""
+        is_first = group.previous_state is _State.EMPTY
+        is_due = group.state is _State.PREPARING_REBALANCE and group.have_all_joined and not is_first
         return self._complete_join(group.group_id) if is_due else _NOTHING
 
     def _complete_join(self, group_id: str) -> CoordinatorResult[None]:
@@ -447,11 +448,12 @@ class ClassicGroups:
     def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[LeaveGroupResponse]:
         """Remove members that say so, or that an administrator names."""
         group = self.group(request.group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
         leaving = request.members or [LeaveGroupRequest.Member(member_id=request.member_id)]
-        errors = [self._leave(group, each) for each in leaving]
-        result = self._after_removal(group) if ErrorCode.NONE in errors else _NOTHING
+        if group is None:
+            errors, result = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), _NOTHING
+        else:
+            errors = [self._leave(group, each) for each in leaving]
+            result = self._after_removal(group) if ErrorCode.NONE in errors else _NOTHING
         response = LeaveGroupResponse(
             error_code=errors[0] if not request.members else ErrorCode.NONE,
             members=[

@@ -16,7 +16,7 @@ from typing import Any
 
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
 from pykraft.coordinator.group.classic import ClassicGroups
@@ -181,7 +181,9 @@ class GroupShard:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partitions=[
-                        self._fetched(asked.group_id, TopicPartition(topic.name, number), require_stable)
+                        self._fetched(
+                            asked.group_id, TopicPartition(topic.name, number), topic.topic_id, require_stable
+                        )
                         for number in topic.partition_indexes
                     ],
                 )
@@ -195,21 +197,17 @@ class GroupShard:
         if asked.member_id is None and asked.member_epoch < 0:
             return
         if group is None or isinstance(group, ClassicGroup):
-            if asked.member_epoch >= 0 or asked.member_id:
-                is_missing = group is None
-                if is_missing:
-                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {asked.group_id}")
-            return
+            return  # it has committed nothing, or has members that need not say so
         group.validate_offset_fetch(asked.member_id, asked.member_epoch)
 
     def _fetched(
-        self, group_id: str, place: TopicPartition, require_stable: bool
+        self, group_id: str, place: TopicPartition, topic_id: Uuid, require_stable: bool
     ) -> OffsetFetchResponse.Group.Topic.Partition:
         answer_type = OffsetFetchResponse.Group.Topic.Partition
         if require_stable and self.offsets.is_unstable(group_id, place):
             return answer_type(partition_index=place.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         offset = self.offsets.of(group_id).get(place)
-        if offset is None:
+        if offset is None or ZERO_UUID != offset.topic_id != topic_id != ZERO_UUID:  # of another topic of this name
             return answer_type(partition_index=place.partition)
         return answer_type(
             partition_index=place.partition,
@@ -249,7 +247,7 @@ class GroupShard:
         for group_id in self.offsets.groups():
             places = [place for place in self.offsets.of(group_id) if place.topic in names]
             records += offset_records.tombstones(group_id, places)
-        return CoordinatorResult(None, records)
+        return CoordinatorResult(None, records, is_atomic=False)
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS]
@@ -270,7 +268,7 @@ class GroupShard:
             records += offset_records.tombstones(group_id, old)
             if group.is_empty and len(old) == len(self.offsets.of(group_id)) and not self.offsets.has_pending(group_id):
                 records += self._tombstones(group)
-        return CoordinatorResult(None, records)
+        return CoordinatorResult(None, records, is_atomic=False)
 
     def _expired(self, group_id: str, group: Any) -> list[TopicPartition]:
         """Offsets of a group with members do not grow old, unless no member reads their topic any more."""

@@ -101,7 +101,15 @@ class GroupApis:
 
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
-        return self._write(request, lambda shard: shard.classic.heartbeat(request), now)
+        answer = self._write(request, lambda shard: shard.classic.heartbeat(request), now)
+
+        def patient(response: Any) -> Response:
+            """While the group is loaded a member is told that all is well: its session has not begun to run yet."""
+            if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                response.error_code = ErrorCode.NONE
+            return response  # type: ignore[no-any-return]
+
+        return answer.map(patient)
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
@@ -138,9 +146,10 @@ class GroupApis:
         asked = []
         for topic, name, error in zip(request.topics, names, errors, strict=True):
             if error is None:
-                asked.append(topic.replace(name=name or ""))
-        if not asked:
-            response = OffsetCommitResponse(topics=[])
+                there = [each for each in topic.partitions if self._is_there(name or "", each.partition_index)]
+                asked.append(topic.replace(name=name or "", partitions=there))
+        if not any(topic.partitions for topic in asked):
+            response = OffsetCommitResponse(topics=[OffsetCommitResponse.Topic(partitions=[]) for _ in asked])
             return Promise.of(self._merged(request, errors, response))
         kept = request.replace(topics=asked)
         answer = self._write(kept, lambda shard: shard.commit(kept, context.api_version), now)
@@ -161,6 +170,10 @@ class GroupApis:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return None if self._image().topic_named(name) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def _is_there(self, name: str, partition: int) -> bool:
+        topic = self._image().topic_named(name)
+        return topic is not None and partition in topic.partitions
+
     @staticmethod
     def _merged(
         request: OffsetCommitRequest, errors: Sequence[ErrorCode | None], response: Any
@@ -170,12 +183,12 @@ class GroupApis:
         topic_type = OffsetCommitResponse.Topic
         topics = []
         for topic, error in zip(request.topics, errors, strict=True):
-            if error is None:
-                answer = next(answered)
-                topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=answer.partitions))
-                continue
+            codes = {} if error is not None else {p.partition_index: p.error_code for p in next(answered).partitions}
+            missing = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             partitions = [
-                topic_type.Partition(partition_index=partition.partition_index, error_code=error)
+                topic_type.Partition(
+                    partition_index=partition.partition_index, error_code=codes.get(partition.partition_index, missing)
+                )
                 for partition in topic.partitions
             ]
             topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=partitions))

@@ -16,6 +16,7 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
 from pykraft.records.batch import CODEC_MASK, RecordBatch
 from pykraft.records.compression import Compression
+from pykraft.server.apis.cluster import INTERNAL_TOPICS
 from pykraft.server.apis.dispatch import CloseConnection, Handlers
 from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is_denied, topic_name
 from pykraft.server.authorizer import Authorizer
@@ -27,6 +28,8 @@ from pykraft.transport.server_channel import RequestContext
 
 ALL_REPLICAS = -1
 """acks=all."""
+_ADMIN_CLIENT_ID = "__admin_client"
+"""A client of this name may write to the coordinators' topics, as it may in Kafka."""
 _FIRST_ZSTD_VERSION = 7
 _BEFORE_THE_LOG = (
     *NOT_LEADER,
@@ -89,6 +92,8 @@ class ProduceApis:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked[1]}")
             if is_denied(self._authorizer, context, AclOperation.WRITE, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
             batch = self._checked(partition, context)
             if request.acks not in (0, 1, ALL_REPLICAS):
                 raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
