@@ -641,3 +641,26 @@ def test_a_group_that_was_new_when_its_coordinator_was_lost_takes_its_members_ag
     again = groups.join(instance="i")
     groups.run(1)
     assert (response(again).error_code, response(again).generation_id) == (NONE, 1)
+
+
+def test_a_static_member_keeps_the_id_that_it_was_told_also_if_its_record_is_late() -> None:
+    groups = two_replicas("600000")
+    topic_id = groups.lone.node.loader.image.topic_ids[GROUP_TOPIC]
+
+    def catch_up() -> None:
+        groups.lone.fetch(topic_id, groups.lone.broker.groups.runtime._contexts[0].end_offset, follower=2)
+        groups.run(1)
+
+    static_group(groups)
+    catch_up()
+    assert groups.lone.broker.groups.runtime.active(0).groups["g"].state_name == "Stable"
+    back = groups.join(instance="i")
+    assert not back.kept, "the other replica has not got it"
+    groups.join(version=3)
+    groups.run(1)
+    told = response(back)
+    assert told.generation_id == 2
+    groups.run(5000)
+    catch_up()
+    request = HeartbeatRequest(group_id="g", generation_id=2, member_id=told.member_id, group_instance_id="i")
+    assert groups.ask(request).error_code == NONE

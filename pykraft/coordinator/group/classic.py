@@ -243,7 +243,11 @@ class ClassicGroups:
             can_begin = group.state in (_State.STABLE, _State.COMPLETING_REBALANCE)
             return self._rebalance(group) if can_begin else self._complete_join_if_all_are_there(group)
 
+        generation = group.generation
+
         def on_end(error: KafkaError | None, now: int) -> None:
+            if group.state is not _State.STABLE or group.generation != generation:
+                return  # a rebalance has begun, and answers it under its new id
             if error is not None:  # it is not known by its new id: the old one holds
                 member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
                 answer_join(member, refused_join(NO_MEMBER, error.code))
