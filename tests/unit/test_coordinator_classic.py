@@ -664,3 +664,13 @@ def test_a_static_member_keeps_the_id_that_it_was_told_also_if_its_record_is_lat
     catch_up()
     request = HeartbeatRequest(group_id="g", generation_id=2, member_id=told.member_id, group_instance_id="i")
     assert groups.ask(request).error_code == NONE
+
+
+def test_a_partition_that_cannot_be_read_has_no_groups(groups: Groups) -> None:
+    runtime = groups.lone.broker.groups.runtime
+    runtime._log.append(0, [(b"?", None)], groups.lone.now)
+    epoch = runtime._contexts[0].epoch
+    runtime.lead(0, epoch + 1, groups.lone.now)
+    groups.run(1)
+    assert groups.ask(ListGroupsRequest()).error_code == NONE
+    assert groups.ask(DescribeGroupsRequest(groups=["g"])).groups[0].error_code == ErrorCode.NOT_COORDINATOR

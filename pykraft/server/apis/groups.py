@@ -373,13 +373,12 @@ class GroupApis:
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         active = runtime.active_partitions()
-        is_loading = len(active) < len(runtime.partitions)
         groups = [group for partition in active for group in runtime.active(partition).listed(states, types)]
         if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
             names = {group.group_id for group in groups}
             shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
             groups = [group for group in groups if group.group_id in shown]
-        if is_loading:
+        if runtime.is_loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=groups)
         return ListGroupsResponse(groups=groups)
 
