@@ -34,9 +34,9 @@ from pykraft.client.arguments import (
 from pykraft.client.commits import OffsetAndMetadata, OnCommit
 from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
-from pykraft.client.coordinator import ASSIGNED, ConsumerCoordinator, ListenerCall
 from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
 from pykraft.client.fetcher import FetchedRecord
+from pykraft.client.group_part import ASSIGNED, GroupPart, ListenerCall
 from pykraft.client.offsets import OffsetAndTimestamp
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -374,7 +374,7 @@ class Consumer(ClosesOnExit):
                 membership.group_id, generation.id, generation.member_id, membership.instance_id
             )
 
-    def _group(self, what: str) -> ConsumerCoordinator:
+    def _group(self, what: str) -> GroupPart:
         if self._core.group is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"{what} needs a group: set group.id")
         return self._core.group
@@ -525,7 +525,7 @@ class Consumer(ClosesOnExit):
         lessons and tests."""
         self._thread.close()
 
-    def _end_membership(self, group: ConsumerCoordinator, deadline: int, autocommit: bool) -> None:
+    def _end_membership(self, group: GroupPart, deadline: int, autocommit: bool) -> None:
         if autocommit:
             with self._thread.lock:
                 self._give_back(self._polled)

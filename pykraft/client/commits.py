@@ -6,7 +6,8 @@ offset as its position, or a position by ``auto.offset.reset`` if the group has 
 
 A member of a group commits under its generation. The coordinator refuses a commit of an older generation, because other
 members may own the partitions by now. A consumer that assigns its partitions itself is no member, and commits without a
-generation.
+generation. In a consumer group (KIP-848) the member epoch takes the generation's place, and grows with every rebalance:
+a commit or a lookup that is refused because its epoch is stale is sent again with the new one.
 
 A synchronous commit is repeated until its deadline. An asynchronous one is sent once: a later commit may overtake a
 repetition, which would move the offset back. A committed offset also has the leader epoch of the last record before it,
@@ -25,12 +26,10 @@ from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver, ApiHandler
 from pykraft.client.errors import (
     ClientTimeoutError,
-    CommitFailedError,
     FencedInstanceIdError,
-    RebalanceInProgressError,
     RetriableCommitFailedError,
 )
-from pykraft.client.membership import CHANNEL, ClassicMembership, Generation, MemberState
+from pykraft.client.membership import CHANNEL, Generation, Membership
 from pykraft.client.subscription import FetchPosition, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, Promise
@@ -45,6 +44,7 @@ from pykraft.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 
+_REMOVED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH)
 _BY_NAME = 9
 """The newest version of OffsetCommit and OffsetFetch whose topics have names."""
 
@@ -66,7 +66,7 @@ class Commits:
     """Commits offsets, and looks up committed ones. It is a RequestManager, whose requests the `ApiDriver` sends."""
 
     def __init__(
-        self, config: Config, subscription: SubscriptionState, driver: ApiDriver, membership: ClassicMembership
+        self, config: Config, subscription: SubscriptionState, driver: ApiDriver, membership: Membership
     ) -> None:
         self._timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
         self._subscription = subscription
@@ -93,16 +93,24 @@ class Commits:
         """Commit these offsets; kept with the error, or None."""
         if not offsets:
             return Promise.of(None)
-        generation = self._generation()
+        is_member = self._subscription.mode.is_automatic
+        generation = self._membership.commit_generation() if is_member else Generation()
         if isinstance(generation, KafkaError):
             return Promise.of(generation)
-        instance_id = self._membership.instance_id if self._subscription.mode.is_automatic else None
-        request = _commit_request(self._group_id, generation, instance_id, offsets)
+        instance_id = self._membership.instance_id if is_member else None
+
+        def request(asked: object) -> OffsetCommitRequest:
+            return _commit_request(self._group_id, self._membership.renewed(generation), instance_id, offsets)
+
+        def read(asked: object, response: OffsetCommitResponse) -> list[tuple[str, KafkaError | None]]:
+            error = _first_error(response)
+            return [(self._group_id, self._repeated(error) if error is not None and is_retried else error)]
+
         handler = ApiHandler(
             what="{}: the offsets were not committed",
             lookup=self._driver.group_coordinators,
-            request=lambda asked: request,
-            read=lambda asked, response: [(self._group_id, _first_error(response))],
+            request=request,
+            read=read,
             channel=CHANNEL,
             is_retried=is_retried,
         )
@@ -128,33 +136,19 @@ class Commits:
         while self._completed:
             yield self._completed.popleft()
 
-    def _generation(self) -> Generation | KafkaError:
-        """Under which generation to commit."""
-        if not self._subscription.mode.is_automatic:
-            return Generation()
-        if self._membership.state is MemberState.STABLE:
-            return self._membership.generation
-        if self._membership.is_rebalancing:
-            return RebalanceInProgressError()
-        return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID)
+    def _repeated(self, error: KafkaError) -> KafkaError:
+        """The same error; but as one that may pass if the member has another epoch to try, or soon will."""
+        if error.code is not ErrorCode.STALE_MEMBER_EPOCH or self._membership.generation.is_lost:
+            return error
+        return _StaleEpochError(error.code, error.detail)
 
     def _understood(self, found: Any, generation: Generation, is_retried: bool) -> KafkaError | None:
-        """What the user hears of a commit; a member that was removed must begin again."""
+        """What the user hears of a commit."""
         if not isinstance(found, KafkaError):
             return None
-        is_current = self._membership.generation == generation
-        match found.code:
-            case ErrorCode.REBALANCE_IN_PROGRESS:
-                self._membership.request_rejoin("offset commit failed since group is already rebalancing")
-                return RebalanceInProgressError()
-            case ErrorCode.FENCED_INSTANCE_ID if is_current:
-                return FencedInstanceIdError(self._membership.instance_id)
-            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION | ErrorCode.FENCED_INSTANCE_ID:
-                if not is_current and self._membership.state is MemberState.PREPARING_REBALANCE:
-                    return RebalanceInProgressError()
-                if is_current and self._subscription.mode.is_automatic:
-                    self._membership.lost(found)
-                return CommitFailedError(found.code)
+        refused = self._membership.commit_refused(found, generation, self._subscription.mode.is_automatic)
+        if refused is not None:
+            return refused
         if not is_retried and found.retriable:
             return RetriableCommitFailedError(found)
         return found
@@ -167,12 +161,21 @@ class Commits:
         """By the group's id, what it has committed for each partition: None if nothing. Offsets that an open
         transaction is about to change are waited for."""
         wanted = sorted(set(topic_partitions))
-        request = _fetch_request(self._group_id, wanted)
+        is_member = self._subscription.mode.is_automatic
+
+        def request(asked: object) -> OffsetFetchRequest:
+            epoch = self._membership.fetch_generation() if is_member else Generation()
+            return _fetch_request(self._group_id, epoch, wanted)
+
+        def read(asked: object, response: OffsetFetchResponse) -> list[tuple[str, Committed | KafkaError]]:
+            found = _committed(response, wanted)
+            return [(self._group_id, self._repeated(found) if isinstance(found, KafkaError) else found)]
+
         handler = ApiHandler(
             what="{}: the committed offsets were not found",
             lookup=self._driver.group_coordinators,
-            request=lambda asked: request,
-            read=lambda asked, response: [(self._group_id, _committed(response, wanted))],
+            request=request,
+            read=read,
             channel=CHANNEL,
         )
         return self._driver.ask_all(handler, [self._group_id] if wanted else [], deadline)
@@ -195,6 +198,8 @@ class Commits:
         self._initialization = None
         if isinstance(found, ClientTimeoutError):
             return  # the next poll asks again
+        if isinstance(found, KafkaError) and found.code in _REMOVED and self._membership.may_have_lost:
+            return  # so are the partitions
         if isinstance(found, KafkaError):
             self._errors.append(found)
             return
@@ -223,6 +228,14 @@ class Commits:
         """Raise what the consumer's user must know, each error once."""
         if self._errors:
             raise self._errors.popleft()
+
+
+class _StaleEpochError(KafkaError):
+    """The member's epoch has grown since the request was sent, or will with the next heartbeat."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
 
 
 def _commit_request(
@@ -257,7 +270,7 @@ def _first_error(response: OffsetCommitResponse) -> KafkaError | None:
     return None
 
 
-def _fetch_request(group_id: str, wanted: Iterable[TopicPartition]) -> OffsetFetchRequest:
+def _fetch_request(group_id: str, generation: Generation, wanted: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """The request in all its versions: until 7 for one group, later for a list of groups."""
     topics: dict[str, list[int]] = {}
     for key in wanted:
@@ -269,6 +282,8 @@ def _fetch_request(group_id: str, wanted: Iterable[TopicPartition]) -> OffsetFet
         groups=[
             group_type(
                 group_id=group_id,
+                member_id=generation.member_id or None,
+                member_epoch=generation.id,
                 topics=[group_type.Topic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
             )
         ],

@@ -135,6 +135,11 @@ GROUP_INSTANCE_ID = string(
     "group.instance.id", "", "makes this consumer a static member under this name", most_bytes=LARGEST["short"]
 )
 GROUP_PROTOCOL = string("group.protocol", "classic", "which protocol the group speaks", ["classic", "consumer"])
+GROUP_REMOTE_ASSIGNOR = string(
+    "group.remote.assignor",
+    "",
+    "which of the coordinator's assignors a consumer group uses; empty: the group's default",
+)
 SESSION_TIMEOUT_MS = integer(
     "session.timeout.ms", 45_000, "without a heartbeat for this long, a member is removed", at_least=0
 )
@@ -172,6 +177,12 @@ PARTITION_ASSIGNMENT_STRATEGY: Key[tuple[str, ...]] = Key(
     "list",
 )
 
+_NOT_WITH: dict[str, list[Key[Any]]] = {
+    "classic": [GROUP_REMOTE_ASSIGNOR],
+    "consumer": [PARTITION_ASSIGNMENT_STRATEGY, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS],
+}
+"""By group protocol, the settings that only the other one has. With KIP-848 the broker chooses the times."""
+
 CONSUMER_CONFIG = ConfigDef(
     [
         *_COMMON,
@@ -189,6 +200,7 @@ CONSUMER_CONFIG = ConfigDef(
         GROUP_ID,
         GROUP_INSTANCE_ID,
         GROUP_PROTOCOL,
+        GROUP_REMOTE_ASSIGNOR,
         SESSION_TIMEOUT_MS,
         HEARTBEAT_INTERVAL_MS,
         MAX_POLL_INTERVAL_MS,
@@ -218,10 +230,10 @@ def consumer_config(settings: Mapping[str, object]) -> Config:
     """Read a consumer's settings. Without `group.id` nothing is committed automatically; ConfigError if that was asked
     for, or if two settings contradict each other."""
     config = client_config(CONSUMER_CONFIG, settings)
-    if config[GROUP_PROTOCOL] == "consumer":
-        raise ConfigError(
-            "group.protocol is consumer, but must be classic: consumer groups (KIP-848) are not built yet"
-        )
+    protocol = config[GROUP_PROTOCOL]
+    for key in _NOT_WITH[protocol]:
+        if _named(settings).get(key.name):
+            raise ConfigError(f"{key.name} cannot be set when group.protocol={protocol.upper()}: leave it out")
     if config[GROUP_ID]:
         if config[HEARTBEAT_INTERVAL_MS] >= config[SESSION_TIMEOUT_MS]:
             raise ConfigError(

@@ -17,11 +17,13 @@ from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.arguments import whole_number
 from pykraft.client.config import bootstrap_endpoints
-from pykraft.client.coordinator import ConsumerCoordinator, ListenerCall
+from pykraft.client.coordinator import ConsumerCoordinator
 from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord, Fetcher
+from pykraft.client.group_part import GroupPart, ListenerCall
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetLookups
 from pykraft.client.positions import Positions
+from pykraft.client.reconciliation import Reconciliation
 from pykraft.client.subscription import FetchPosition, Mode, PartitionState, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
@@ -43,9 +45,11 @@ class ConsumerCore:
         self.isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
         self._positions = Positions(config, self.subscription, self.driver, self.lookups, self.isolation_level)
         self._fetcher = Fetcher(config, self.metadata, self.subscription)
-        self.group: ConsumerCoordinator | None = None
+        self.group: GroupPart | None = None
         """None without ``group.id``."""
-        if config[keys.GROUP_ID]:
+        if config[keys.GROUP_ID] and config[keys.GROUP_PROTOCOL] == "consumer":
+            self.group = Reconciliation(config, self.subscription, self.driver, random)
+        elif config[keys.GROUP_ID]:
             self.group = ConsumerCoordinator(config, self.subscription, self.driver)
         self._topic_ids: dict[str, Uuid] = {}
         self._matched_version = -1

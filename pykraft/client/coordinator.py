@@ -1,4 +1,4 @@
-"""What a consumer in a classic group does around its membership: rebalances, assignors, automatic commits.
+"""What a consumer in a classic group does around its membership: rebalances and assignors.
 
 A rebalance takes partitions away and brings others. Records of a partition may still be on their way through the user's
 code when it is taken, so both happen only inside the user's `poll()`, on the user's thread::
@@ -13,66 +13,41 @@ but cooperative assignors. A member that was removed from the group cannot commi
 A member joins again when the coordinator says so, when its own subscription has changed, and, if it leads the group,
 when the partitions of the group's topics have changed.
 
-What must happen on the user's thread is a script (a generator): it yields each call of the user's listener, or None
-while it waits, and is resumed by the next `poll()`.
-
 Follows org.apache.kafka.clients.consumer.internals.{ConsumerCoordinator,ConsumerProtocol}. One difference: partitions
 that a cooperative rebalance takes away are committed right before, not only when the rebalance began.
 """
 
 import struct
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.commits import Commits, Offsets
+from pykraft.client.group_part import ASSIGNED, LOST, REVOKED, GroupPart, ListenerCall, Script
 from pykraft.client.membership import ClassicMembership
 from pykraft.client.subscription import Mode, SubscriptionState
 from pykraft.common.assignors import MemberSubscription, assignor
 from pykraft.common.config import Config
-from pykraft.common.core import Poll, Promise, merge
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.coordinators import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pykraft.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 
-REVOKED = "on_partitions_revoked"
-ASSIGNED = "on_partitions_assigned"
-LOST = "on_partitions_lost"
 _VERSION = struct.Struct(">h")
 _NEWEST = ConsumerProtocolSubscription.versions[1]
 
 
-class ListenerCall(NamedTuple):
-    """A method of the user's rebalance listener, and the partitions that it is called with."""
+class ConsumerCoordinator(GroupPart):
+    """A consumer's part in its classic group. It is a RequestManager, and the `Participant` of its membership."""
 
-    method: str
-    partitions: tuple[TopicPartition, ...]
-
-
-Script = Generator[ListenerCall | None, int, None]
-
-
-class ConsumerCoordinator:
-    """A consumer's part in its group. It is a RequestManager, and the `Participant` of its membership."""
+    membership: ClassicMembership
 
     def __init__(self, config: Config, subscription: SubscriptionState, driver: ApiDriver) -> None:
-        self.membership = ClassicMembership(config, driver, self)
-        self.commits = Commits(config, subscription, driver, self.membership)
-        self._subscription = subscription
-        self._metadata = driver.metadata
+        super().__init__(config, subscription, driver, ClassicMembership(config, driver, self))
         self._assignors = [assignor(name) for name in config[keys.PARTITION_ASSIGNMENT_STRATEGY]]
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
         self._rack: str | None = config[keys.CLIENT_RACK] or None
-        self._rebalance_timeout_ms: int = config[keys.MAX_POLL_INTERVAL_MS]
-        self._retry_backoff_ms: int = config[keys.RETRY_BACKOFF_MS]
-        self._commits_automatically: bool = config[keys.ENABLE_AUTO_COMMIT]
-        self._commit_interval_ms: int = config[keys.AUTO_COMMIT_INTERVAL_MS]
-        self._commit_at: int | None = None
-        self._script: Script | None = None
-        self._awaited: Promise[KafkaError | None] | None = None
-        """The commit that the script waits for."""
         self._joined_topics: frozenset[str] | None = None
         """What the last JoinGroup subscribed to."""
         self._counts_at_assignment: Mapping[str, int] | None = None
@@ -82,65 +57,20 @@ class ConsumerCoordinator:
         self._received: tuple[Collection[TopicPartition], int] = ((), -1)
         """The last assignment, with its generation: sticky assignors bring it along."""
 
-    def poll(self, now: int) -> Poll:
-        parts = [self.commits.poll(now)]
-        if self._subscription.mode.is_automatic:
-            parts.append(self.membership.poll(now))
-        return merge(parts)
-
     # --- on the user's thread -----------------------------------------------------------------------------------------
 
-    def advance(self, now: int) -> ListenerCall | None:
-        """The user has called `poll()`. Returns a call of the user's listener; after it, `advance` is called again.
-        None if there is none, for now."""
-        self.membership.user_polled(now)
-        self._maybe_commit(now)
-        while self._script is not None or self._begin_script():
-            assert self._script is not None
-            try:
-                return self._script.send(now)
-            except StopIteration:
-                self._script = None
-        return None
+    def leave(self, reason: str, deadline: int) -> "Promise[Any]":
+        self._joined_topics = self._counts_at_assignment = None
+        return super().leave(reason, deadline)
 
     @property
-    def has_news(self) -> bool:
-        """There is an error to raise, a callback to make, or something to do for `advance`."""
-        if self.membership.has_error or self.commits.has_error or self.commits.has_completed:
-            return True
-        if self._script is not None:
-            return self._awaited is None or self._awaited.kept
+    def _has_work(self) -> bool:
         return self.membership.assignment is not None or self._must_join()
 
-    def raise_error(self) -> None:
-        """Raise what the user must know, each error once."""
-        self.membership.raise_error()
-        self.commits.raise_error()
-
-    def depart(self) -> ListenerCall | None:
-        """The consumer is about to leave its group, or has left it: the call of its listener that comes first."""
-        self._script = None
-        owned = tuple(self._subscription.partitions)
-        if not owned or not self._subscription.mode.is_automatic:
-            return None
-        is_lost = self.membership.generation.is_lost or self.membership.is_rebalancing
-        return ListenerCall(LOST if is_lost else REVOKED, owned)
-
-    def leave(self, reason: str, deadline: int) -> "Promise[object]":
-        """Leave the group, if this consumer is a member; kept when the coordinator has answered."""
-        self._joined_topics = self._counts_at_assignment = None
-        return self.membership.leave(reason, deadline)
-
-    def _begin_script(self) -> bool:
-        """Begin what is due, if anything is."""
+    def _next_script(self) -> Script | None:
         if self.membership.assignment is not None:
-            self._script = self._complete_join()
-        elif self._must_join():
-            self._script = self._prepare_join()
-        else:
-            return False
-        next(self._script)  # to its first yield, which waits for the time
-        return True
+            return self._complete_join()
+        return self._prepare_join() if self._must_join() else None
 
     def _prepare_join(self) -> Script:
         """Before JoinGroup: commit, and give up what the group may take away."""
@@ -204,39 +134,6 @@ class ConsumerCoordinator:
             self.membership.request_rejoin("received assignment does not match the current subscription")
             return None
         return assigned
-
-    def _commit_before_revocation(self, given_up: Collection[TopicPartition], now: int) -> Script:
-        """Commit and wait for that, at most as long as a rebalance may take; what is given up is not read meanwhile."""
-        if not self._commits_automatically or not self._subscription.partitions:
-            return
-        for key in given_up:
-            self._subscription.partitions[key].is_pending_revocation = True
-        deadline = now + self._rebalance_timeout_ms
-        self._awaited = self.commits.commit(self.commits.consumed(), deadline)
-        while not self._awaited.kept and now < deadline:
-            now = yield None
-        self._awaited = None
-
-    # --- automatic commits --------------------------------------------------------------------------------------------
-
-    def _maybe_commit(self, now: int) -> None:
-        """Commit what earlier polls returned: now that the user polls again, it has been dealt with."""
-        if not self._commits_automatically:
-            return
-        if self._commit_at is None:
-            self._commit_at = now + self._commit_interval_ms
-        if now >= self._commit_at:
-            self._commit_at = now + self._commit_interval_ms
-
-            def on_commit(offsets: Offsets, error: KafkaError | None) -> None:
-                if error is not None and error.retriable and self._commit_at is not None:
-                    self._commit_at = min(self._commit_at, now + self._retry_backoff_ms)
-
-            self.commits.commit_async(self.commits.consumed(), on_commit, now)
-
-    def commit_at_end(self, deadline: int) -> "Promise[KafkaError | None]":
-        """What is left to commit when the consumer closes or leaves."""
-        return self.commits.commit(self.commits.consumed() if self._commits_automatically else {}, deadline)
 
     # --- joining again ------------------------------------------------------------------------------------------------
 

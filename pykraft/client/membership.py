@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver, ApiHandler
+from pykraft.client.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -86,6 +87,62 @@ class Generation(NamedTuple):
     def is_lost(self) -> bool:
         """It is no member of any generation: what it owned, others may own by now."""
         return self.id == NO_GENERATION or self.member_id == NO_MEMBER
+
+
+class Membership(Protocol):
+    """What commits and the user need to know of a membership. `ClassicMembership` is one, `ConsumerMembership` the
+    other. The interface is ours: Kafka has a consumer class for each protocol."""
+
+    group_id: str
+    instance_id: str | None
+
+    @property
+    def generation(self) -> Generation:
+        """In a consumer group, the member epoch and the member id."""
+        ...
+
+    @property
+    def has_error(self) -> bool: ...
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Other members may own this one's partitions by now."""
+        ...
+
+    def raise_error(self) -> None:
+        """Raise what ended the membership, once."""
+        ...
+
+    def user_polled(self, now: int) -> None:
+        """The user has called `poll()`."""
+        ...
+
+    def prepare_leave(self) -> None:
+        """The user's listener is called next, then `leave`."""
+        ...
+
+    def leave(self, reason: str, deadline: int) -> "Promise[Any]":
+        """Leave the group; the promise is kept when the coordinator has answered."""
+        ...
+
+    def poll(self, now: int) -> Poll: ...
+
+    def commit_generation(self) -> "Generation | KafkaError":
+        """Under which generation to commit, or why the member may not."""
+        ...
+
+    def renewed(self, generation: Generation) -> Generation:
+        """The generation for another attempt of a commit that began under `generation`."""
+        ...
+
+    def fetch_generation(self) -> Generation:
+        """Under which generation to look up committed offsets."""
+        ...
+
+    def commit_refused(self, error: KafkaError, generation: Generation, is_member: bool) -> KafkaError | None:
+        """What the user hears when the coordinator refused a commit of this generation with `error`. None if the error
+        says nothing about the membership."""
+        ...
 
 
 class Participant(Protocol):
@@ -153,6 +210,13 @@ class ClassicMembership:
         """The user has called `poll()`: it is still reading."""
         self._polled_at = now
 
+    @property
+    def may_have_lost(self) -> bool:
+        return self.generation.is_lost or self.is_rebalancing
+
+    def prepare_leave(self) -> None:
+        """Nothing to do: heartbeats go on until `leave`."""
+
     def request_rejoin(self, reason: str) -> None:
         """Join again as soon as the participant has prepared it."""
         if self.rejoin_reason is None:
@@ -176,6 +240,40 @@ class ClassicMembership:
             left = self._ask_to_leave(reason, deadline)
         self._reset(reason, True)
         return left
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commit_generation(self) -> Generation | KafkaError:
+        if self.state is MemberState.STABLE:
+            return self.generation
+        if self.is_rebalancing:
+            return RebalanceInProgressError()
+        return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def renewed(self, generation: Generation) -> Generation:
+        """A commit belongs to the generation in which it began."""
+        return generation
+
+    def fetch_generation(self) -> Generation:
+        """None: the coordinator lets everybody look up a classic group's offsets."""
+        return Generation()
+
+    def commit_refused(self, error: KafkaError, generation: Generation, is_member: bool) -> KafkaError | None:
+        """A member that was removed must begin again."""
+        is_current = self.generation == generation
+        match error.code:
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                self.request_rejoin("offset commit failed since group is already rebalancing")
+                return RebalanceInProgressError()
+            case ErrorCode.FENCED_INSTANCE_ID if is_current:
+                return FencedInstanceIdError(self.instance_id)
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION | ErrorCode.FENCED_INSTANCE_ID:
+                if not is_current and self.state is MemberState.PREPARING_REBALANCE:
+                    return RebalanceInProgressError()
+                if is_current and is_member:
+                    self.lost(error)
+                return CommitFailedError(error.code)
+        return None
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Consumers in classic groups, on real sockets: they share partitions, survive each other, and agree with others."""
+"""Consumers in groups of both protocols, on real sockets: they share partitions, survive each other, and agree with others."""
 
 from __future__ import annotations
 
@@ -30,8 +30,16 @@ BROKER = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "1",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "500",
 }
-QUICK: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100}
+QUICK: dict[str, dict[str, Any]] = {
+    "classic": {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""The settings of each protocol; in the newer one the broker chooses the times."""
 _numbers = itertools.count(1)
 
 
@@ -85,7 +93,8 @@ class Member(ConsumerRebalanceListener):
 
     def __init__(self, servers: str, group: str, topics: Collection[str] = (), **settings: Any) -> None:
         pattern = settings.pop("pattern", None)
-        defaults = {"auto_offset_reset": "earliest", **QUICK}
+        quick = QUICK[settings.get("group_protocol", "classic")]
+        defaults = {"auto_offset_reset": "earliest", **quick}
         self.consumer = Consumer(bootstrap_servers=servers, group_id=group, **{**defaults, **settings})
         self.consumer.subscribe(topics, pattern=pattern, listener=self)
         self.heard: list[tuple[str, list[int]]] = []
@@ -127,6 +136,12 @@ def join(servers: str, topic: str) -> Iterator[Callable[..., Member]]:
         yield join
 
 
+@pytest.fixture(params=sorted(QUICK))
+def join_either(request: pytest.FixtureRequest, join: Callable[..., Member]) -> Callable[..., Member]:
+    """The same with each protocol."""
+    return lambda **settings: join(group_protocol=request.param, **settings)
+
+
 def poll_until(condition: Callable[[], bool], what: str, *members: Member) -> None:
     def poll() -> bool:
         for member in members:
@@ -150,9 +165,9 @@ def share(*members: Member) -> Callable[[], bool]:
 
 
 def test_three_members_share_a_topic_survive_a_killed_one_and_take_in_a_new_one(
-    servers: str, topic: str, join: Callable[..., Member]
+    servers: str, topic: str, join_either: Callable[..., Member]
 ) -> None:
-    members = [join() for _ in range(3)]
+    members = [join_either() for _ in range(3)]
     poll_until(share(*members), "three members share the partitions", *members)
     write(servers, topic, 60)
 
@@ -163,7 +178,7 @@ def test_three_members_share_a_topic_survive_a_killed_one_and_take_in_a_new_one(
     killed, *living = members
     killed.kill()
     poll_until(share(*living), "the other two share its partitions", *living)
-    members = [*living, join()]
+    members = [*living, join_either()]
     poll_until(share(*members), "a new member has its part", *members)
     members.append(killed)
     write(servers, topic, 90)
@@ -171,24 +186,24 @@ def test_three_members_share_a_topic_survive_a_killed_one_and_take_in_a_new_one(
 
 
 def test_a_member_reads_on_where_the_group_has_committed_to_be(
-    servers: str, topic: str, join: Callable[..., Member]
+    servers: str, topic: str, join_either: Callable[..., Member]
 ) -> None:
     write(servers, topic, 30)
-    first = join()
+    first = join_either()
     poll_until(lambda: len(first.values) == 30, "everything is read", first)
     first.consumer.close()
     write(servers, topic, 12)
-    second = join()
+    second = join_either()
     poll_until(lambda: len(second.values) >= 12, "the rest is read", second)
     assert sorted(second.values) == list(range(12)), "close() has committed the first 30"
 
 
 def test_a_member_that_was_removed_hears_that_its_partitions_are_lost_and_cannot_commit(
-    join: Callable[..., Member],
+    join_either: Callable[..., Member],
 ) -> None:
-    slow = join(max_poll_interval_ms=500)
+    slow = join_either(max_poll_interval_ms=500)
     poll_until(lambda: len(slow.owned) == PARTITIONS, "it owns everything", slow)
-    other = join()
+    other = join_either()
     poll_until(lambda: len(other.owned) == PARTITIONS, "the other has taken over", other)
     with pytest.raises(CommitFailedError):
         slow.consumer.commit(dict.fromkeys(slow.consumer.assignment(), 0))
@@ -197,16 +212,15 @@ def test_a_member_that_was_removed_hears_that_its_partitions_are_lost_and_cannot
 
 
 def test_a_static_member_that_returns_in_time_finds_its_partitions_and_causes_no_rebalance(
-    join: Callable[..., Member],
+    join_either: Callable[..., Member],
 ) -> None:
-    settings = {"session_timeout_ms": 30_000}
-    first = join(group_instance_id="first", **settings)
-    other = join(group_instance_id="other", **settings)
+    first = join_either(group_instance_id="first")
+    other = join_either(group_instance_id="other")
     poll_until(share(first, other), "both share", first, other)
     owned, heard = first.owned, list(other.heard)
     generation = other.consumer.group_metadata().generation_id
     first.consumer.close()
-    again = join(group_instance_id="first", **settings)
+    again = join_either(group_instance_id="first")
     poll_until(lambda: bool(again.owned), "it is back", again, other)
     assert again.owned == owned
     assert other.heard == heard
@@ -226,8 +240,8 @@ def test_a_cooperative_rebalance_takes_away_only_what_moves(join: Callable[..., 
     assert first.heard[-1] == ("assigned", moved)
 
 
-def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join: Callable[..., Member]) -> None:
-    member = join(pattern=f"{topic}(-.*)?", metadata_max_age_ms=200)
+def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join_either: Callable[..., Member]) -> None:
+    member = join_either(pattern=f"{topic}(-.*)?", metadata_max_age_ms=200)
     poll_until(lambda: len(member.owned) == PARTITIONS, "it owns everything", member)
     make_topic(servers, f"{topic}-more", 1)
     make_topic(servers, f"not-{topic}", 1)
@@ -236,14 +250,16 @@ def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join: 
 
 
 @pytest.mark.parametrize("polls", [0, 1, 50])
-def test_a_member_closes_in_less_than_a_second_whatever_it_is_doing(join: Callable[..., Member], polls: int) -> None:
-    member = join()
+def test_a_member_closes_in_less_than_a_second_whatever_it_is_doing(
+    join_either: Callable[..., Member], polls: int
+) -> None:
+    member = join_either()
     for _ in range(polls):
         member.consumer.poll(5)
     before = time.monotonic()
     member.consumer.close()
     assert time.monotonic() - before < 1
-    other = join(session_timeout_ms=30_000)
+    other = join_either()
     poll_until(lambda: len(other.owned) == PARTITIONS, "its partitions are free at once", other)
 
 

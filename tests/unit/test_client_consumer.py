@@ -275,7 +275,15 @@ def test_a_pattern_reads_the_topics_of_the_cluster_that_match() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"group_protocol": "consumer"}, "group.protocol is consumer, but must be classic"),
+        *(
+            ({"group_protocol": "consumer", name: value}, f"{name} cannot be set when group.protocol=CONSUMER")
+            for name, value in (
+                ("partition.assignment.strategy", "range"),
+                ("heartbeat.interval.ms", 3000),
+                ("session.timeout.ms", 45_000),
+            )
+        ),
+        ({"group_remote_assignor": "range"}, "group.remote.assignor cannot be set when group.protocol=CLASSIC"),
         ({"enable_auto_commit": True}, "enable.auto.commit is true, but must be false without group.id"),
         (
             {"group_id": "g", "session_timeout_ms": 3000},
