@@ -176,7 +176,7 @@ class ConsumerMembership:
         self._move(MembershipState.ACKNOWLEDGING)
 
     def prepare_leave(self) -> None:
-        if self.state not in _OUTSIDE:
+        if self.state not in (*_OUTSIDE, MembershipState.PREPARE_LEAVING):
             self._move(MembershipState.PREPARE_LEAVING)
 
     def leave(self, reason: str, deadline: int) -> "Promise[Any]":
