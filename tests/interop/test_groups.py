@@ -30,9 +30,9 @@ BROKER = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "1",
-    "group.consumer.heartbeat.interval.ms": "100",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.heartbeat.interval.ms": "50",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.session.timeout.ms": "1200",
     "group.consumer.min.session.timeout.ms": "500",
 }
 QUICK: dict[str, dict[str, Any]] = {
