@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RebalanceInProgressError,
         RetriableCommitFailedError,
     )
+    from pykraft.client.subscription import SubscriptionPattern
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
@@ -55,6 +56,7 @@ _HOMES = {
     "RebalanceInProgressError": "pykraft.client.errors",
     "RetriableCommitFailedError": "pykraft.client.errors",
     "Simulation": "pykraft.simulation",
+    "SubscriptionPattern": "pykraft.client.subscription",
     "TopicPartition": "pykraft.common.types",
 }
 
@@ -84,6 +86,7 @@ __all__ = [
     "RebalanceInProgressError",
     "RetriableCommitFailedError",
     "Simulation",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 

@@ -38,6 +38,7 @@ from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
 from pykraft.client.fetcher import FetchedRecord
 from pykraft.client.group_part import ASSIGNED, GroupPart, ListenerCall
 from pykraft.client.offsets import OffsetAndTimestamp
+from pykraft.client.subscription import SubscriptionPattern
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -138,18 +139,21 @@ class Consumer(ClosesOnExit):
     def subscribe(
         self,
         topics: Iterable[str] = (),
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: object | None = None,
     ) -> None:
         """Read these topics (of none, nothing), or all topics, also future ones, whose whole name matches the regular
-        expression `pattern`. `listener` hears of rebalances: it has the methods of ConsumerRebalanceListener, or some
-        of them."""
+        expression `pattern`. (A SubscriptionPattern is matched by the group's coordinator.) `listener` hears of
+        rebalances: it has the methods of ConsumerRebalanceListener, or some of them."""
         wanted = sorted(set(topic_names(topics)))
         if pattern is not None:
             if wanted:
                 raise ValueError("subscribe() takes topics or a pattern, not both")
-            compiled = re.compile(pattern)
-            self._change(lambda: self._core.subscribe_pattern(compiled))
+            if isinstance(pattern, SubscriptionPattern):
+                self._change(lambda: self._core.subscribe_coordinator_pattern(pattern))
+            else:
+                compiled = re.compile(pattern)
+                self._change(lambda: self._core.subscribe_pattern(compiled))
         elif wanted:
             self._change(lambda: self._core.subscribe(wanted))
         else:

@@ -24,7 +24,14 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.offsets import OffsetLookups
 from pykraft.client.positions import Positions
 from pykraft.client.reconciliation import Reconciliation
-from pykraft.client.subscription import FetchPosition, Mode, PartitionState, State, SubscriptionState
+from pykraft.client.subscription import (
+    FetchPosition,
+    Mode,
+    PartitionState,
+    State,
+    SubscriptionPattern,
+    SubscriptionState,
+)
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
 from pykraft.common.errors import KafkaError
@@ -137,6 +144,14 @@ class ConsumerCore:
         self.subscription.subscribe_pattern(pattern)
         self.metadata.want_all_topics(True)
         self._matched_version = -1
+
+    def subscribe_coordinator_pattern(self, pattern: SubscriptionPattern) -> None:
+        """Subscribe to all topics that the group's coordinator finds to match. ValueError: it matches none in
+        this kind of group."""
+        if not isinstance(self.group, Reconciliation):
+            raise ValueError("a SubscriptionPattern takes group.id and group.protocol=consumer")
+        self.subscription.subscribe_coordinator_pattern(pattern)
+        self.metadata.want_all_topics(True)  # they tell the names of the topic ids that it assigns
 
     def unsubscribe(self) -> None:
         """Read nothing. A member of a group leaves it separately."""

@@ -33,7 +33,7 @@ from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver, ApiHandler
 from pykraft.client.errors import CommitFailedError, FencedInstanceIdError
 from pykraft.client.membership import CHANNEL, Generation
-from pykraft.client.subscription import SubscriptionState
+from pykraft.client.subscription import SubscriptionPattern, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -100,6 +100,7 @@ class _Fields(NamedTuple):
     """What a heartbeat says only when it has changed."""
 
     topics: frozenset[str]
+    pattern: SubscriptionPattern | None
     assignment: LocalAssignment
 
 
@@ -127,7 +128,7 @@ class ConsumerMembership:
         """What the member owns, as far as it was reconciled."""
         self._error: KafkaError | None = None
         self._heartbeat: Promise[Any] | None = None
-        self._built = _Fields(frozenset(), LocalAssignment())
+        self._built = _Fields(frozenset(), None, LocalAssignment())
         """What the heartbeat under way says, or would say."""
         self._answered: _Fields | None = None
         """What the coordinator knows; None: say everything."""
@@ -261,8 +262,10 @@ class ConsumerMembership:
         """Everything if the coordinator knows nothing, else what has changed. It is built when it is sent: to look up
         the coordinator may have taken long."""
         before = None if self.state is MembershipState.JOINING else self._answered
-        fields = self._built = _Fields(self._subscription.topics, self.current)
+        subscription = self._subscription
+        fields = self._built = _Fields(subscription.topics, subscription.coordinator_pattern, self.current)
         is_full = before is None
+        is_new_pattern = fields.pattern is not None and (before is None or fields.pattern != before.pattern)
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -271,6 +274,7 @@ class ConsumerMembership:
             rack_id=self._rack if is_full else None,
             rebalance_timeout_ms=self._max_poll_interval_ms if is_full else -1,
             subscribed_topic_names=sorted(fields.topics) if before is None or fields.topics != before.topics else None,
+            subscribed_topic_regex=fields.pattern.pattern if fields.pattern is not None and is_new_pattern else None,
             server_assignor=self._assignor if is_full else None,
             topic_partitions=_owned(fields.assignment)
             if before is None or fields.assignment != before.assignment

@@ -1,8 +1,8 @@
 """What a consumer reads: which partitions, and from where on in each.
 
 A consumer either *assigns* itself partitions, or *subscribes* to topics and is given partitions; it cannot do both at
-once, and the mode is left only by giving up everything. Topics are subscribed to by name, or by a pattern that the
-client matches against all topics it knows. Each partition it reads is in one state::
+once, and the mode is left only by giving up everything. Topics are subscribed to by name, by a pattern that the client
+matches against all topics it knows, or by a `SubscriptionPattern`, which the group's coordinator matches. Each partition it reads is in one state::
 
     INITIALIZING ------------> FETCHING <---> AWAITING_VALIDATION
          |                     ^      |               |
@@ -39,11 +39,19 @@ class Mode(Enum):
     ASSIGN = "assign() names partitions"
     SUBSCRIBE = "subscribe() names topics"
     PATTERN = "subscribe() names a pattern"
+    COORDINATOR_PATTERN = "subscribe() names a SubscriptionPattern"
 
     @property
     def is_automatic(self) -> bool:
         """Partitions follow from subscribed topics."""
-        return self in (Mode.SUBSCRIBE, Mode.PATTERN)
+        return self in (Mode.SUBSCRIBE, Mode.PATTERN, Mode.COORDINATOR_PATTERN)
+
+
+class SubscriptionPattern(NamedTuple):
+    """A pattern that the group's coordinator matches, which takes ``group.protocol=consumer``. It is a regular
+    expression of RE2."""
+
+    pattern: str
 
 
 class State(Enum):
@@ -176,6 +184,7 @@ class SubscriptionState:
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.coordinator_pattern: SubscriptionPattern | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -200,6 +209,11 @@ class SubscriptionState:
         self._enter(Mode.PATTERN)
         self.pattern = pattern
 
+    def subscribe_coordinator_pattern(self, pattern: SubscriptionPattern) -> None:
+        """Read the partitions that the coordinator assigns, whatever their topics: it says which match."""
+        self._enter(Mode.COORDINATOR_PATTERN)
+        self.coordinator_pattern = pattern
+
     def match(self, topics: Iterable[str]) -> None:
         """These topics exist: subscribe to those that match the pattern."""
         assert self.pattern is not None
@@ -221,7 +235,7 @@ class SubscriptionState:
     def unsubscribe(self) -> None:
         self.mode = Mode.NONE
         self.topics = frozenset()
-        self.pattern = None
+        self.pattern = self.coordinator_pattern = None
         self.partitions = {}
 
     def _enter(self, mode: Mode) -> None:

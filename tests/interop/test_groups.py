@@ -16,8 +16,11 @@ from pykraft import (
     CommitFailedError,
     Consumer,
     ConsumerRebalanceListener,
+    ErrorCode,
+    KafkaError,
     OffsetAndMetadata,
     Producer,
+    SubscriptionPattern,
     TopicPartition,
 )
 from tests.harness import apache_kafka
@@ -254,6 +257,17 @@ def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join_e
     make_topic(servers, f"not-{topic}", 1)
     poll_until(lambda: len(member.owned) > PARTITIONS, "it owns the new topic", member)
     assert member.consumer.subscription() == {topic, f"{topic}-more"}
+
+
+def test_the_coordinator_matches_a_subscription_pattern(servers: str, topic: str, join: Callable[..., Member]) -> None:
+    make_topic(servers, f"not-{topic}", 1)
+    member = join(group_protocol="consumer", pattern=SubscriptionPattern(f"{topic}.*"))
+    poll_until(lambda: len(member.owned) == PARTITIONS, "it owns everything", member)
+    assert {key.topic for key in member.consumer.assignment()} == {topic}
+    wrong = join(group_protocol="consumer", pattern=SubscriptionPattern("("))
+    with pytest.raises(KafkaError) as raised:
+        poll_until(lambda: False, "an error is raised", wrong)
+    assert raised.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize("polls", [0, 1, 50])

@@ -13,7 +13,7 @@ from pykraft.client.errors import CommitFailedError
 from pykraft.client.heartbeats import TRANSITIONS, MembershipState
 from pykraft.client.membership import Generation
 from pykraft.client.reconciliation import Reconciliation
-from pykraft.client.subscription import FetchPosition, SubscriptionState
+from pykraft.client.subscription import FetchPosition, SubscriptionPattern, SubscriptionState
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
@@ -97,11 +97,15 @@ class Member:
     def joining(self) -> Member:
         """The first heartbeat is under way."""
         self.subscription.subscribe(["t"])
+        self.join()
+        return self
+
+    def join(self) -> None:
+        """The user polls, and the coordinator is found."""
         self.user_polls()
         found = FindCoordinatorResponse.Coordinator(key=GROUP, node_id=1, host=HOST, port=9001)
         self.script.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=[found]))
         self.script.poll()
-        return self
 
     def stable(self, *partitions: int) -> Member:
         """A member of epoch 1, which owns these partitions and has read each up to offset 5."""
@@ -163,6 +167,16 @@ def test_a_changed_subscription_goes_with_the_next_heartbeat() -> None:
     assert some.is_silent
     some.script.poll(INTERVAL_MS)
     assert some.heartbeat.subscribed_topic_names == ["t", "u"]
+
+
+def test_a_subscription_pattern_is_sent_once_and_the_coordinator_says_what_matches() -> None:
+    some = Member()
+    some.subscription.subscribe_coordinator_pattern(SubscriptionPattern("t.*"))
+    some.join()
+    assert (some.heartbeat.subscribed_topic_regex, some.heartbeat.subscribed_topic_names) == ("t.*", [])
+    some.answered(1, [1])
+    some.user_polls()
+    assert (some.owned, some.heartbeat.subscribed_topic_regex) == ([1], None)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None])
