@@ -47,6 +47,8 @@ from pykraft.protocol.messages.groups import (
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
+_WITH_PATTERN = 1
+"""The first version of ConsumerGroupHeartbeat that has a field for a pattern."""
 
 
 class MembershipState(Enum):
@@ -266,7 +268,7 @@ class ConsumerMembership:
         fields = self._built = _Fields(subscription.topics, subscription.coordinator_pattern, self.current)
         is_full = before is None
         is_new_pattern = fields.pattern is not None and (before is None or fields.pattern != before.pattern)
-        return ConsumerGroupHeartbeatRequest(
+        request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self.epoch,
@@ -280,6 +282,7 @@ class ConsumerMembership:
             if before is None or fields.assignment != before.assignment
             else None,
         )
+        return request if fields.pattern is None else request.at_least(_WITH_PATTERN)
 
     def _on_heartbeat(self, answer: "dict[str, ConsumerGroupHeartbeatResponse] | KafkaError") -> None:
         self._heartbeat = None
@@ -372,5 +375,8 @@ def _checked(response: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeat
 def _explained(error: KafkaError) -> KafkaError:
     if error.code is not ErrorCode.UNSUPPORTED_VERSION:
         return error
-    detail = "the cluster does not support the consumer group protocol. Set group.protocol=classic until it does"
+    detail = (
+        "the cluster does not support the consumer group protocol, or no SubscriptionPattern in it. Set "
+        "group.protocol=classic until it does"
+    )
     return KafkaError(error.code, detail)

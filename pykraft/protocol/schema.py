@@ -226,6 +226,11 @@ class Request(Message):
         self.__dict__["versions"] = (self.versions[0], version)
         return self
 
+    def at_least(self, version: int) -> Self:
+        """This request, limited to versions from `version` on: it says what older versions have no field for."""
+        self.__dict__["versions"] = (version, self.versions[1])
+        return self
+
     def refusal(self, error: KafkaError) -> "Response | None":
         """The response that refuses the whole request. None if this client wants no answer: its connection is closed,
         which is all that it can notice.

@@ -259,6 +259,7 @@ def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join_e
     assert member.consumer.subscription() == {topic, f"{topic}-more"}
 
 
+@pytest.mark.parametrize("servers", [pykraft], indirect=True, ids=["pykraft"])  # Kafka takes ten seconds
 def test_the_coordinator_matches_a_subscription_pattern(servers: str, topic: str, join: Callable[..., Member]) -> None:
     make_topic(servers, f"not-{topic}", 1)
     member = join(group_protocol="consumer", pattern=SubscriptionPattern(f"{topic}.*"))

@@ -174,6 +174,7 @@ def test_a_subscription_pattern_is_sent_once_and_the_coordinator_says_what_match
     some.subscription.subscribe_coordinator_pattern(SubscriptionPattern("t.*"))
     some.join()
     assert (some.heartbeat.subscribed_topic_regex, some.heartbeat.subscribed_topic_names) == ("t.*", [])
+    assert some.heartbeat.versions == (1, 1), "version 0 has no field for it"
     some.answered(1, [1])
     some.user_polls()
     assert (some.owned, some.heartbeat.subscribed_topic_regex) == ([1], None)
