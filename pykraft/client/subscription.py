@@ -2,8 +2,8 @@
 
 A consumer either *assigns* itself partitions, or *subscribes* to topics and is given partitions; it cannot do both at
 once, and the mode is left only by giving up everything. Topics are subscribed to by name, by a pattern that the client
-matches against all topics it knows, or by a `SubscriptionPattern`, which the group's coordinator matches. Each partition
-it reads is in one state::
+matches against all topics it knows, or by a `SubscriptionPattern`, which the group's coordinator matches. Each
+partition it reads is in one state::
 
     INITIALIZING ------------> FETCHING <---> AWAITING_VALIDATION
          |                     ^      |               |
