@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.client.coordinator import ListenerCall
+from pykraft.client.group_part import ListenerCall
 from pykraft.client.membership import TRANSITIONS, Generation, MemberState
 from pykraft.common.assignors import assignor
 from pykraft.common.core import Failure
