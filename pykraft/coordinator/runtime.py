@@ -375,7 +375,9 @@ class CoordinatorRuntime(Generic[S]):
             self._has_news.add(partition)
 
     def _answer_committed(self, now: int) -> None:
-        for partition in sorted(self._has_news):
+        while self._has_news:
+            partition = min(self._has_news)
+            self._has_news.discard(partition)  # what is answered now may append, and so bring news again
             context = self._contexts.get(partition)
             if context is None:
                 continue
@@ -386,7 +388,6 @@ class CoordinatorRuntime(Generic[S]):
                 waiting.timeout.cancel()
                 self._end(context, waiting.result, None, now)
                 waiting.promise.keep(waiting.result.response)
-        self._has_news.clear()
 
     def _end(self, context: _Context[S], result: CoordinatorResult[Any], error: KafkaError | None, now: int) -> None:
         """The records are committed, or will not be. What `on_end` plans is written as any plan is."""
