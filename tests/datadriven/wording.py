@@ -113,7 +113,7 @@ class Wording:
                     texts.append(f"{name} {place}, leader epoch {asked.current_leader_epoch}")
         state = request.replica_state
         epoch = -1 if state is None else state.replica_epoch
-        return "; ".join(texts) + (f", broker epoch {epoch}" if epoch >= 0 else "")
+        return ("; ".join(texts) or "as before") + (f", broker epoch {epoch}" if epoch >= 0 else "")
 
     # --- responses ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Wording:
                 return "accepted" if error is ErrorCode.NONE else error.name
             case FetchResponse():
                 answers = [answer for topic in response.responses for answer in topic.partitions]
-                return "; ".join(_fetched(answer) for answer in answers)
+                return "; ".join(_fetched(answer) for answer in answers) or "no news"
             case AlterPartitionResponse():
                 return "; ".join(_altered(answer) for topic in response.topics for answer in topic.partitions)
             case BrokerRegistrationResponse():
