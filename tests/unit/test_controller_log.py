@@ -81,8 +81,11 @@ def rebuilt(image: MetadataImage) -> MetadataImage:
 def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
     script = ControllerScript()
     levels = [record for record in script.heard.records if isinstance(record, FeatureLevelRecord)]
-    assert [(record.name, record.feature_level) for record in levels] == [("metadata.version", 29)]
-    assert script.image.features == {"metadata.version": 29}
+    assert [(record.name, record.feature_level) for record in levels] == [
+        ("metadata.version", 29),
+        ("group.version", 1),
+    ]
+    assert script.image.features == {"metadata.version": 29, "group.version": 1}
 
 
 def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
