@@ -315,6 +315,10 @@ class CoordinatorRuntime(Generic[S]):
         """The partitions that this broker leads, loaded or not."""
         return sorted(self._contexts)
 
+    def has_waiting(self, partition: int) -> bool:
+        """Whether a response waits until its records are committed."""
+        return partition in self._contexts and bool(self._contexts[partition].waiting)
+
     def write(self, partition: int, plan: Callable[[S], CoordinatorResult[Any]], now: int) -> Promise[Any]:
         """Plan, append, replay; a promise of the response, or of the KafkaError that refused it."""
         self._now = now

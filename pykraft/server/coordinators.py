@@ -107,29 +107,31 @@ class GroupCoordinator:
         self.config = config
         self._replicas = replicas
         self._topics = ImageTopics(replicas.image)
+        self._clock = clock
+        self._random = random
         self._is_stale = False
         """Which partitions are led here may have changed."""
-
-        def make_shard(partition: int, shard_timer: CoordinatorTimer) -> GroupShard:
-            return GroupShard(
-                timer=shard_timer,
-                config=config,
-                topics=self._topics,
-                config_of=self._config_of,
-                random=random,
-                time_ms=clock.time_ms,
-            )
-
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             name=GROUP_TOPIC,
             types=GROUP_RECORDS,
             log=InternalLog(GROUP_TOPIC, replicas, clock),
-            make_shard=make_shard,
+            make_shard=self.make_shard,
             timer=timer,
             trace=trace,
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
         )
         replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
+
+    def make_shard(self, partition: int, timer: CoordinatorTimer) -> GroupShard:
+        """An empty shard."""
+        return GroupShard(
+            timer=timer,
+            config=self.config,
+            topics=self._topics,
+            config_of=self._config_of,
+            random=self._random,
+            time_ms=self._clock.time_ms,
+        )
 
     # --- the metadata and the clock -----------------------------------------------------------------------------------
 

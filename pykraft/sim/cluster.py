@@ -18,13 +18,18 @@ from pykraft.client.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
+from pykraft.coordinator.group.classic_group import ClassicState
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.state_machine import CommitReader
+from pykraft.server.broker import Broker
 from pykraft.server.config import read_node_config
+from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.faults import Faults
+from pykraft.sim.group_laws import GroupLaws
+from pykraft.sim.group_workload import GROUP, GroupWorkload
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import Knobs, draw
@@ -42,6 +47,8 @@ _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
 _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
+_PAUSE_MS = 20
+"""Between two attempts to make the topic, where there is also a group: its members keep the nodes busy meanwhile."""
 SIMULATOR = -1
 """The node id under which the simulator itself reports."""
 
@@ -94,6 +101,7 @@ class SimulatedCluster:
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
         self._maker: TopicMaker
+        self._group: GroupWorkload | None = None
         self._make_clients()
         self._is_storm_over = False
         self.is_settled = False
@@ -142,6 +150,7 @@ class SimulatedCluster:
             "log.dirs": "/data",
             "auto.create.topics.enable": "false",
             **self.knobs.properties,
+            **(self.knobs.group.properties if self.knobs.group is not None else {}),
         }
         return {key: str(value) for key, value in found.items()}
 
@@ -150,7 +159,7 @@ class SimulatedCluster:
         servers = ",".join(f"node-{node_id}:{_BROKER_PORT}" for node_id in range(1, knobs.brokers + 1))
         settings = {name: str(value) for name, value in knobs.topic.items()}
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
-        self._maker = TopicMaker(topic, servers, self._dice("admin"))
+        self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.group is not None else 0)
         self._add_client("admin", self._maker)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
@@ -171,6 +180,20 @@ class SimulatedCluster:
             reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
+        if knobs.group is not None:
+            self.watcher.group = GroupLaws(GROUP, has_ghosts=bool(knobs.ghost))
+            self._group = GroupWorkload(
+                knobs.group,
+                TOPIC,
+                servers,
+                [f"node-{node_id}" for node_id in range(1, knobs.brokers + 1)],
+                self.scheduler,
+                self.network,
+                self.watcher,
+                self.watcher.group,
+                self._dice("group"),
+                self._report,
+            )
 
     def _add_client(self, name: str, core: RequestManager) -> None:
         client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name))
@@ -207,6 +230,8 @@ class SimulatedCluster:
 
     def begin(self) -> None:
         self._faults.begin()
+        if self._group is not None:
+            self._group.begin()
         self.scheduler.at(self.knobs.storm_until_ms * US_PER_MS, self._end_storm)
 
     def step(self) -> None:
@@ -228,6 +253,7 @@ class SimulatedCluster:
     def report(self) -> Report:
         progress = self.watcher.progress
         progress.events = self.scheduler.steps
+        progress.rebalances = 0 if self.watcher.group is None else self.watcher.group.rebalances
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------
@@ -238,6 +264,8 @@ class SimulatedCluster:
         self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
+        if self._group is not None:
+            self._group.end()
         self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
         self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
         self._check_settled()
@@ -299,7 +327,29 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < len(self.watcher.history(key).values):
                     return f"a consumer has read {key} up to {position} of {len(self.watcher.history(key).values)}"
-        return None
+        return None if self._group is None else self._missing_in_group(self._group)
+
+    def _missing_in_group(self, group: GroupWorkload) -> str | None:
+        partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
+        return group.missing(partitions) or self._missing_in_coordinators(group)
+
+    def _missing_in_coordinators(self, group: GroupWorkload) -> str | None:
+        """The coordinator knows the members that there are, and everything it has appended is committed."""
+        found = []
+        for node_id, broker in self._brokers():
+            for number in broker.groups.runtime.active_partitions():
+                log = broker.replicas.partition(TopicPartition(GROUP_TOPIC, number)).log
+                if log.high_watermark != log.log_end_offset or broker.groups.runtime.has_waiting(number):
+                    return f"{GROUP_TOPIC}-{number} on node {node_id} is not wholly committed"
+                known = broker.groups.runtime.active(number).classic.group(GROUP)
+                if known is not None:
+                    found.append((known.state_name, sorted(known.members)))
+        expected = sorted(member.group.membership.generation.member_id for member in group.members)
+        return None if found == [(ClassicState.STABLE.value, expected)] else f"the group is {found}, not {expected}"
+
+    def _brokers(self) -> list[tuple[int, Broker]]:
+        nodes = [(node_id, machine.node) for node_id, machine in self.nodes.items()]
+        return [(node_id, node.broker) for node_id, node in nodes if node is not None and node.broker is not None]
 
     def _check_end(self) -> None:
         """The images are those that the metadata log alone gives, and the same for everybody at the same offset."""
@@ -311,3 +361,7 @@ class SimulatedCluster:
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
+        if self.watcher.group is not None:
+            for node_id, broker in self._brokers():
+                internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])
+                self.watcher.group.check_coordinator(broker.groups, internal, self.scheduler.now)

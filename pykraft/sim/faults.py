@@ -105,6 +105,14 @@ class Faults:
         if leaders:
             self._end(self._random.choice(leaders))
 
+    def _crash_coordinator(self) -> None:
+        """A node that coordinates groups; one on which members wait, if there is one."""
+        busy = self._watcher.coordinators.busy
+        coordinators = [machine for machine in self._up if busy.get(machine.node_id)]
+        waited_for = [machine for machine in coordinators if any(busy[machine.node_id].values())]
+        if coordinators:
+            self._end(self._random.choice(waited_for or coordinators))
+
     def _end(self, machine: SimulatedNode) -> None:
         self._report("crash", {"node": machine.node_id})
         machine.crash()

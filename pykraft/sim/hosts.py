@@ -140,6 +140,10 @@ class SimulatedClient(Machine):
             self._peers.send(outbound, now)
         return poll.deadline
 
+    def crash(self) -> None:
+        """The host is gone, now."""
+        self._go_down()
+
 
 class SimulatedStream:
     """The byte stream under a connection that a node has accepted."""

@@ -38,6 +38,7 @@ from typing import Any
 from pykraft.common.types import TopicPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
+from pykraft.records.record import Record
 from pykraft.server.partition import Partition
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
@@ -242,11 +243,15 @@ class PartitionHistory:
             for record in batch.records():
                 if record.offset != len(self.values):
                     raise Violation(f"{self.name}: offset {record.offset} has no predecessor")
-                self.values.append(record.value)
-                if record.value is not None:
-                    if record.value in self._seen and not record.value.startswith(PLAIN):
-                        raise Violation(f"{self.name}: {record.value[:40]!r} is there twice")
-                    self._seen.add(record.value)
+                self.take(record)
+
+    def take(self, record: Record) -> None:
+        """The next committed record."""
+        self.values.append(record.value)
+        if record.value is not None:
+            if record.value in self._seen and not record.value.startswith(PLAIN):
+                raise Violation(f"{self.name}: {record.value[:40]!r} is there twice")
+            self._seen.add(record.value)
 
     def acknowledge(self, offset: int, value: bytes | None) -> None:
         """A producer that waits for all in-sync replicas was told that its record has this offset."""

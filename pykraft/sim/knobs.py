@@ -26,6 +26,31 @@ FAULTS = (
 )
 
 
+GROUP_SHARE = 0.36
+"""So many of the seeds have a consumer group."""
+
+
+@dataclass(frozen=True)
+class GroupKnobs:
+    """The draw of a seed that has a consumer group. Times are milliseconds."""
+
+    members: int
+    static_members: int
+    """So many of them have a group.instance.id."""
+    settings: dict[str, object]
+    """Of each member."""
+    commits: str
+    """How they commit: auto, sync or async."""
+    event_every_ms: int
+    restart_ms: tuple[int, int]
+    replaced: float
+    """How often another host comes where a member was."""
+    crash_coordinator: float
+    """How likely the coordinator's node crashes, compared to the other kinds of trouble."""
+    properties: dict[str, int]
+    """Of each node."""
+
+
 @dataclass(frozen=True)
 class Knobs:
     """One seed's draw. Times are milliseconds, `weather` are probabilities for each piece sent."""
@@ -53,6 +78,8 @@ class Knobs:
     """From when until when all this goes on, unless too much has happened by then."""
     clock_skew_ms: int
     background_us: int
+    group: GroupKnobs | None
+    """None in most seeds."""
 
 
 def draw(seed: int) -> Knobs:
@@ -62,6 +89,7 @@ def draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
+    group = _group(Random(f"groups {seed}"), brokers)
     return Knobs(
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
@@ -76,7 +104,7 @@ def draw(seed: int) -> Knobs:
         has_plain_producer=Random(f"plain {seed}").random() < 0.25,
         consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
         records_per_s=random.choice((20, 60, 100)),
-        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds},
+        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds} | _group_faults(group),
         fault_every_ms=random.choice((250, 500, 1000, 2000)),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
@@ -86,6 +114,7 @@ def draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
+        group=group,
     )
 
 
@@ -142,3 +171,57 @@ def _consumer(random: Random) -> dict[str, object]:
         "retry.backoff.ms": random.choice((5, 100)),
         "isolation.level": random.choice(("read_uncommitted", "read_committed")),
     }
+
+
+def _group(random: Random, brokers: int) -> GroupKnobs | None:
+    if random.random() >= GROUP_SHARE:
+        return None
+    members = random.randint(2, 4)
+    session = random.choice((300, 600, 1500))
+    heartbeat = session // random.choice((2, 3, 6))
+    commits = random.choice(("auto", "auto", "sync", "async"))
+    return GroupKnobs(
+        members=members,
+        static_members=random.choice((0, 0, 1, members)),
+        settings={
+            **_consumer(random),
+            "group.protocol": random.choice(("classic",)),
+            "session.timeout.ms": session,
+            "heartbeat.interval.ms": heartbeat,
+            # A member hears of a rebalance by its heartbeat: with less time than that, no rebalance would have all.
+            "max.poll.interval.ms": heartbeat + random.choice((400, 1000, 3000)),
+            "max.partition.fetch.bytes": random.choice((1_000, 1 << 20)),
+            "max.poll.records": random.choice((10, 500)),
+            "default.api.timeout.ms": random.choice((500, 2000, 10_000)),
+            "enable.auto.commit": commits == "auto",
+            "auto.commit.interval.ms": random.choice((20, 100, 700)),
+            "metadata.max.age.ms": random.choice((1_000, 300_000)),
+            "partition.assignment.strategy": random.choice(
+                (
+                    "range",
+                    "roundrobin",
+                    "sticky",
+                    "cooperative-sticky",
+                    "cooperative-sticky",
+                    "range,cooperative-sticky",
+                )
+            ),
+        },
+        commits=commits,
+        event_every_ms=random.choice((300, 700, 1500)),
+        restart_ms=random.choice(((0, 100), (50, 1000))),
+        replaced=random.choice((0.2, 0.5, 0.9)),
+        crash_coordinator=random.choice((0.2, 1.0, 3.0)),
+        properties={
+            "offsets.topic.num.partitions": random.choice((1, 2)),
+            "offsets.topic.replication.factor": min(3, brokers),
+            "offsets.commit.timeout.ms": random.choice((50, 500, 5000)),
+            "group.min.session.timeout.ms": 100,
+            "group.initial.rebalance.delay.ms": random.choice((0, 50, 500)),
+            "min.insync.replicas": random.choice((1, 2)),
+        },
+    )
+
+
+def _group_faults(group: GroupKnobs | None) -> dict[str, float]:
+    return {} if group is None else {"crash_coordinator": group.crash_coordinator}

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import METADATA_TOPIC, TopicPartition
+from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
+from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
+from pykraft.sim.group_laws import GroupLaws, InternalHistory
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.invariants import (
     CommittedLog,
@@ -42,6 +47,11 @@ class Progress:
     acknowledged: int = 0
     consumed: int = 0
     crashes: int = 0
+    rebalances: int = 0
+    """Generations of the consumer group whose assignment was committed."""
+    members_lost: int = 0
+    coordinator_moves: int = 0
+    """Shards of the group coordinator that were lost while requests waited there."""
     events: int = 0
 
     def __add__(self, other: "Progress") -> "Progress":
@@ -65,6 +75,32 @@ class _Seen:
     """When it is over: up to here the metadata log was on the disk, synced."""
 
 
+class Coordinators:
+    """Counts the shards of coordinators that are lost with work in flight."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.busy: dict[int, dict[int, bool]] = {}
+        """By node and partition: whether requests wait there."""
+
+    def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard]) -> None:
+        busy = {partition: _is_busy(runtime, partition) for partition in runtime.active_partitions()}
+        lost = [partition for partition, was_busy in self.busy.get(node_id, {}).items() if was_busy]
+        self._progress.coordinator_moves += sum(partition not in busy for partition in lost)
+        self.busy[node_id] = busy
+
+    def look_for_the_last_time(self, node_id: int) -> None:
+        """The node ends, and its shards with it."""
+        self._progress.coordinator_moves += sum(self.busy.pop(node_id, {}).values())
+
+
+def _is_busy(runtime: CoordinatorRuntime[GroupShard], partition: int) -> bool:
+    groups = runtime.active(partition).groups.values()
+    members = [member for group in groups if isinstance(group, ClassicGroup) for member in group.members.values()]
+    is_waited_for = any(member.joining is not None or member.syncing is not None for member in members)
+    return is_waited_for or runtime.has_waiting(partition)
+
+
 class Watcher:
     """Checks the laws as a run goes on."""
 
@@ -78,10 +114,16 @@ class Watcher:
         self._newest_image: MetadataImage | None = None
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
+        self.group: GroupLaws | None = None
+        """Those of the consumer group, if there is one."""
+        self.coordinators = Coordinators(self.progress)
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
         if topic_partition not in self.partitions:
-            self.partitions[topic_partition] = PartitionHistory(topic_partition)
+            if self.group is not None and topic_partition.topic == GROUP_TOPIC:
+                self.partitions[topic_partition] = InternalHistory(topic_partition, self.group)
+            else:
+                self.partitions[topic_partition] = PartitionHistory(topic_partition)
         return self.partitions[topic_partition]
 
     # --- events that a node reports -----------------------------------------------------------------------------------
@@ -134,12 +176,15 @@ class Watcher:
         if node.broker is not None:
             for topic_partition, partition in node.broker.replicas.partitions.items():
                 self._look_at_partition(machine, seen, topic_partition, partition)
+            if self.group is not None:
+                self.coordinators.look(machine.node_id, node.broker.groups.runtime)
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:
         """Look at a node whose life ends now."""
         self.look(machine)
         if machine.node is not None:
             self._known(machine).durable_end = _durable_end(machine, machine.node)
+            self.coordinators.look_for_the_last_time(machine.node_id)
 
     def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:
         raft = node.raft.replica

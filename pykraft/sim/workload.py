@@ -22,28 +22,32 @@ from pykraft.common.types import TopicPartition
 from pykraft.sim.watcher import Watcher
 
 TOPIC = "t"
-_TRY_AGAIN_MS = 20
 _TAKE = 500
 
 
 class TopicMaker:
     """Makes the topic; an admin client's core. It is a RequestManager."""
 
-    def __init__(self, topic: NewTopic, bootstrap_servers: str, random: Random) -> None:
+    def __init__(self, topic: NewTopic, bootstrap_servers: str, random: Random, pause_ms: int = 0) -> None:
+        """`pause_ms` lies between two attempts."""
         config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
         self._driver = ApiDriver(config, self._metadata, random)
         self._topic = topic
+        self._pause_ms = pause_ms
+        self._ask_at = 0
         self._asked = False
         self.is_done = False
 
     def poll(self, now: int) -> Poll:
-        if not self._asked:
+        if not self._asked and not self.is_done and now >= self._ask_at:
             self._asked = True
+            self._ask_at = now + self._pause_ms
             made = AdminCalls(self._driver).create_topics([self._topic], False, 1000, FOREVER)
             made.then(self._on_made)
-        return merge([self._driver.poll(now), self._metadata.poll(now)])
+        deadline = FOREVER if self._asked else max(now, self._ask_at)
+        return merge([Poll(deadline), self._driver.poll(now), self._metadata.poll(now)])
 
     def _on_made(self, result: object) -> None:
         if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ReplicaKey
 from pykraft.controller.replication_control import ReplicationControl
+from pykraft.coordinator.group import shard
+from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.result import CoordinatorResult
+from pykraft.coordinator.runtime import CoordinatorRuntime
+from pykraft.protocol.messages.coordinators import GroupMetadataValue
 from pykraft.raft import election
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import QuorumState, Unattached
@@ -223,6 +229,44 @@ def a_session_evicted_while_in_use() -> None:
         return self._has_room(size)
 
     put(FetchSessionCache, "_make_room", make_room)
+
+
+# --- the group coordinator --------------------------------------------------------------------------------------------
+
+
+@bug
+def a_commit_answered_before_it_is_committed() -> None:
+    """A coordinator answers as soon as it has appended."""
+
+    def answer(self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], now: int) -> Promise[Any]:
+        self._end(context, result, None, now)
+        return result.response if isinstance(result.response, Promise) else Promise.of(result.response)
+
+    put(CoordinatorRuntime, "_answer", answer)
+
+
+@bug
+def a_stale_generation_accepted() -> None:
+    """A member may commit as long as it is one, in whatever generation it read."""
+
+    def check(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+        group.validate(member_id, instance_id)
+
+    put(shard, "check_classic_commit", check)
+
+
+@bug
+def a_member_forgotten_on_replay() -> None:
+    """A coordinator that takes over does not know the last member."""
+    from_record = ClassicGroup.from_record
+
+    def forget(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        group = from_record(group_id, value)
+        if len(group.members) > 1:
+            group.remove(list(group.members)[-1])
+        return group
+
+    put(ClassicGroup, "from_record", staticmethod(forget))
 
 
 # --- the controller ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,16 @@ from tests.harness.tree import ROOT
 from tests.sim.histories import SEEDS, history, in_processes
 
 # About half of what was measured when this was written. Less is a simulator that has gone to sleep.
-FLOORS = {"elections": 140, "truncations": 30, "isr_changes": 500, "acknowledged": 65_000, "crashes": 200}
+FLOORS = {
+    "elections": 140,
+    "truncations": 30,
+    "isr_changes": 500,
+    "acknowledged": 65_000,
+    "crashes": 200,
+    "rebalances": 63,
+    "members_lost": 46,
+    "coordinator_moves": 7,
+}
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 

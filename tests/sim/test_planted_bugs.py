@@ -23,6 +23,9 @@ SEEN = {
     "a_follower_cut_to_its_high_watermark": 20,
     "a_session_that_forgets_a_changed_partition": 2,
     "a_session_evicted_while_in_use": 4,
+    "a_commit_answered_before_it_is_committed": 1,
+    "a_stale_generation_accepted": 30,
+    "a_member_forgotten_on_replay": 1,
     "a_fenced_broker_kept_in_the_isr": 20,
 }
 
