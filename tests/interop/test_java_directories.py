@@ -31,7 +31,6 @@ pytestmark = pytest.mark.limit(300)
 
 FEATURES = {
     "eligible.leader.replicas.version": 1,
-    "group.version": 1,
     "share.version": 1,
     "streams.version": 1,
     "transaction.version": 2,
