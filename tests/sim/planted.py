@@ -238,7 +238,9 @@ def a_session_evicted_while_in_use() -> None:
 def a_commit_answered_before_it_is_committed() -> None:
     """A coordinator answers as soon as it has appended."""
 
-    def answer(self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], now: int) -> Promise[Any]:
+    def answer(
+        self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], committed: int, now: int
+    ) -> Promise[Any]:
         self._end(context, result, None, now)
         return result.response if isinstance(result.response, Promise) else Promise.of(result.response)
 
