@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver, ApiHandler
 from pykraft.client.errors import CommitFailedError, FencedInstanceIdError
-from pykraft.client.membership import CHANNEL, Generation
+from pykraft.client.membership import CHANNEL, Generation, MembershipBasis
 from pykraft.client.subscription import SubscriptionPattern, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Poll, Promise
@@ -106,7 +106,7 @@ class _Fields(NamedTuple):
     assignment: LocalAssignment
 
 
-class ConsumerMembership:
+class ConsumerMembership(MembershipBasis):
     """One member of one consumer group. It is a RequestManager, whose requests the `ApiDriver` sends, and a
     `Membership`."""
 
@@ -128,7 +128,7 @@ class ConsumerMembership:
         """What the coordinator assigned."""
         self.current = LocalAssignment()
         """What the member owns, as far as it was reconciled."""
-        self._error: KafkaError | None = None
+        super().__init__()
         self._heartbeat: Promise[Any] | None = None
         self._built = _Fields(frozenset(), None, LocalAssignment())
         """What the heartbeat under way says, or would say."""
@@ -139,7 +139,6 @@ class ConsumerMembership:
         """How often the heartbeat has failed in a row."""
         self._heartbeat_at: int | None = None
         """None: one pause after the next poll."""
-        self._polled_at: int | None = None
 
     # --- what the consumer asks, and says -----------------------------------------------------------------------------
 
@@ -150,20 +149,6 @@ class ConsumerMembership:
     @property
     def may_have_lost(self) -> bool:
         return self.epoch <= 0
-
-    @property
-    def has_error(self) -> bool:
-        return self._error is not None
-
-    def raise_error(self) -> None:
-        """Raise what ended the membership, once."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def user_polled(self, now: int) -> None:
-        """The user has called `poll()`: it is still reading."""
-        self._polled_at = now
 
     def join(self) -> None:
         """Join, or join again: the member owns nothing."""

@@ -145,6 +145,28 @@ class Membership(Protocol):
         ...
 
 
+class MembershipBasis:
+    """What the members of both protocols keep: the error that ended the membership, and when the user polled last."""
+
+    def __init__(self) -> None:
+        self._error: KafkaError | None = None
+        self._polled_at: int | None = None
+
+    @property
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def raise_error(self) -> None:
+        """Raise what ended the membership, once; afterwards the member may join again."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def user_polled(self, now: int) -> None:
+        """The user has called `poll()`: it is still reading."""
+        self._polled_at = now
+
+
 class Participant(Protocol):
     """The consumer that takes part as this member."""
 
@@ -158,7 +180,7 @@ class Participant(Protocol):
         ...
 
 
-class ClassicMembership:
+class ClassicMembership(MembershipBasis):
     """One member of one classic group. It is a RequestManager, whose requests the `ApiDriver` sends."""
 
     def __init__(self, config: Config, driver: ApiDriver, participant: Participant) -> None:
@@ -176,14 +198,13 @@ class ClassicMembership:
         """Why the member must join (again); None while it need not. The coordinator's journal shows it (KIP-800)."""
         self.assignment: bytes | None = None
         """What SyncGroup brought. The participant takes it away when it has carried it out."""
-        self._error: KafkaError | None = None
+        super().__init__()
         self._rebalance: Promise[Any] | None = None
         self._heartbeat: Promise[Any] | None = None
         self._elected: JoinGroupResponse | None = None
         """The answer that made this member the leader, until its assignment is sent."""
         self._heartbeat_at: int | None = None
         """None: one interval after the next poll."""
-        self._polled_at: int | None = None
 
     # --- what the participant calls -----------------------------------------------------------------------------------
 
@@ -195,20 +216,6 @@ class ClassicMembership:
     @property
     def is_rebalancing(self) -> bool:
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
-
-    @property
-    def has_error(self) -> bool:
-        return self._error is not None
-
-    def raise_error(self) -> None:
-        """Raise what ended the membership, once; afterwards the member may join again."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def user_polled(self, now: int) -> None:
-        """The user has called `poll()`: it is still reading."""
-        self._polled_at = now
 
     @property
     def may_have_lost(self) -> bool:

@@ -6,7 +6,7 @@ A **shard** is a state machine whose log is that partition. The runtime gives it
 
     leader elected   LOADING   the partition is read from its start, each record is replayed
                      ACTIVE    requests are planned, appended, replayed, and answered once they are committed
-    leader lost      (gone)    whoever waits is answered NOT_COORDINATOR; the next leader has the log
+    leader lost      (gone)    requests that wait get NOT_COORDINATOR; the next leader has the log
 
 A *write* calls ``plan(shard)``. It returns a `CoordinatorResult`, which changes nothing yet. The records go into the
 partition as one batch, so after a crash all of them are there or none. Then they are replayed, and the response waits
@@ -54,7 +54,7 @@ _RECORDS_PER_TURN = 2000
 _SPLIT_BYTES = 1 << 16
 """Records that need not be written together are written in batches of about this size."""
 _RECORD_OVERHEAD = 20
-"""At most so many bytes of a record are neither its key nor its value."""
+"""At most this many bytes of a record are neither its key nor its value."""
 
 _SEEN_AS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -140,7 +140,7 @@ class GroupCoordinator:
         self._topics.image = image
         self._is_stale = True
         deleted = frozenset(topic.name for topic in delta.removed_topics.values())
-        if GROUP_TOPIC in deleted:  # one that is made anew has other groups, and epochs that begin again
+        if GROUP_TOPIC in deleted:  # a topic of the same name has other groups, and epochs that begin again
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one

@@ -89,7 +89,7 @@ class ClassicGroups:
         return group
 
     def on_loaded(self) -> None:
-        """Sessions begin anew: how long a member has been silent, no record says."""
+        """Sessions begin again: no record says how long a member has been silent."""
         for group in [each for each in self._groups.values() if isinstance(each, ClassicGroup)]:
             for member in group.members.values():
                 self._expect_heartbeat(group, member)
@@ -219,7 +219,7 @@ class ClassicGroups:
         known.protocols = joins.protocols
         known.rebalance_timeout_ms = joins.rebalance_timeout_ms
         known.session_timeout_ms = joins.session_timeout_ms
-        if known.joining is not None:  # the same member on a new connection: the old one is waited on by nobody
+        if known.joining is not None:  # the same member on a new connection: it has given up the old one
             answer_join(known, refused_join(known.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         known.joining = answer
 
@@ -375,7 +375,7 @@ class ClassicGroups:
 
         def on_end(error: KafkaError | None, now: int) -> CoordinatorResult[None] | None:
             if group.state is not _State.COMPLETING_REBALANCE or group.generation != generation:
-                return None  # somebody joined meanwhile
+                return None  # another member joined meanwhile
             for each in group.members.values():
                 each.assignment = b"" if error is not None else assignments.get(each.member_id, b"")
             if error is not None:

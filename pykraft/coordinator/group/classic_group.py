@@ -124,11 +124,11 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """Member ids by group.instance.id."""
         self.pending_members: set[str] = set()
-        """Ids that were given away and with which nobody has joined yet."""
+        """Ids that the group gave away, and with which no member has joined yet."""
         self.pending_sync: set[str] = set()
         """Members of this generation that have not asked for their assignment yet."""
         self.new_member_added = False
-        """During the delay before the first rebalance: somebody has joined since it was last looked at."""
+        """During the delay before the first rebalance: another member has joined since the last look."""
         self.subscribed_topics: frozenset[str] | None = None
         """None if it is not known what the members subscribe to."""
 
@@ -221,7 +221,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """A leader must have joined: choose another one if ours has not. False if nobody has."""
+        """A leader must have joined: choose another one if ours has not. False if no member has."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -234,7 +234,7 @@ class ClassicGroup:
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether somebody with these protocols can be a member."""
+        """Whether a client with these protocols can be a member."""
         if self.is_empty:
             return bool(protocol_type and names)
         common = self._common() if self.members else set(names)
@@ -284,7 +284,7 @@ class ClassicGroup:
     def joined(
         self, member: ClassicMember, leader_id: str | None, *, skip_assignment: bool = False
     ) -> JoinGroupResponse:
-        """What a member of this generation is told; the leader is told the others."""
+        """The answer to a member of this generation; the leader also gets the others."""
         has_members = member.member_id == leader_id
         return JoinGroupResponse(
             members=[

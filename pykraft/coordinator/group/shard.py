@@ -242,7 +242,7 @@ class GroupShard:
         return CoordinatorResult(OffsetDeleteResponse(topics=topics), records)
 
     def forget_topics(self, names: Collection[str]) -> CoordinatorResult[None]:
-        """These topics were deleted: nobody needs offsets in them."""
+        """These topics were deleted: their offsets are of no use."""
         records = []
         for group_id in self.offsets.groups():
             places = [place for place in self.offsets.of(group_id) if place.topic in names]

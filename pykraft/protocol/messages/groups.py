@@ -55,7 +55,7 @@ class JoinGroupRequest(Request, api=11, versions=(0, 9), flexible=6, listeners=B
 
 
 class JoinGroupResponse(Response, to=JoinGroupRequest):
-    """All members have joined: this is the group's new generation. Only the leader is told the members. It assigns,
+    """All members have joined: this is the group's new generation. Only the leader gets the members. It assigns,
     unless from version 9 on `skip_assignment` says that the present assignment goes on (KIP-814)."""
 
     class Member(Struct):
@@ -75,7 +75,7 @@ class JoinGroupResponse(Response, to=JoinGroupRequest):
 
 
 class SyncGroupRequest(Request, api=14, versions=(0, 5), flexible=4, listeners=BROKER):
-    """What do I get? The leader brings everybody's assignment along."""
+    """What do I get? The leader brings all assignments along."""
 
     class Assignment(Struct):
         member_id: string

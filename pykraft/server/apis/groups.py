@@ -104,7 +104,7 @@ class GroupApis:
         answer = self._write(request, lambda shard: shard.classic.heartbeat(request), now)
 
         def patient(response: Any) -> Response:
-            """While the group is loaded a member is told that all is well: its session has not begun to run yet."""
+            """While the group loads, a heartbeat succeeds: the session of its member has not begun to run yet."""
             if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 response.error_code = ErrorCode.NONE
             return response  # type: ignore[no-any-return]
