@@ -43,6 +43,8 @@ TIMES = st.integers(-1, 253_402_300_799_999)
 WHAT_KIO_CAN_HOLD = {
     "error_code": ERROR_CODES,  # an enum, and codes that it does not know are errors
     "topic_config_error_code": ERROR_CODES,
+    "partition_error_code": ERROR_CODES,
+    "transaction_start_time_ms": st.integers(0, 253_402_300_799_999),
     "log_append_time_ms": TIMES,  # a datetime or None, while Kafka has any int64
     "retention_time_ms": TIMES,  # a timedelta, which is exact to the millisecond for some centuries
 }

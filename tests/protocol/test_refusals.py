@@ -24,7 +24,7 @@ def error_codes(structure: Struct, version: int) -> Iterator[int]:
     """Every error code in a structure, its own and those of its parts."""
     for field in structure.fields:
         value = getattr(structure, field.name) if field.present(version) else None
-        if field.name == "error_code" and value is not None:
+        if field.name in ("error_code", "partition_error_code") and value is not None:
             yield value
         for part in value if isinstance(value, list | tuple) else [value]:
             if isinstance(part, Struct):
