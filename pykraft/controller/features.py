@@ -16,6 +16,8 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
 """1: the coordinator assigns partitions to consumer groups that ask for it (KIP-848)."""
+TRANSACTION_VERSION = "transaction.version"
+"""1: the transaction log has tagged fields. 2: a producer's epoch rises with each transaction (KIP-890)."""
 METADATA_VERSION_4_2_IV1 = 29
 
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
