@@ -247,7 +247,8 @@ class ApiDriver:
 
         def on_response(response: Any, now: int) -> None:
             call.under_way.difference_update(attempt.keys)
-            if isinstance(response, Failure):  # which the next call must know, even if it is too late for this one
+            # The next call must know of a broken connection, even if it is too late for this one.
+            if isinstance(response, Failure) and response is not Failure.UNSUPPORTED_VERSION:
                 self.metadata.has_failed(destination)
                 for key in attempt.keys:
                     call.handler.lookup.forget(key, destination, ErrorCode.NETWORK_EXCEPTION)

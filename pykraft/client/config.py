@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pykraft.common.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
+from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import Endpoint
 
@@ -93,20 +94,16 @@ def _offset_reset(text: str) -> str:
 
 
 BY_DURATION = "by_duration:"
-_DURATION = re.compile(
-    r"P(?:(?P<D>[0-9]+)D)?(?:T(?=[0-9])(?:(?P<H>[0-9]+)H)?(?:(?P<M>[0-9]+)M)?(?:(?P<S>[0-9]+(?:\.[0-9]{0,9})?)S)?)?",
-    re.IGNORECASE,
-)
-_UNITS_MS = {"D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
 
 
 def reset_duration_ms(text: str) -> int:
-    """The milliseconds of ``by_duration:P1DT2H``: days, hours, minutes and seconds as ISO 8601 writes them. ValueError
-    if it is anything else (KIP-1106)."""
-    found = _DURATION.fullmatch(text.removeprefix(BY_DURATION)) if text.startswith(BY_DURATION) else None
-    if found is None or not any(found.groups()):
+    """The milliseconds of ``by_duration:P1DT2H``; ValueError if it is anything else, or less than nothing (KIP-1106)."""
+    if not text.startswith(BY_DURATION):
         raise ValueError(text)
-    return sum(int(float(number) * _UNITS_MS[unit]) for unit, number in found.groupdict().items() if number)
+    duration_ms = parse_duration_ms(text.removeprefix(BY_DURATION))
+    if duration_ms < 0:
+        raise ValueError(text)
+    return duration_ms
 
 
 AUTO_OFFSET_RESET = Key(

@@ -27,6 +27,7 @@ from pykraft.client.admin import TopicDescription
 from pykraft.client.arguments import LARGEST_INT64, topic_partition
 from pykraft.commands.common import CommandError, read_text, say, tell
 from pykraft.commands.group_tables import Complaint
+from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -48,12 +49,6 @@ RULES = (
     "from_file",
 )
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d(:\d\d)?)?")
-_DURATION = re.compile(
-    r"([-+]?)P(?=.)(?:([-+]?\d{1,9})D)?"
-    r"(?:T(?=.)(?:([-+]?\d{1,9})H)?(?:([-+]?\d{1,9})M)?(?:([-+]?\d{1,9}(?:[.,]\d{0,9})?)S)?)?",
-    re.IGNORECASE,
-)
-_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 _SAFE_FROM = "-"
 _LONGEST_UNQUOTED = 24
 
@@ -164,13 +159,10 @@ def parse_moment(text: str) -> int:
 
 def parse_duration(text: str) -> int:
     """Milliseconds of a duration as java.time.Duration reads it; CommandError if it is none."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise CommandError(f"--by-duration is {text}, but must be a duration such as P7D or PT1H30M")
-    numbers = [found[2], found[3], found[4], found[5]]
-    units = zip(numbers, _UNITS_MS, strict=True)
-    total = sum(float(number.replace(",", ".")) * unit for number, unit in units if number)
-    return -int(total) if found[1] == "-" else int(total)
+    try:
+        return parse_duration_ms(text)
+    except ValueError:
+        raise CommandError(f"--by-duration is {text}, but must be a duration such as P7D or PT1H30M") from None
 
 
 def split_topics(topics: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:

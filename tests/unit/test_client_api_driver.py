@@ -230,6 +230,20 @@ def test_a_broker_that_finds_no_coordinators_is_an_error() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("failure", "is_doubted"),
+    [(Failure.UNSUPPORTED_VERSION, False), (Failure.DISCONNECTED, True), (Failure.TIMED_OUT, True)],
+    ids=lambda value: str(getattr(value, "name", value)),
+)
+def test_a_broker_that_does_not_speak_an_api_is_alive_all_the_same(failure: Failure, is_doubted: bool) -> None:
+    some = Asking()
+    some.ask("a")
+    some.script.poll()
+    some.script.fail(FindCoordinatorRequest, failure)
+    asked_for_metadata = some.driver.metadata.poll(some.script.now).requests
+    assert bool(asked_for_metadata) == is_doubted
+
+
 @pytest.mark.parametrize("response", [FindCoordinatorResponse(), coordinators(a=-1)], ids=["no list", "no node"])
 def test_an_answer_without_a_node_is_an_error(response: FindCoordinatorResponse) -> None:
     some = Asking()
