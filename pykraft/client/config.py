@@ -97,7 +97,7 @@ BY_DURATION = "by_duration:"
 
 
 def reset_duration_ms(text: str) -> int:
-    """The milliseconds of ``by_duration:P1DT2H``; ValueError if it is anything else, or less than nothing (KIP-1106)."""
+    """The milliseconds of ``by_duration:P1DT2H``; ValueError if it is anything else, or less than 0 (KIP-1106)."""
     if not text.startswith(BY_DURATION):
         raise ValueError(text)
     duration_ms = parse_duration_ms(text.removeprefix(BY_DURATION))
