@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pykraft.runtime.client_thread import ClientClosedError
     from pykraft.simulation import Simulation
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "Admin": "pykraft.admin",
     "AlterConfigOp": "pykraft.client.configs",

@@ -39,8 +39,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from pykraft import __version__
 from pykraft.commands.common import CommandError, tell, write_nowhere
 from pykraft.common.errors import ConfigError
+from pykraft.extras import ExtraNotInstalledError
 
 COMMANDS = {
     "server": "run the node that a properties file describes",
@@ -86,7 +88,7 @@ def _run(said: Sequence[str]) -> int:
         options = _parser(said).parse_args(said)
         code: int = import_module(_module(options.command)).run(options)
         return code
-    except (CommandError, ConfigError, OSError) as error:
+    except (CommandError, ConfigError, ExtraNotInstalledError, OSError) as error:
         return _refusal(error)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -115,6 +117,7 @@ def _prepare_streams() -> None:
 
 def _parser(said: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m pykraft", description="A complete small Kafka, to learn from.")
+    parser.add_argument("--version", action="version", version=f"pykraft {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for name, meaning in COMMANDS.items():
         command = commands.add_parser(name, help=meaning, description=meaning[0].upper() + meaning[1:] + ".")

@@ -42,6 +42,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pykraft.extras import require
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -138,9 +140,9 @@ def flights_table(columns: Sequence[str] | str | None = None) -> pa.Table:
 def table(name: str, columns: Sequence[str] | str | None = None) -> pa.Table:
     """The Arrow table `name`, one of TABLES or DERIVED; all of its columns, or the named ones, or the one. Raises
     ValueError for another name."""
+    path = _file(name)
     import pyarrow.parquet as parquet
 
-    path = _file(name)
     if columns is None:
         return parquet.read_table(path)
     wanted = [columns] if isinstance(columns, str) else list(columns)
@@ -153,9 +155,10 @@ def table(name: str, columns: Sequence[str] | str | None = None) -> pa.Table:
 
 def row_count(name: str = "flights") -> int:
     """How many rows table `name` has; reads the file's footer only."""
+    path = _file(name)
     import pyarrow.parquet as parquet
 
-    return int(parquet.read_metadata(_file(name)).num_rows)
+    return int(parquet.read_metadata(path).num_rows)
 
 
 def _file(name: str) -> Path:
@@ -168,6 +171,7 @@ def _file(name: str) -> Path:
             f"{path} is missing: install pykraft from a checkout with `pip install -e .`, "
             f"or build the file there with `python datasets/{'build' if name in TABLES else 'derive'}.py`."
         )
+    require("pykraft.datasets", "spark", "pyarrow", "numpy")
     return path
 
 

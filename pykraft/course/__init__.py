@@ -16,8 +16,12 @@ And what a lab stands on: a file of the learner's own, checks, hints, a live clu
     lab.start()
 """
 
-from pykraft.course.labs.lab import Lab, LabError
-from pykraft.course.lesson import Lesson, LessonError, notebook
-from pykraft.course.sliders import sliders
+from pykraft.extras import require
+
+require("pykraft.course", "course", "psutil", "pytest", "nbclient", "nbformat", "ipywidgets")
+
+from pykraft.course.labs.lab import Lab, LabError  # noqa: E402 (it imports pytest)
+from pykraft.course.lesson import Lesson, LessonError, notebook  # noqa: E402
+from pykraft.course.sliders import sliders  # noqa: E402
 
 __all__ = ["Lab", "LabError", "Lesson", "LessonError", "notebook", "sliders"]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pykraft.extras import require
 from pykraft.viz.svg import TextBox
 
 SVG = "image/svg+xml"
@@ -45,6 +46,7 @@ class Figure:
         """A plotly figure, to change and go on with."""
         if self.plotly is None:
             raise ValueError("this figure has no interactive form; show it as it is")
+        require("an interactive figure", "course", "plotly")
         from plotly.graph_objects import Figure as PlotlyFigure
 
         return PlotlyFigure(dict(self.plotly))

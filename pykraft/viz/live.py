@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import Any, Protocol
 
 from pykraft.cluster_view import ClusterView
+from pykraft.extras import require
 from pykraft.viz.cluster_board import board
 
 STEP_MS = 500
@@ -62,6 +63,7 @@ class LiveBoard:
     """The widgets. `look`, `show` and `press` are what they call; a program may call them as well."""
 
     def __init__(self, cluster: Breakable, **options: Any) -> None:
+        require("a board with buttons", "course", "ipywidgets")
         import ipywidgets as widgets
 
         self._cluster = cluster

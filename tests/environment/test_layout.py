@@ -11,8 +11,11 @@ import pytest
 
 from tests.harness.tree import ROOT, is_ignored, top_level
 
-FOR_PEOPLE = {"notebooks", "pykraft", "labs", "datasets", "tests", "binder", "environment.yml", "README.md", "LICENSE"}
-FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock"}
+FOR_PEOPLE = {"notebooks", "pykraft", "labs", "datasets", "tests", "binder", "environment.yml", "README.md"} | {
+    "LICENSE",
+    "CHANGELOG.md",
+}
+FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "pyspark_pykraft.py", "requirements.lock"}
 TARGETS = ("help", "lab", "demo", "quick", "test", "judges", "soak", "bench", "clean")
 
 

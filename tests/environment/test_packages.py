@@ -14,8 +14,18 @@ from tests.harness.tree import ROOT
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 PROJECT = tomllib.loads(PYPROJECT)["project"]
-DEPENDENCIES: list[str] = PROJECT["dependencies"]
-FOR_TESTS: list[str] = PROJECT["optional-dependencies"]["test"]
+CORE: list[str] = PROJECT["dependencies"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
+def of_extra(extra: str) -> list[str]:
+    """The packages of an extra, without the extra that it includes."""
+    return [requirement for requirement in EXTRAS[extra] if not requirement.startswith("pykraft[")]
+
+
+DEPENDENCIES = CORE + of_extra("spark") + of_extra("course")
+"""What the course needs."""
+FOR_TESTS = of_extra("test")
 LOCK = (ROOT / "requirements.lock").read_text()
 GIVEN = {"jupyterlab", "ipywidgets", "plotly", "mmh3", "lz4", "pyspark", "nbval", "pytest"}
 
@@ -54,7 +64,12 @@ def test_the_given_packages_are_dependencies() -> None:
 def test_every_dependency_says_in_a_line_what_it_is_for() -> None:
     project, _, _ = PYPROJECT.partition("[tool.")
     justified = re.findall(r'^    "([^"]+)",\s+# \S.{8,}$', project, re.MULTILINE)
-    assert sorted(justified) == sorted(DEPENDENCIES + FOR_TESTS)
+    assert sorted(justified) == sorted([*CORE, *EXTRAS["spark"], *EXTRAS["course"], *EXTRAS["test"]])
+
+
+def test_each_extra_includes_the_one_before() -> None:
+    assert list(EXTRAS) == ["spark", "course", "test"]
+    assert EXTRAS["course"][0] == "pykraft[spark]" and EXTRAS["test"][0] == "pykraft[course]"
 
 
 def test_the_lock_pins_each_package_with_hashes_and_says_nothing_else() -> None:

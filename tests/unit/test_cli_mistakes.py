@@ -226,6 +226,7 @@ def test_help_loads_no_verb() -> None:
         "pykraft.cli",
         "pykraft.commands",
         "pykraft.commands.common",
+        "pykraft.extras",
         "pykraft.common",
         "pykraft.common.config",
         "pykraft.common.errors",

@@ -1,0 +1,123 @@
+"""What `pip install pykraft` brings: a wheel in an empty environment runs a node and its clients, with five packages.
+
+The processes here do not get PYTHONPATH: with it they would find the checkout instead of the wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import venv
+from pathlib import Path
+
+import pytest
+
+from pykraft import __version__
+from pykraft.extras import ExtraNotInstalledError, require
+from tests.environment.test_binder import copy_project
+from tests.environment.test_packages import CORE, names
+
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "jupyterlab", "ipywidgets", "plotly", "psutil", "pytest")
+
+ONE_RECORD = """
+    import sys
+    import pykraft
+
+    with pykraft.Cluster(nodes=1) as cluster:
+        with pykraft.Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send("wheels", b"round")
+        with pykraft.Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([pykraft.TopicPartition("wheels", 0)])
+            values = []
+            while not values:
+                values = [record.value for records in consumer.poll(1000).values() for record in records]
+    print(values, [name for name in sys.argv[1].split(",") if name in sys.modules])
+"""
+
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def said(*command: str | Path, fails: bool = False) -> str:
+    """What a command prints, on standard error if it is to fail."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        cwd=Path(sys.prefix),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert bool(done.returncode) == fails, done.stderr
+    return (done.stderr if fails else done.stdout).strip()
+
+
+def run(python: Path | str, code: str, *arguments: str) -> str:
+    """What these lines print."""
+    return said(python, "-c", textwrap.dedent(code), *arguments)
+
+
+def test_nodes_and_clients_import_nothing_heavy() -> None:
+    assert run(sys.executable, ONE_RECORD, ",".join(HEAVY)) == "[b'round'] []"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with nothing but the wheel, and what it requires."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = copy_project(folder / "source")
+    said(*PIP, "wheel", "--no-deps", "--wheel-dir", folder, source)
+    (wheel,) = folder.glob("pykraft-*.whl")
+    venv.create(folder / "empty", with_pip=False)
+    python = folder / "empty" / "bin" / "python"
+    said(*PIP, "--python", python, "install", "--no-compile", wheel)
+    return python
+
+
+def test_the_wheel_brings_what_nodes_and_clients_need_and_nothing_else(installed: Path) -> None:
+    found = json.loads(said(*PIP, "--python", installed, "list", "--format", "json"))
+    assert {package["name"] for package in found} == {"pykraft", *names(CORE)}
+
+
+def test_a_node_of_the_wheel_serves_its_clients(installed: Path) -> None:
+    assert run(installed, ONE_RECORD, ",".join(HEAVY)) == "[b'round'] []"
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("import pykraft.spark", "pykraft.spark needs pyspark, pyarrow, numpy, pandas: pip install 'pykraft[spark]'"),
+        ("import pykraft.course", "pykraft.course needs psutil, pytest, "),
+        ("import pykraft.datasets; pykraft.datasets.table('flights')", "install pykraft from a checkout"),
+    ],
+)
+def test_what_an_extra_brings_is_missed_in_one_sentence(installed: Path, statement: str, sentence: str) -> None:
+    code = f"""
+        try:
+            {statement}
+        except Exception as error:
+            print(error)
+    """
+    found = run(installed, code)
+    assert sentence in found and "\n" not in found
+
+
+def test_its_command_says_which_version_it_is(installed: Path) -> None:
+    assert said(installed.parent / "pykraft", "--version") == f"pykraft {__version__}"
+
+
+def test_a_command_of_an_extra_is_refused_in_one_sentence(installed: Path) -> None:
+    refusal = said(installed.parent / "pykraft", "demo", "x.ipynb", fails=True)
+    assert refusal.startswith("pykraft: pykraft.course needs psutil")
+    assert refusal.endswith("pip install 'pykraft[course]'")
+
+
+def test_what_is_there_is_not_missed() -> None:
+    require("the library", "core", "json")
+    with pytest.raises(ExtraNotInstalledError, match=r"it needs no_such_library: pip install 'pykraft\[test\]'"):
+        require("it", "test", "json", "no_such_library")
