@@ -1,7 +1,8 @@
 """The levels at which this code runs, and the records of a new cluster.
 
 A level is a promise to every node and client, so only what is built is supported: there is one metadata version, that
-of Kafka 4.2, and no transactions of the second kind, eligible leader replicas, share or streams groups.
+of Kafka 4.2, and no eligible leader replicas, share or streams groups. A new cluster gets the highest levels, in the
+order of their names after ``metadata.version``, as Kafka writes them. An older directory keeps those that it has.
 
 Follows org.apache.kafka.server.common.{MetadataVersion,Feature} and
 org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
@@ -24,6 +25,7 @@ SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(METADATA_VERSION_4_2_IV1, METADATA_VERSION_4_2_IV1),
     KRAFT_VERSION: FeatureRange(*SUPPORTED_KRAFT_VERSIONS),
     GROUP_VERSION: FeatureRange(0, 1),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
 
@@ -37,6 +39,7 @@ def bootstrap_records() -> list[VersionedRecord]:
         (BeginTransactionRecord(name="Bootstrap records"), 0),
         (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_4_2_IV1), 0),
         (FeatureLevelRecord(name=GROUP_VERSION, feature_level=1), 0),
+        (FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=2), 0),
         (EndTransactionRecord(), 0),
     ]
 

@@ -306,6 +306,10 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")
         return context
 
+    def epoch(self, partition: int) -> int:
+        """The leader epoch in which this broker coordinates the partition; KafkaError as for `active`."""
+        return self._active(partition).epoch
+
     def active_partitions(self) -> list[int]:
         """The partitions whose shards can be asked."""
         return sorted(number for number, each in self._contexts.items() if each.state is State.ACTIVE)

@@ -21,7 +21,7 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
-from pykraft.server.apis import fetch, groups, logs, offsets, produce
+from pykraft.server.apis import fetch, groups, logs, offsets, produce, transactions
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
@@ -33,6 +33,7 @@ from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.stored_settings import stored_settings
 from pykraft.server.topic_configs import TopicConfigs
+from pykraft.server.transactions import TransactionCoordinator
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_cleaner import CleanerLimits
 from pykraft.storage.log_manager import LogManager
@@ -90,6 +91,15 @@ class Broker:
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
         self._fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
+        self.transactions = TransactionCoordinator(
+            config=config.values,
+            listener=config.inter_broker_listener,
+            replicas=self.replicas,
+            producer_ids=self.producer_ids,
+            timer=timer,
+            clock=clock,
+            trace=trace,
+        )
 
     def _open_logs(
         self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics
@@ -145,6 +155,10 @@ class Broker:
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)
+        transaction_apis = transactions.TransactionApis(
+            self.transactions, self.producer_ids, lambda: self._loader.image, authorizer
+        )
+        dispatcher.serve(broker, transaction_apis, transactions.HANDLERS)
 
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""
@@ -168,12 +182,14 @@ class Broker:
         """Let the replicas be as the metadata say, and then what rests on them."""
         self.replicas.apply(delta, image, now)
         self.groups.apply(delta, image, now)
+        self.transactions.apply(delta, image, now)
 
     def poll(self, now: int) -> Poll:
         """Heartbeats and fetches first: they may have something to say to the controller."""
         if not self.is_open:
             self._open(now)
         polls = [self.lifecycle.poll(now), self.replicas.poll(now), Poll(self.groups.poll(now))]
+        polls.append(self.transactions.poll(now))
         return merge(polls + [channel.poll(now) for channel in self._channels])
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
+from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
@@ -165,9 +166,6 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     at_least=0,
     at_most=LARGEST_DOUBLE,
 )
-TRANSACTION_LOG_REPLICATION_FACTOR = integer(
-    "transaction.state.log.replication.factor", 3, "replicas of the topic of transactions", at_least=1, kind="short"
-)
 
 # What the broker's own file says of every topic: the keys of a topic under the broker's names.
 _TOPIC_DEFAULTS: list[Key[Any]] = [
@@ -219,10 +217,10 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_CLEANER_IO_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
-    TRANSACTION_LOG_REPLICATION_FACTOR,
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
     *GROUP_KEYS,
+    *TRANSACTION_KEYS,
     *_TOPIC_DEFAULTS,
 ]
 NODE_CONFIG = ConfigDef(_NODE_KEYS)

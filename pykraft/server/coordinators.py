@@ -29,7 +29,7 @@ from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.configs import ResourceType
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS
@@ -45,20 +45,24 @@ _LOAD_BYTES = 1 << 20
 _LONGEST_NAME = (1 << 15) - 1
 """In bytes: the length of a string in a record has 16 bits, in a request it may have more."""
 _FIRST_SEQUENCE = 0
-"""Kafka's coordinators write it, though their batches have no producer id."""
+"""Kafka's group coordinator writes it, though its batches have no producer id."""
 
 
 class InternalLog:
     """The partitions of an internal topic on this broker. It is the runtime's PartitionLog."""
 
-    def __init__(self, topic: str, replicas: ReplicaManager, clock: Clock) -> None:
+    def __init__(
+        self, topic: str, replicas: ReplicaManager, clock: Clock, base_sequence: int = _FIRST_SEQUENCE
+    ) -> None:
+        """`base_sequence` is that of its batches, which have no producer id."""
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
+        self._base_sequence = base_sequence
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now: int) -> int:
         place = TopicPartition(self._topic, partition)
-        builder = RecordBatchBuilder(base_sequence=_FIRST_SEQUENCE)
+        builder = RecordBatchBuilder(base_sequence=self._base_sequence)
         time_ms = self._clock.time_ms()
         for key, value in records:
             builder.append(time_ms, key, value)
@@ -89,6 +93,28 @@ class InternalLog:
             for batch in batches(memoryview(data)):
                 yield batch
                 offset = batch.next_offset
+
+
+def follow_leaders(
+    runtime: CoordinatorRuntime[Any], topic: TopicImage | None, replicas: ReplicaManager, now: int
+) -> bool:
+    """Load the shards that are led here by now, and drop those that are not; False if a log is not made yet."""
+    led: set[int] = set()
+    is_complete = True
+    for number, registration in sorted(topic.partitions.items()) if topic is not None else ():
+        assert topic is not None
+        if registration.leader != replicas.broker_id:
+            continue
+        partition = replicas.partitions.get(TopicPartition(topic.name, number))
+        if partition is None or not partition.is_leader:
+            is_complete = False
+            continue
+        led.add(number)
+        runtime.lead(number, partition.leader_epoch, now)
+    for number in runtime.partitions:
+        if number not in led:
+            runtime.resign(number)
+    return is_complete
 
 
 class GroupCoordinator:
@@ -154,28 +180,10 @@ class GroupCoordinator:
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, answer what is committed; when to be called again."""
         if self._is_stale:
-            self._is_stale = not self._follow_leaders(now)
+            topic = self._topics.image.topic_named(GROUP_TOPIC)
+            self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
         self.runtime.poll(now)
         return now if self.runtime.is_loading else FOREVER
-
-    def _follow_leaders(self, now: int) -> bool:
-        """Load what is led here and drop what is not; False if a log is not made yet."""
-        topic = self._topics.image.topic_named(GROUP_TOPIC)
-        led: set[int] = set()
-        is_complete = True
-        for number, registration in sorted(topic.partitions.items()) if topic is not None else ():
-            if registration.leader != self._replicas.broker_id:
-                continue
-            partition = self._replicas.partitions.get(TopicPartition(GROUP_TOPIC, number))
-            if partition is None or not partition.is_leader:
-                is_complete = False
-                continue
-            led.add(number)
-            self.runtime.lead(number, partition.leader_epoch, now)
-        for number in self.runtime.partitions:
-            if number not in led:
-                self.runtime.resign(number)
-        return is_complete
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group: the broker's, under those that the group has of its own."""

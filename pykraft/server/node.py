@@ -42,7 +42,6 @@ from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
-from pykraft.server.coordinators import group_topic
 from pykraft.server.levels import check_levels
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.quotas import Quotas
@@ -198,7 +197,7 @@ class Node:
         forwarding_apis = None
         if self.broker is not None:
             broker = self.broker
-            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, broker.producer_ids, authorizer)
+            forwarding_apis = forwarding.ForwardingApis(broker.forwarding)
             serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
             change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
             serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
@@ -218,11 +217,7 @@ class Node:
             voters=lambda: self.raft.replica.control_records.voters,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
             create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
-            create_group_topic=(
-                (lambda now: forwarding_apis.create_internal(group_topic(self.config.values), now))
-                if forwarding_apis
-                else lambda _: None
-            ),
+            create_internal=forwarding_apis.create_internal if forwarding_apis else lambda *_: None,
             authorizer=authorizer,
         )
         config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)

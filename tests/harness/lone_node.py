@@ -112,7 +112,8 @@ class LoneNode:
         if outbound.destination.port not in PORTS.values():
             self.sent.append(outbound)
             return
-        answer = self.handle(outbound.request, ListenerKind.CONTROLLER)
+        is_controller = outbound.destination.port == PORTS["CONTROLLER"]
+        answer = self.handle(outbound.request, ListenerKind.CONTROLLER if is_controller else ListenerKind.BROKER)
         answer.then(lambda done: outbound.on_response(done.response, self.now))
 
     @staticmethod

@@ -19,8 +19,8 @@ from tests.harness.tree import ROOT
 
 TEXT = (ROOT / "pykraft" / "SKIPPED.md").read_text()
 NAMED = set(re.findall(r"`([^`]+)`", TEXT))
-# Two that are served in part are named there.
-BOTH = {"FindCoordinator", "InitProducerId"}
+# One that is served in part is named there.
+BOTH = {"InitProducerId"}
 
 
 def known_to_kafka() -> set[str]:

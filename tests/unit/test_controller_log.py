@@ -84,6 +84,7 @@ def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
     assert [(record.name, record.feature_level) for record in levels] == [
         ("metadata.version", 29),
         ("group.version", 1),
+        ("transaction.version", 2),
     ]
     assert script.image.features == {"metadata.version": 29, "group.version": 1}
 

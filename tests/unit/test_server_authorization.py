@@ -57,7 +57,13 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochRequest,
     VoteRequest,
 )
-from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 from pykraft.protocol.schema import Request
 from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch
@@ -71,8 +77,8 @@ SOME = "any resource of this type"
 
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
-SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups")}
-"""Refuses no client, and leaves out what it may not see: a broker without groups shows no difference."""
+SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups"), (BROKER, "ListTransactions")}
+"""Refuse no client, and leave out what it may not see: a broker without groups and transactions shows no difference."""
 
 Question = tuple[AclOperation, AclResourceType, str]
 
@@ -192,6 +198,7 @@ class Row(NamedTuple):
 def rows() -> list[Row]:
     return [
         *of_cluster(),
+        *of_transactions(),
         *of_records(),
         *of_groups(),
         *of_brokers_and_tools(),
@@ -251,6 +258,45 @@ def of_cluster() -> list[Row]:
             keys,
             [("w", 15), ("x", TRANSACTIONAL_ID_REFUSED)],
         ),
+    ]
+
+
+def of_transactions() -> list[Row]:
+    """Requests for the transactional id x, which a broker without __transaction_state does not coordinate."""
+    write, describe = (
+        (operation, AclResourceType.TRANSACTIONAL_ID, "x") for operation in (AclOperation.WRITE, AclOperation.DESCRIBE)
+    )
+    read_group = (AclOperation.READ, AclResourceType.GROUP, "g")
+    kind = AddPartitionsToTxnRequest.Topic
+    topics = [kind(name=name, partitions=[0]) for name in ("t", "u")]
+    add = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+    transaction = AddPartitionsToTxnRequest.Transaction
+    several = AddPartitionsToTxnRequest(
+        transactions=[transaction(transactional_id="x", producer_id=0, producer_epoch=0, topics=[])]
+    )
+    offsets = AddOffsetsToTxnRequest(transactional_id="x", producer_id=0, producer_epoch=0, group_id="g")
+    end = EndTxnRequest(transactional_id="x", producer_id=0, producer_epoch=0, committed=True)
+    shown = DescribeTransactionsRequest(transactional_ids=["w", "x"])
+
+    def partitions(response: Any) -> Any:
+        results = response.results_by_topic_v3_and_below
+        return [(topic.name, topic.results_by_partition[0].partition_error_code) for topic in results]
+
+    def states(response: Any) -> Any:
+        return [(state.transactional_id, state.error_code) for state in response.transaction_states]
+
+    all_refused = [("t", TRANSACTIONAL_ID_REFUSED), ("u", TRANSACTIONAL_ID_REFUSED)]
+    one_refused = [("t", TOPIC_REFUSED), ("u", ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    may_act = (cluster(AclOperation.CLUSTER_ACTION),)
+    hidden = [("w", ErrorCode.NOT_COORDINATOR), ("x", TRANSACTIONAL_ID_REFUSED)]
+    return [
+        Row("partitions of a transaction", BROKER, lambda _: add, (write,), partitions, all_refused, 3),
+        Row("one partition", BROKER, lambda _: add, (topic(AclOperation.WRITE),), partitions, one_refused, 3),
+        Row("partitions of several", BROKER, lambda _: several, may_act, error, CLUSTER_REFUSED),
+        Row("offsets of a transaction", BROKER, lambda _: offsets, (write,), error, TRANSACTIONAL_ID_REFUSED),
+        Row("offsets of a group", BROKER, lambda _: offsets, (read_group,), error, GROUP_REFUSED),
+        Row("the end of a transaction", BROKER, lambda _: end, (write,), error, TRANSACTIONAL_ID_REFUSED),
+        Row("transactions", BROKER, lambda _: shown, (describe,), states, hidden),
     ]
 
 

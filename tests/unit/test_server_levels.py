@@ -88,7 +88,7 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
-        ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 2))}, "transaction.version at level 2;"),
+        ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 3))}, "transaction.version at level 3;"),
         ({"log": kraft(1) + batch(1, level("metadata.version", 28))}, "metadata.version at level 28;"),
         ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 31))}, "metadata.version at level 31;"),
         ({"log": batch(0, OURS)}, "kraft.version at level 0;"),

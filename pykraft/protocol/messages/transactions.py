@@ -49,7 +49,7 @@ class InitProducerIdResponse(Response, to=InitProducerIdRequest):
     producer_epoch: int16 = field(default=NO_PRODUCER_EPOCH)
 
 
-class AddPartitionsToTxnRequest(Request, api=24, versions=(0, 5), flexible=3):
+class AddPartitionsToTxnRequest(Request, api=24, versions=(0, 5), flexible=3, listeners=BROKER):
     """These partitions are part of the transaction. Until version 3 a producer sends it before it writes to them; from
     version 4 on a partition's leader asks for several producers at once, with `verify_only` if it merely wants to know
     whether the partition is part of the transaction already (KIP-890)."""
@@ -122,7 +122,7 @@ class AddPartitionsToTxnResponse(Response, to=AddPartitionsToTxnRequest):
     results_by_topic_v3_and_below: Array[Topic] = field(default=(), until=3)
 
 
-class AddOffsetsToTxnRequest(Request, api=25, versions=(0, 4), flexible=3):
+class AddOffsetsToTxnRequest(Request, api=25, versions=(0, 4), flexible=3, listeners=BROKER):
     """The transaction will commit offsets of this group: the group's partition of ``__consumer_offsets`` is part of
     it."""
 
@@ -139,7 +139,7 @@ class AddOffsetsToTxnResponse(Response, to=AddOffsetsToTxnRequest):
     error_code: int16 = field(default=0)
 
 
-class EndTxnRequest(Request, api=26, versions=(0, 5), flexible=3):
+class EndTxnRequest(Request, api=26, versions=(0, 5), flexible=3, listeners=BROKER):
     """Commit or abort. In version 5 the producer's epoch rises with each transaction, so that nothing which is late
     gets into the next one (KIP-890)."""
 
@@ -323,7 +323,7 @@ class DescribeProducersResponse(Response, to=DescribeProducersRequest):
     topics: Array[Topic]
 
 
-class DescribeTransactionsRequest(Request, api=65, versions=(0, 0), flexible=0):
+class DescribeTransactionsRequest(Request, api=65, versions=(0, 0), flexible=0, listeners=BROKER):
     """How far have the transactions of these transactional ids come (KIP-664)?"""
 
     transactional_ids: Array[string]
@@ -359,7 +359,7 @@ class DescribeTransactionsResponse(Response, to=DescribeTransactionsRequest):
     transaction_states: Array[TransactionState]
 
 
-class ListTransactionsRequest(Request, api=66, versions=(0, 2), flexible=0):
+class ListTransactionsRequest(Request, api=66, versions=(0, 2), flexible=0, listeners=BROKER):
     """Which transactional ids does this coordinator know (KIP-664)? Filters that are empty let all pass. From version 1
     on also by how long the transaction has been open (KIP-994), from version 2 on by a regular expression for the id
     (KIP-1152)."""

@@ -18,9 +18,9 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
 * FindCoordinator needs DESCRIBE on the group or the transactional id. DescribeCluster needs nothing on a broker, and
   ALTER on the cluster on a controller.
 * A client that asks gets the operations it may do; without DESCRIBE on the cluster there are none.
-* FindCoordinator has __consumer_offsets created by the first client that asks for a group's coordinator, and answers
-  COORDINATOR_NOT_AVAILABLE until its partitions are led. For transactional ids it always answers so: there is no
-  transaction coordinator yet.
+* FindCoordinator has __consumer_offsets created by the first client that asks for a group's coordinator, and
+  __transaction_state by the first that asks for a transactional id's. It answers COORDINATOR_NOT_AVAILABLE until their
+  partitions are led.
 
 Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 """
@@ -37,6 +37,7 @@ from pykraft.controller.topics import check_topic_name
 from pykraft.coordinator.runtime import partition_for
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.protocol.api import ListenerKind, advertised
+from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.cluster import (
     BROKER_ENDPOINTS,
     CONTROLLER_ENDPOINTS,
@@ -58,11 +59,14 @@ from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
-from pykraft.server.coordinators import GROUP_TOPIC
+from pykraft.server.coordinators import GROUP_TOPIC, group_topic
+from pykraft.server.transactions import TRANSACTION_TOPIC, transaction_topic
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, "__transaction_state", METADATA_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC})
+_INTERNAL_TOPICS = {GROUP_COORDINATOR: group_topic, TRANSACTION_COORDINATOR: transaction_topic}
+"""How the topic is made that a kind of coordinator keeps its records in."""
 
 _FIRST_METADATA_BY_ID = 12
 _FIRST_LISTENER_NOT_FOUND = 6
@@ -113,18 +117,18 @@ class ClusterApis:
         voters: Callable[[], VoterSet],
         controller_id: Callable[[], int],
         create_topics: Callable[[list[str], RequestContext, int], None],
-        create_group_topic: Callable[[int], None],
+        create_internal: Callable[[CreateTopicsRequest.Topic, int], None],
         authorizer: Authorizer,
     ) -> None:
         """`create_topics(names, context, now)` asks the controller to make topics that a client has asked about,
-        `create_group_topic(now)` to make the one that groups are kept in."""
+        `create_internal(topic, now)` to make one that a coordinator keeps its records in."""
         self._config = config
         self._cluster_id = cluster_id
         self._image = image
         self._voters = voters
         self._controller_id = controller_id
         self._create_topics = create_topics
-        self._create_group_topic = create_group_topic
+        self._create_internal = create_internal
         self._authorizer = authorizer
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
@@ -332,9 +336,10 @@ class ClusterApis:
         error = self._why_no_coordinator(key_type, key, context)
         if error is ErrorCode.NONE:
             image = self._image()
-            topic = image.topic_named(GROUP_TOPIC)
+            missing = _INTERNAL_TOPICS[key_type](self._config.values)
+            topic = image.topic_named(missing.name)
             if topic is None:
-                self._create_group_topic(now)
+                self._create_internal(missing, now)
             else:
                 partition = topic.partitions[partition_for(key, len(topic.partitions))]
                 leader = image.brokers.get(partition.leader)
@@ -356,7 +361,7 @@ class ClusterApis:
         resource_type, refused = _COORDINATORS[key_type]
         if not self._authorizer.allows(context, AclOperation.DESCRIBE, resource_type, key):
             return refused
-        return ErrorCode.NONE if key_type == GROUP_COORDINATOR else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
 
 
 HANDLERS: Handlers = {

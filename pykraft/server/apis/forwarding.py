@@ -2,11 +2,7 @@
 
 CreateTopics 2 to 7, DeleteTopics 1 to 6, DescribeQuorum 0 to 2, and what is left of IncrementalAlterConfigs 0 to 1 and
 AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so clients need not know who the
-controller is. InitProducerId 0 to 5 is answered from a block of ids that the controller allots; for a transactional id
-it needs a transaction coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
-
-What is forwarded the controller authorizes, by the client's principal, which the envelope carries. InitProducerId needs
-WRITE on its transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on some topic.
+controller is. What is forwarded the controller authorizes, by the client's principal, which the envelope carries.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
@@ -14,7 +10,6 @@ Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCrea
 from ipaddress import ip_address
 from typing import Any
 
-from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.result import check_size
@@ -22,17 +17,9 @@ from pykraft.protocol.header import decode_response, encode_request
 from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
-from pykraft.protocol.messages.transactions import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.dispatch import Handlers
-from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.controller_channel import ControllerChannel
-from pykraft.server.producer_ids import ProducerIds
 from pykraft.transport.server_channel import RequestContext
 
 _PRINCIPAL_VERSION = b"\x00\x00"
@@ -43,10 +30,8 @@ _MADE_AT_ONCE = 100
 class ForwardingApis:
     """Passes requests on to the controller."""
 
-    def __init__(self, channel: ControllerChannel, producer_ids: ProducerIds, authorizer: Authorizer) -> None:
+    def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
-        self._producer_ids = producer_ids
-        self._authorizer = authorizer
         self._creating: set[str] = set()
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
@@ -96,34 +81,11 @@ class ForwardingApis:
             CreateTopicsRequest(topics=[topic]), lambda response, then: self._creating.discard(topic.name), now
         )
 
-    def init_producer_id(
-        self, request: InitProducerIdRequest, context: RequestContext, now: int
-    ) -> InitProducerIdResponse:
-        self._authorize(request, context)
-        if request.transactional_id is not None:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-            )
-        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
-        return InitProducerIdResponse(producer_id=self._producer_ids.take(now), producer_epoch=0)
-
-    def _authorize(self, request: InitProducerIdRequest, context: RequestContext) -> None:
-        ask, write = self._authorizer, AclOperation.WRITE
-        if request.transactional_id is not None:
-            if not ask.allows(context, write, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return
-        may_write = allows_on_cluster(ask, context, AclOperation.IDEMPOTENT_WRITE)
-        if not may_write and not ask.allows_some(context, write, AclResourceType.TOPIC):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: ForwardingApis.forward,
     DeleteTopicsRequest: ForwardingApis.forward,
     DescribeQuorumRequest: ForwardingApis.forward,
-    InitProducerIdRequest: ForwardingApis.init_producer_id,
 }
 
 
