@@ -30,7 +30,14 @@ from pykraft.client.api_driver import Answers, ApiDriver
 from pykraft.client.arguments import committed_offset, topic_names, topic_partition
 from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
-from pykraft.client.configs import ConfigCalls, ConfigChanges, ConfigEntry, ConfigResource, config_resource
+from pykraft.client.configs import (
+    ConfigCalls,
+    ConfigChanges,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    config_resource,
+)
 from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
 from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
 from pykraft.client.logs import LogCalls, LogDirDescription
@@ -145,13 +152,18 @@ class Admin(ClosesOnExit):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The settings of topics and brokers, by name. KafkaError says why the first that failed did."""
+        """The settings of topics, groups and brokers, by name. KafkaError says why the first that failed did."""
         wanted = list(map(config_resource, resources))
         return self._ask(
             lambda deadline: self._core.configs.describe_configs(
                 wanted, include_synonyms, include_documentation, deadline
             )
         )
+
+    def list_config_resources(self, types: Iterable[ConfigResourceType] = ()) -> list[ConfigResource]:
+        """The resources of these types, or of all types. Of groups only those with settings of their own."""
+        wanted = list(map(ConfigResourceType, types))
+        return self._ask(lambda deadline: self._core.configs.list_config_resources(wanted, deadline))
 
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, ConfigChanges], validate_only: bool = False

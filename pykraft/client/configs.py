@@ -1,7 +1,7 @@
 """Asking for settings and changing them, in Python's words.
 
-The settings of topics and the defaults of all brokers any broker knows. Those of one broker only that broker itself
-tells and changes, so such a question goes there.
+The settings of topics and groups and the defaults of all brokers any broker knows. Those of one broker only that broker
+itself tells and changes, so such a question goes there.
 
 Follows org.apache.kafka.clients.admin.{Config,ConfigEntry,AlterConfigOp}.
 """
@@ -21,6 +21,8 @@ from pykraft.protocol.messages.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
     Operation,
 )
 from pykraft.protocol.messages.configs import ResourceType as ConfigResourceType
@@ -40,8 +42,8 @@ __all__ = [
 
 
 class ConfigResource(NamedTuple):
-    """Whose settings: ``ConfigResource(ConfigResourceType.TOPIC, "flights")``; BROKER with an id as its name, or with
-    none for the defaults of all brokers."""
+    """Whose settings: ``ConfigResource(ConfigResourceType.TOPIC, "flights")``; GROUP with a group id; BROKER with an id
+    as its name, or with none for the defaults of all brokers."""
 
     resource_type: ConfigResourceType
     name: str
@@ -156,6 +158,23 @@ class ConfigCalls:
 
         handler = self._handler("to change settings", request, read)
         return converted(self._driver.ask_all(handler, map(config_resource, changes), deadline), lambda done: None)
+
+    def list_config_resources(
+        self, types: Sequence[ConfigResourceType], deadline: int
+    ) -> "Promise[list[ConfigResource] | KafkaError]":
+        """The resources of these types that may have settings; no types are all types."""
+
+        def read(response: ListConfigResourcesResponse) -> list[ConfigResource]:
+            if response.error_code:
+                raise KafkaError(ErrorCode.of(response.error_code))
+            return [
+                ConfigResource(ConfigResourceType(each.resource_type), each.resource_name)
+                for each in response.config_resources
+                if each.resource_type in set(ConfigResourceType)
+            ]
+
+        request = ListConfigResourcesRequest(resource_types=types)
+        return self._driver.ask_any("to list the resources with settings", request, read, deadline)
 
     def _handler(
         self, what: str, request: Callable[[Sequence[ConfigResource]], Request], read: Read[ConfigResource, V]

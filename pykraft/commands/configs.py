@@ -1,12 +1,12 @@
-"""``configs``: show and change settings of topics and brokers, as kafka-configs.sh does.
+"""``configs``: show and change settings of topics, groups and brokers, as kafka-configs.sh does.
 
 ``--describe`` shows what was changed, with ``--all`` everything, and for each setting all places that say something of
 it, the strongest first. ``--alter`` takes ``--add-config key=value,...`` (a value with commas in brackets:
 ``cleanup.policy=[compact,delete]``), ``--add-config-file FILE`` and ``--delete-config key,...``.
 
-Whose settings are meant is said with ``--topic NAME``, ``--broker ID`` or ``--broker-defaults``, or in the older way
-with ``--entity-type topics|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a name ``--describe``
-shows all topics, or all brokers and their defaults.
+Whose settings are meant is said with ``--topic NAME``, ``--group ID``, ``--broker ID`` or ``--broker-defaults``, or in
+the older way with ``--entity-type topics|groups|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a
+name ``--describe`` shows all topics, all groups, or all brokers and their defaults.
 
 Follows kafka.admin.ConfigCommand.
 """
@@ -28,13 +28,19 @@ from pykraft.client.configs import (
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.config import as_text, parse_properties
 
-TOPICS, BROKERS = "topics", "brokers"
+TOPICS, GROUPS, BROKERS = "topics", "groups", "brokers"
 DEFAULTS = ""
 """The name under which all brokers have settings."""
-_NOT_BUILT = ("users", "clients", "broker-loggers", "ips", "client-metrics", "groups")
+_NOT_BUILT = ("users", "clients", "broker-loggers", "ips", "client-metrics")
+_NAMED_BY = {TOPICS: "--topic", GROUPS: "--group", BROKERS: "--broker ID or --broker-defaults"}
 _NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _LEGAL_KEY = re.compile("[a-zA-Z0-9._-]*")
-_TYPES = {TOPICS: ConfigResourceType.TOPIC, BROKERS: ConfigResourceType.BROKER}
+_TYPES = {TOPICS: ConfigResourceType.TOPIC, GROUPS: ConfigResourceType.GROUP, BROKERS: ConfigResourceType.BROKER}
+_CHANGED_HERE = {
+    TOPICS: ConfigSource.TOPIC,
+    GROUPS: ConfigSource.GROUP,
+    BROKERS: ConfigSource.DYNAMIC_BROKER,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-config-file", type=Path, metavar="FILE", help="--alter: a properties file of new values")
     parser.add_argument("--delete-config", metavar="KEY,...", help="--alter: go back to the defaults")
     parser.add_argument("--topic", metavar="NAME", help="the settings of this topic")
+    parser.add_argument("--group", metavar="ID", help="the settings of this consumer group")
     parser.add_argument("--broker", metavar="ID", help="the settings of this broker")
     parser.add_argument("--broker-defaults", action="store_true", help="the settings of all brokers")
-    parser.add_argument("--entity-type", metavar="topics|brokers", help="whose settings")
-    parser.add_argument("--entity-name", metavar="NAME", help="a topic, or the id of a broker")
+    parser.add_argument("--entity-type", metavar="topics|groups|brokers", help="whose settings")
+    parser.add_argument("--entity-name", metavar="NAME", help="a topic, a group, or the id of a broker")
     parser.add_argument("--entity-default", action="store_true", help="all brokers")
 
 
@@ -70,9 +77,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
-    """(topics or brokers, its name): the name is empty for the defaults of all brokers, None if there is none."""
+    """(topics, groups or brokers, its name): the name is empty for all brokers' defaults, None if there is none."""
     short = [
         (TOPICS, options.topic),
+        (GROUPS, options.group),
         (BROKERS, options.broker),
         (BROKERS, DEFAULTS if options.broker_defaults else None),
     ]
@@ -82,18 +90,20 @@ def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
             raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
         if options.entity_type in _NOT_BUILT:
             raise CommandError(
-                f"--entity-type {options.entity_type} is not built: only topics and brokers have settings"
+                f"--entity-type {options.entity_type} is not built: only topics, groups and brokers have settings"
             )
         if options.entity_type not in _TYPES:
-            raise CommandError("--entity-type must be topics or brokers")
+            raise CommandError("--entity-type must be topics, groups or brokers")
         if options.entity_name is not None and options.entity_default:
             raise CommandError("--entity-default is nobody by name: leave out --entity-name")
         said = [(options.entity_type, DEFAULTS if options.entity_default else options.entity_name)]
     if len(said) != 1:
-        raise CommandError("say whose settings are meant: --topic NAME, --broker ID or --broker-defaults")
+        raise CommandError("say whose settings are meant: --topic NAME, --group ID, --broker ID or --broker-defaults")
     kind, name = said[0]
     if kind == TOPICS and name == DEFAULTS:
         raise CommandError("topics have no settings in common: change those of the brokers, --broker-defaults")
+    if kind == GROUPS and name == DEFAULTS:
+        raise CommandError("groups have no settings in common: change those of the brokers' files")
     is_default = options.broker_defaults or options.entity_default
     if kind == BROKERS and name is not None and not (is_default or name.isdecimal()):
         raise CommandError(f"a broker is named by its number, not by {name!r}")
@@ -122,6 +132,9 @@ def _describe(admin: Admin, kind: str, name: str | None, everything: bool) -> No
 def _names(admin: Admin, kind: str) -> list[str]:
     if kind == TOPICS:
         return admin.list_topics()
+    if kind == GROUPS:
+        configured = {resource.name for resource in admin.list_config_resources([ConfigResourceType.GROUP])}
+        return sorted(configured | {group.group_id for group in admin.list_groups()})
     return [str(broker.id) for broker in sorted(admin.describe_cluster().brokers)]
 
 
@@ -131,7 +144,7 @@ def _entries(admin: Admin, kind: str, name: str, everything: bool) -> list[Confi
         raise CommandError(f"there is no broker {name} that lives: only it could say")
     resource = ConfigResource(_TYPES[kind], name)
     found = admin.describe_configs([resource], include_synonyms=True)[resource]
-    here = ConfigSource.TOPIC if kind == TOPICS else ConfigSource.DYNAMIC_BROKER
+    here = _CHANGED_HERE[kind]
     if kind == BROKERS and name == DEFAULTS:
         here = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [entry for _, entry in sorted(found.items()) if everything or entry.source is here]
@@ -139,7 +152,8 @@ def _entries(admin: Admin, kind: str, name: str, everything: bool) -> list[Confi
 
 def _source(source: ConfigSource) -> str:
     """The name that Kafka's tool has for it."""
-    return f"{'DYNAMIC_' if source is ConfigSource.TOPIC else ''}{source.name}_CONFIG"
+    is_short = source in (ConfigSource.TOPIC, ConfigSource.GROUP)
+    return f"{'DYNAMIC_' if is_short else ''}{source.name}_CONFIG"
 
 
 def _value(value: str | None) -> str:
@@ -151,9 +165,7 @@ def _value(value: str | None) -> str:
 
 def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[AlterConfigOp]:
     if name is None:
-        raise CommandError(
-            "--alter needs a name: " + ("--broker ID or --broker-defaults" if kind == BROKERS else "--topic")
-        )
+        raise CommandError("--alter needs a name: " + _NAMED_BY[kind])
     if options.all:
         raise CommandError("--all is for --describe")
     if options.add_config is not None and options.add_config_file is not None:

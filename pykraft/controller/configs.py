@@ -16,6 +16,7 @@ from typing import Any
 
 from pykraft.common.config import as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.group_config import BROKER_GROUP_CONFIG, check_group_settings
 from pykraft.common.topic_config import (
     DYNAMIC_BROKER_CONFIGS,
     LOG_CONFIG,
@@ -37,7 +38,7 @@ from pykraft.protocol.messages.configs import (
 from pykraft.protocol.messages.records import ConfigRecord
 
 LONGEST_VALUE = (1 << 15) - 1
-_SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
+_SERVED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP)
 
 Changes = dict[str, str | None]
 """New values by name; None takes a setting away."""
@@ -112,6 +113,8 @@ class ConfigControl:
         merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
         if kind == ResourceType.TOPIC:
             self._check_topic(image, name, merged)
+        elif kind == ResourceType.GROUP:
+            self._check_group(name, merged)
         else:
             self._check_broker(image, name, merged)
         return [
@@ -136,6 +139,15 @@ class ConfigControl:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         if name not in image.topic_ids:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+    def _check_group(self, name: str, settings: Mapping[str, str]) -> None:
+        """A group need not exist: its settings wait for it."""
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: a group must be named")
+        try:
+            check_group_settings(settings, BROKER_GROUP_CONFIG.resolve(self._properties))
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def _check_broker(self, image: MetadataImage, name: str, settings: Mapping[str, str]) -> None:
         broker_id = broker_number(name) if name else self._node_id
@@ -179,6 +191,8 @@ def _default_list(kind: int, name: str) -> str:
     """What a list is as long as nobody has said anything; KafkaError if the setting is none."""
     if kind == ResourceType.TOPIC:
         key = LOG_CONFIG.keys.get(name)
+    elif kind == ResourceType.GROUP:
+        key = None
     else:
         key = next((key for key in LOG_CONFIG.keys.values() if name in {n.name for n in broker_names(key)}), None)
     if key is None or key.kind != "list":

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
 from pykraft.common.topic_config import (
     BROKER_DEFAULTS,
     DYNAMIC_BROKER_CONFIGS,
@@ -194,6 +195,18 @@ def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
         key = BROKER_DEFAULTS[name]
         place = Place(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         found.append(Setting(name, value, (place,), config_type(key), key.meaning))
+    return found
+
+
+def describe_group(own: Mapping[str, str], properties: Mapping[str, str]) -> list[Setting]:
+    """All settings of a group on a node with this properties file, by name. What the file says counts as the default,
+    as in Apache Kafka."""
+    values = group_values(BROKER_GROUP_CONFIG.resolve(properties), own)
+    found = []
+    for name, key in sorted(GROUP_CONFIG.keys.items()):
+        source = ConfigSource.GROUP if name in own else ConfigSource.DEFAULT
+        value = as_text(values[name])
+        found.append(Setting(name, value, (Place(name, value, source),), config_type(key), key.meaning))
     return found
 
 

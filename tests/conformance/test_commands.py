@@ -189,6 +189,27 @@ def test_settings_are_shown_and_changed(run: Run, make: Make) -> None:
     assert re.fullmatch("pykraft: INVALID_CONFIG: topic cli-configs: .*retention.ms.*\n", wrong.complaints)
 
 
+def test_settings_of_groups_are_changed_and_described(run: Run) -> None:
+    gone = "The group 'cli-group' doesn't exist and doesn't have dynamic config.\n"
+    assert run("configs", "--describe", "--group", "cli-group") == Done(0, gone, "")
+    named = ("--entity-type", "groups", "--entity-name", "cli-group")
+    changed = run("configs", "--alter", *named, "--add-config", "consumer.session.timeout.ms=50000")
+    assert changed == Done(0, "Completed updating config for group cli-group.\n", "")
+    head = "Dynamic configs for group cli-group are:"
+    session = "consumer.session.timeout.ms=50000"
+    line = f"  {session} sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:{session}}}"
+    wait_until(lambda: run("configs", "--describe", *named).out.splitlines() == [head, line], "the group is described")
+    wait_until(lambda: head in run("configs", "--describe", "--entity-type", "groups").out, "the group is listed")
+    whole = run("configs", "--describe", "--group", "cli-group", "--all").out.splitlines()
+    heartbeat = "consumer.heartbeat.interval.ms=5000"
+    default = f"  {heartbeat} sensitive=false synonyms={{DEFAULT_CONFIG:{heartbeat}}}"
+    assert [line for line in whole if line.startswith("  consumer.")] == [default, line]
+    refused = run("configs", "--alter", *named, "--add-config", "consumer.session.timeout.ms=1")
+    assert refused.code == 1 and refused.complaints.startswith("pykraft: INVALID_CONFIG: group cli-group: ")
+    deleted = run("configs", "--alter", *named, "--delete-config", "consumer.session.timeout.ms")
+    assert deleted == Done(0, "Completed updating config for group cli-group.\n", "")
+
+
 def test_settings_of_brokers_are_shown_and_changed(run: Run) -> None:
     name, value = "log.cleaner.delete.retention.ms", "1000"
     default = f"DEFAULT_CONFIG:{name}=86400000"

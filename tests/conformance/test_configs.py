@@ -23,6 +23,7 @@ from tests.harness.asking import (
     APPEND,
     BROKER,
     DELETE,
+    GROUP,
     SET,
     SUBTRACT,
     TOPIC,
@@ -314,6 +315,63 @@ def test_what_a_topic_does_not_say_brokers_say(talk: Dialogue) -> None:
     talk.write(f"  max.message.bytes: {sources['max.message.bytes']}")
 
 
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+GROUP_SETTINGS = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+
+
+def group_told(talk: Dialogue, group: str, *values: str) -> None:
+    """Until broker 1 says so of the group."""
+    request = describe((GROUP, group), only=GROUP_SETTINGS)
+    talk.until(1, request, NEWEST, lambda answer: {c.value for c in answer.results[0].configs} == set(values))
+
+
+def test_groups_have_settings(talk: Dialogue) -> None:
+    question = describe((GROUP, "configs-group"), only=GROUP_SETTINGS, include_synonyms=True)
+    talk.to().ask(question, NEWEST, "before")
+    talk.to(2).ask(change((GROUP, "configs-group", [("consumer.session.timeout.ms", SET, "50000")])), 1)
+    group_told(talk, "configs-group", "50000", "5000")
+    talk.to().ask(question, NEWEST)
+    talk.to().ask(describe((GROUP, "configs-group"), only=GROUP_SETTINGS), NEWEST, "without synonyms")
+    talk.to().ask(replace_all((GROUP, "configs-group", [("consumer.heartbeat.interval.ms", "6000")])), 2)
+    group_told(talk, "configs-group", "45000", "6000")
+    talk.to().ask(question, NEWEST)
+    listed = talk.to().connection.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
+    talk.write(f"  listed: {('configs-group', GROUP) in [(r.resource_name, r.resource_type) for r in listed]}")
+    talk.to().ask(change((GROUP, "configs-group", [("consumer.heartbeat.interval.ms", DELETE, None)])), 1)
+    group_told(talk, "configs-group", "45000", "5000")
+    talk.to().ask(question, NEWEST, "after")
+
+
+def test_settings_of_groups_that_are_refused(talk: Dialogue) -> None:
+    session, heartbeat = GROUP_SETTINGS
+    for says, changes in {
+        "too short": [(session, SET, "44999")],
+        "too long": [(session, SET, "60001")],
+        "too often": [(heartbeat, SET, "4999")],
+        "too seldom": [(heartbeat, SET, "15001")],
+        "zero": [(session, SET, "0")],
+        "no number": [(session, SET, "soon")],
+        "too large": [(session, SET, "9" * 20)],
+        "empty": [(session, SET, "")],
+        "null": [(session, SET, None)],
+        "unknown": [("no.such", SET, "1")],
+        "a name of brokers": [("group.consumer.session.timeout.ms", SET, "50000")],
+        "a good and a bad one": [(session, SET, "50000"), (heartbeat, SET, "1")],
+        "append": [(session, APPEND, "50000")],
+        "delete what is not set": [(session, DELETE, None)],
+        "delete an unknown one": [("no.such", DELETE, None)],
+        "nothing": [],
+    }.items():
+        talk.to().ask(change((GROUP, "configs-group-refused", changes), validate_only=True), 1, says)
+        older = [(name, value) for name, operation, value in changes if operation == SET]
+        if len(older) == len(changes):
+            talk.to().ask(replace_all((GROUP, "configs-group-refused", older), validate_only=True), 2, says)
+    talk.to().ask(change((GROUP, "", [(session, SET, "50000")])), 1, "no name")
+    talk.to().ask(replace_all((GROUP, "", [(session, "50000")])), 2, "no name")
+    talk.to().ask(describe((GROUP, ""), only=GROUP_SETTINGS), NEWEST, "no name")
+
+
 # --- in use -----------------------------------------------------------------------------------------------------------
 
 
@@ -358,7 +416,7 @@ def test_a_deleted_topic_takes_its_settings_with_it(talk: Dialogue) -> None:
 
 def test_resources_are_listed(talk: Dialogue) -> None:
     talk.to().ask(ListConfigResourcesRequest(), 0)
-    for says, types in {"clients' metrics": [16], "groups": [32], "brokers": [4], "no such type": [4, 3]}.items():
+    for says, types in {"clients' metrics": [16], "brokers": [4], "no such type": [4, 3]}.items():
         talk.to().ask(ListConfigResourcesRequest(resource_types=types), 1, says)
     topics = ListConfigResourcesRequest(resource_types=[TOPIC])
     talk.topic("configs-listed")

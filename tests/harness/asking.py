@@ -198,7 +198,7 @@ def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 SET, DELETE, APPEND, SUBTRACT = Operation
 
 Change = tuple[str, int, str | None]

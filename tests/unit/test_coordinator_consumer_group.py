@@ -6,13 +6,13 @@ import pytest
 
 from pykraft.common.config import ConfigDef
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.group_config import check_group_settings
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicMember, ClassicState
 from pykraft.coordinator.group.config import (
-    CONSUMER_GROUP_KEYS,
+    GROUP_KEYS,
     ConsumerGroupConfig,
     check_consumer_group_keys,
-    check_consumer_group_settings,
     consumer_group_config,
 )
 from pykraft.coordinator.group.topics import TopicInfo, metadata_hash, topic_hash
@@ -467,10 +467,10 @@ def test_a_coordinator_that_loads_the_group_waits_a_whole_session_for_its_member
 
 
 def test_a_group_may_have_settings_of_its_own_within_the_brokers_limits() -> None:
-    broker = ConfigDef(CONSUMER_GROUP_KEYS).resolve({"group.consumer.max.size": "7"})
+    broker = ConfigDef(GROUP_KEYS).resolve({"group.consumer.max.size": "7"})
     check_consumer_group_keys(broker)
     own = {"consumer.session.timeout.ms": "50000"}
-    check_consumer_group_settings(own, broker)
+    check_group_settings(own, broker)
     config = consumer_group_config(broker, own)
     assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.max_size) == (50_000, 5_000, 7)
 
@@ -482,12 +482,13 @@ def test_a_group_may_have_settings_of_its_own_within_the_brokers_limits() -> Non
         ({"consumer.session.timeout.ms": "60001"}, "to 60000"),
         ({"consumer.heartbeat.interval.ms": "4999"}, "consumer.heartbeat.interval.ms is 4999, but must be from 5000"),
         ({"consumer.heartbeat.interval.ms": "x"}, "must be a whole number"),
+        ({"share.session.timeout.ms": "45000"}, "share.session.timeout.ms: a group has no such setting"),
     ],
 )
 def test_a_groups_setting_beyond_the_limits_is_refused(own: dict[str, str], complaint: str) -> None:
-    broker = ConfigDef(CONSUMER_GROUP_KEYS).resolve({})
+    broker = ConfigDef(GROUP_KEYS).resolve({})
     with pytest.raises(ConfigError, match=complaint):
-        check_consumer_group_settings(own, broker)
+        check_group_settings(own, broker)
 
 
 @pytest.mark.parametrize(
@@ -505,4 +506,4 @@ def test_a_groups_setting_beyond_the_limits_is_refused(own: dict[str, str], comp
 )
 def test_settings_of_the_broker_that_contradict_each_other_are_refused(layer: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        check_consumer_group_keys(ConfigDef(CONSUMER_GROUP_KEYS).resolve(layer))
+        check_consumer_group_keys(ConfigDef(GROUP_KEYS).resolve(layer))

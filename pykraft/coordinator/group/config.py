@@ -1,20 +1,26 @@
-"""The settings of the group coordinator, under Kafka's names: a broker's, and those that one group may have for itself.
+"""The settings of the group coordinator, under Kafka's names: a broker's, and what holds for one consumer group.
 
 Those of the internal topic count when it is created: how many partitions it has says where each group lives, so Kafka
 does not change that later either. The others count for each request.
 
 A consumer group's session timeout and heartbeat interval are the broker's to choose, not the client's: the heartbeat's
-response tells each member how often to send one. An administrator may set both for one group (resource type GROUP),
-within the broker's limits.
+response tells each member how often to send one. An administrator may set both for one group (`common.group_config`).
 
-Follows org.apache.kafka.coordinator.group.{GroupCoordinatorConfig,GroupConfig}.
+Follows org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pykraft.common.config import Config, ConfigDef, Key, integer, names
+from pykraft.common.config import Config, Key, integer, names
 from pykraft.common.errors import ConfigError
+from pykraft.common.group_config import (
+    BROKER_GROUP_KEYS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+    check_broker_group_keys,
+    group_timeouts,
+)
 from pykraft.coordinator.group.assignors import ASSIGNORS
 
 # --- the internal topic -----------------------------------------------------------------------------------------------
@@ -59,27 +65,6 @@ GROUP_MAX_SIZE = integer("group.max.size", (1 << 31) - 1, "the most members of a
 
 # --- consumer groups (KIP-848): the broker's settings -----------------------------------------------------------------
 
-GROUP_CONSUMER_SESSION_TIMEOUT_MS = integer(
-    "group.consumer.session.timeout.ms",
-    45_000,
-    "a consumer group's member that sends no heartbeat for this long is removed",
-    at_least=1,
-)
-GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = integer(
-    "group.consumer.min.session.timeout.ms", 45_000, "the shortest session timeout of a consumer group", at_least=1
-)
-GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = integer(
-    "group.consumer.max.session.timeout.ms", 60_000, "the longest session timeout of a consumer group", at_least=1
-)
-GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = integer(
-    "group.consumer.heartbeat.interval.ms", 5_000, "how often a consumer group's member sends a heartbeat", at_least=1
-)
-GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = integer(
-    "group.consumer.min.heartbeat.interval.ms", 5_000, "the shortest heartbeat interval of a consumer group", at_least=1
-)
-GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = integer(
-    "group.consumer.max.heartbeat.interval.ms", 15_000, "the longest heartbeat interval of a consumer group", at_least=1
-)
 GROUP_CONSUMER_MAX_SIZE = integer(
     "group.consumer.max.size", (1 << 31) - 1, "how many members a consumer group may have", at_least=1
 )
@@ -96,18 +81,6 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = integer(
     at_least=10_000,
 )
 
-CONSUMER_GROUP_KEYS: list[Key[Any]] = [
-    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
-    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
-    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
-    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MAX_SIZE,
-    GROUP_CONSUMER_ASSIGNORS,
-    GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
-]
-
 GROUP_KEYS: list[Key[Any]] = [
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -120,34 +93,13 @@ GROUP_KEYS: list[Key[Any]] = [
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SIZE,
-    *CONSUMER_GROUP_KEYS,
+    *BROKER_GROUP_KEYS,
+    GROUP_CONSUMER_MAX_SIZE,
+    GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
 ]
 
-# --- consumer groups: one group's own settings ------------------------------------------------------------------------
-
-CONSUMER_SESSION_TIMEOUT_MS = integer(
-    "consumer.session.timeout.ms", 45_000, "group.consumer.session.timeout.ms for this group", at_least=1
-)
-CONSUMER_HEARTBEAT_INTERVAL_MS = integer(
-    "consumer.heartbeat.interval.ms", 5_000, "group.consumer.heartbeat.interval.ms for this group", at_least=1
-)
-
-DYNAMIC_CONSUMER_GROUP_KEYS: list[Key[Any]] = [CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS]
-_DYNAMIC = ConfigDef(DYNAMIC_CONSUMER_GROUP_KEYS)
-_LIMITS = (
-    (
-        GROUP_CONSUMER_SESSION_TIMEOUT_MS,
-        CONSUMER_SESSION_TIMEOUT_MS,
-        GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
-        GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
-    ),
-    (
-        GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
-        CONSUMER_HEARTBEAT_INTERVAL_MS,
-        GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-        GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-    ),
-)
+# --- consumer groups: what holds for one ------------------------------------------------------------------------------
 
 
 class ConsumerGroupConfig(NamedTuple):
@@ -162,10 +114,7 @@ class ConsumerGroupConfig(NamedTuple):
 
 def consumer_group_config(broker: Config, group: Mapping[str, str]) -> ConsumerGroupConfig:
     """What holds for a group that has these settings of its own, on this broker."""
-    own = _DYNAMIC.resolve(group)
-    session_timeout_ms, heartbeat_interval_ms = (
-        own[of_group] if of_group.name in group else broker[of_broker] for of_broker, of_group, _, _ in _LIMITS
-    )
+    session_timeout_ms, heartbeat_interval_ms = group_timeouts(broker, group)
     return ConsumerGroupConfig(
         session_timeout_ms,
         heartbeat_interval_ms,
@@ -179,30 +128,4 @@ def check_consumer_group_keys(broker: Config) -> None:
     """ConfigError if the broker's settings of consumer groups contradict each other."""
     if not broker[GROUP_CONSUMER_ASSIGNORS]:
         raise ConfigError(f"{GROUP_CONSUMER_ASSIGNORS.name} is empty, but must be {GROUP_CONSUMER_ASSIGNORS.allowed}")
-    for key, _, lowest, highest in _LIMITS:
-        if broker[highest] < broker[lowest]:
-            raise ConfigError(f"{highest.name} is {broker[highest]}, but must be at least {lowest.name}")
-        _check_limits(key, broker[key], lowest, highest, broker)
-    session, heartbeat = GROUP_CONSUMER_SESSION_TIMEOUT_MS, GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS
-    if broker[session] <= broker[heartbeat]:
-        raise ConfigError(f"{session.name} is {broker[session]}, but must be greater than {heartbeat.name}")
-
-
-def check_consumer_group_settings(group: Mapping[str, str], broker: Config) -> None:
-    """ConfigError if this broker does not accept these settings of one group."""
-    own = _DYNAMIC.resolve(group)
-    effective = consumer_group_config(broker, group)
-    for _, key, lowest, highest in _LIMITS:
-        if key.name in group:
-            _check_limits(key, own[key], lowest, highest, broker)
-    if effective.session_timeout_ms <= effective.heartbeat_interval_ms:
-        session, heartbeat = CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS
-        raise ConfigError(
-            f"{session.name} is {effective.session_timeout_ms}, but must be greater than {heartbeat.name}"
-        )
-
-
-def _check_limits(key: Key[int], value: int, lowest: Key[int], highest: Key[int], broker: Config) -> None:
-    if not broker[lowest] <= value <= broker[highest]:
-        allowed = f"from {broker[lowest]} ({lowest.name}) to {broker[highest]} ({highest.name})"
-        raise ConfigError(f"{key.name} is {value}, but must be {allowed}")
+    check_broker_group_keys(broker)

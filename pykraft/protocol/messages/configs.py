@@ -30,6 +30,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
     @classmethod
     def _missing_(cls, value: object) -> "ConfigSource":

@@ -27,7 +27,7 @@ from pykraft.server.config import NodeConfig
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
-_SERVED = (ResourceType.TOPIC, ResourceType.BROKER)
+_SERVED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP)
 
 
 class ConfigChangeApis:

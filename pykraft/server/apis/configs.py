@@ -4,7 +4,8 @@ Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 
 * A node describes its topics and itself from its own image and properties file, so what a broker that lags says may be
   a moment old. Another broker's settings it does not know: who asks for them has come to the wrong one.
-* Resources are topics and brokers. Loggers, subscriptions of clients' metrics, and groups have no settings here.
+* Resources are topics, brokers and groups. Loggers and subscriptions of clients' metrics have no settings here.
+* A group need not exist to have settings. Only groups with settings of their own are listed.
 * A setting is documented in one sentence of pykraft's, if that is asked for.
 * DescribeConfigs needs DESCRIBE_CONFIGS on each topic or group, and on the cluster for all other resources;
   ListConfigResources needs it on the cluster.
@@ -25,6 +26,7 @@ from pykraft.metadata.settings import (
     broker_number,
     describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
     node_layers,
 )
@@ -93,6 +95,8 @@ class ConfigApis:
                 if key not in known:
                     known[key] = _described(describe_topic(own, layers), wanted, request)
                 result.configs = known[key]
+            elif kind is ResourceType.GROUP:
+                result.configs = _described(self._settings_of_group(resource.resource_name), wanted, request)
             else:
                 settings = self._settings_of_brokers(kind, resource.resource_name, layers)
                 result.configs = _described(settings, wanted, request)
@@ -106,6 +110,12 @@ class ConfigApis:
         if topic not in self._image().topic_ids:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         return self._image().config_of(ResourceType.TOPIC, topic)
+
+    def _settings_of_group(self, group_id: str) -> list[Setting]:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
+        own = self._image().config_of(ResourceType.GROUP, group_id)
+        return describe_group(own, self._config.properties)
 
     def _settings_of_brokers(self, kind: ResourceType, name: str, layers: NodeLayers) -> list[Setting]:
         if kind is not ResourceType.BROKER:
@@ -129,6 +139,9 @@ class ConfigApis:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         image = self._image()
         found = []
+        if ResourceType.GROUP in asked:
+            groups = sorted(name for kind, name in image.configs if kind == ResourceType.GROUP)
+            found += [resource(resource_name=name, resource_type=ResourceType.GROUP) for name in groups]
         if ResourceType.BROKER in asked:
             brokers = [broker_id for broker_id, broker in sorted(image.brokers.items()) if not broker.fenced]
             found += [resource(resource_name=str(number), resource_type=ResourceType.BROKER) for number in brokers]
