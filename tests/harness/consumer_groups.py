@@ -16,9 +16,11 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any
 
+from pykraft.common.config import ConfigDef
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import Uuid
-from pykraft.coordinator.group.config import ConsumerGroupConfig
+from pykraft.coordinator.group.classic import ClassicGroups
+from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import Assignment, MemberState, assignment_of
 from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
@@ -114,8 +116,11 @@ class ConsumerGroupScript:
     def _load(self) -> None:
         self.groups.clear()
         self.timer = TimerTable(self)
+        random, time_ms = Random(1), lambda: START_MS + self.now
+        settings = ConfigDef(GROUP_KEYS).resolve({})
+        classic = ClassicGroups(groups=self.groups, timer=self.timer, config=settings, random=random, time_ms=time_ms)
         self.manager = ConsumerGroupManager(
-            self.groups, self.topics, self.timer, lambda _: self.config, Random(1), lambda: START_MS + self.now
+            self.groups, self.topics, self.timer, lambda _: self.config, random, time_ms, classic
         )
 
     # --- the runtime --------------------------------------------------------------------------------------------------

@@ -101,6 +101,31 @@ class ClassicGroups:
                 answer_join(member, refused_join(member.member_id, ErrorCode.NOT_COORDINATOR))
                 answer_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
 
+    # --- a group changes its protocol ---------------------------------------------------------------------------------
+
+    @property
+    def max_size(self) -> int:
+        """The most members of a classic group."""
+        return self._config[keys.GROUP_MAX_SIZE]
+
+    def dissolve(self, group: ClassicGroup) -> None:
+        """A consumer group has taken this group's place. Members that wait here join that one."""
+        for member in group.members.values():
+            answer_join(member, refused_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+            answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        for member_id in (*group.members, *group.pending_members):
+            self._timer.cancel(_heartbeat_key(group.group_id, member_id))
+        self._timer.cancel(_join_key(group.group_id))
+        self._timer.cancel(_sync_key(group.group_id))
+
+    def adopt(self, group: ClassicGroup, must_rebalance: bool) -> None:
+        """This group takes the place of a consumer group. No member has joined it yet, so a rebalance waits for all."""
+        self._groups[group.group_id] = group
+        for member in group.members.values():
+            self._expect_heartbeat(group, member)
+        if must_rebalance:
+            self._rebalance(group)
+
     # --- join ---------------------------------------------------------------------------------------------------------
 
     def join(
@@ -112,8 +137,7 @@ class ClassicGroups:
         is_new = group is None
         tombstones: Sequence[CoordinatorRecord] = ()
         if group is not None and not isinstance(group, ClassicGroup):
-            if not group.is_empty:
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{request.group_id} is a consumer group")
+            assert group.is_empty, f"{request.group_id} has members that are not classic"
             if request.member_id == NO_MEMBER:  # an empty group of the other kind makes room
                 is_new, tombstones, group = True, group.tombstones(), None
         if group is None or not isinstance(group, ClassicGroup):

@@ -31,8 +31,8 @@ from enum import Enum
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.coordinator.group.consumer_protocol import read_subscription
 from pykraft.protocol.messages.coordinators import (
-    ConsumerProtocolSubscription,
     CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -267,6 +267,12 @@ class ClassicGroup:
             self.subscribed_topics = self._subscriptions()
             self.move(ClassicState.EMPTY, time_ms)
 
+    def become_stable(self) -> None:
+        """The group was a consumer group, whose members have their assignments."""
+        self.state = ClassicState.STABLE
+        self.protocol_name = self.select_protocol()
+        self.subscribed_topics = self._subscriptions()
+
     def _subscriptions(self) -> frozenset[str] | None:
         """The topics of all members, if they are consumers and their subscriptions can be read."""
         if self.protocol_type != CONSUMER_PROTOCOL:
@@ -385,14 +391,8 @@ def tombstone(group_id: str) -> CoordinatorRecord:
 
 def subscribed_topics(metadata: bytes) -> Sequence[str] | None:
     """The topics of a consumer's subscription; None if it cannot be read."""
-    if len(metadata) < 2:
-        return None
-    version = int.from_bytes(metadata[:2], "big", signed=True)
-    if version < 0:
-        return None
     try:
-        read = min(version, ConsumerProtocolSubscription.versions[1])
-        topics: Sequence[str] = ConsumerProtocolSubscription.decode(metadata, read, 2).topics
+        topics: Sequence[str] = read_subscription(metadata).topics
     except ProtocolError:
         return None
     return topics

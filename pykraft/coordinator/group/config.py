@@ -10,6 +10,7 @@ Follows org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pykraft.common.config import Config, Key, integer, names
@@ -74,6 +75,38 @@ GROUP_CONSUMER_ASSIGNORS = names(
     "the assignors that members may ask for; the first is the default",
     one_of=sorted(ASSIGNORS),
 )
+
+
+class MigrationPolicy(StrEnum):
+    """Which groups with members may change their protocol. A group without members always may."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+def _policy(text: str) -> str:
+    MigrationPolicy(text.lower())  # ValueError if it is none
+    return text
+
+
+GROUP_CONSUMER_MIGRATION_POLICY = Key(
+    "group.consumer.migration.policy",
+    MigrationPolicy.BIDIRECTIONAL.value,
+    _policy,
+    f"one of {', '.join(MigrationPolicy)}, in small or capital letters",
+    "which protocol changes are allowed to a group with members: classic to consumer (upgrade), and back (downgrade)",
+    "string",
+)
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = integer(
     "group.consumer.regex.refresh.interval.ms",
     600_000,
@@ -96,6 +129,7 @@ GROUP_KEYS: list[Key[Any]] = [
     *BROKER_GROUP_KEYS,
     GROUP_CONSUMER_MAX_SIZE,
     GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_MIGRATION_POLICY,
     GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
 ]
 
@@ -110,6 +144,7 @@ class ConsumerGroupConfig(NamedTuple):
     max_size: int = GROUP_CONSUMER_MAX_SIZE.default
     assignors: tuple[str, ...] = GROUP_CONSUMER_ASSIGNORS.default
     regex_refresh_interval_ms: int = GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS.default
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
 
 def consumer_group_config(broker: Config, group: Mapping[str, str]) -> ConsumerGroupConfig:
@@ -121,6 +156,7 @@ def consumer_group_config(broker: Config, group: Mapping[str, str]) -> ConsumerG
         broker[GROUP_CONSUMER_MAX_SIZE],
         broker[GROUP_CONSUMER_ASSIGNORS],
         broker[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
+        MigrationPolicy(broker[GROUP_CONSUMER_MIGRATION_POLICY].lower()),
     )
 
 

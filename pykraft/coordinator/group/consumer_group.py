@@ -25,6 +25,7 @@ from pykraft.coordinator.group.consumer_group_member import (
     NO_PARTITIONS,
     Assignment,
     ConsumerGroupMember,
+    MemberState,
     assignment_of,
 )
 from pykraft.coordinator.group.consumer_group_records import group_tombstones
@@ -125,6 +126,15 @@ class ConsumerGroup:
     def owner_epoch(self, topic_id: Uuid, partition: int) -> int:
         """The epoch of the member that has this partition, or is about to give it up; -1 if it is free."""
         return self._owner_epochs.get((topic_id, partition), NO_OWNER)
+
+    def waits_for_partitions(self, member: ConsumerGroupMember) -> bool:
+        """Whether another member still has partitions of this member's target."""
+        target = self.target_assignment.get(member.member_id, NO_PARTITIONS)
+        return member.state == MemberState.UNRELEASED_PARTITIONS and any(
+            self.owner_epoch(topic_id, partition) != NO_OWNER
+            for topic_id, partitions in target.items()
+            for partition in partitions - member.assigned.get(topic_id, frozenset())
+        )
 
     def has_metadata_expired(self, now: int) -> bool:
         return self.metadata_refresh_deadline_ms is None or now >= self.metadata_refresh_deadline_ms

@@ -10,6 +10,9 @@ may do three things, in this order:
 3. This member moves one step towards its target (`reconciliation`). The response holds its epoch and, if they have
    changed, its partitions.
 
+A classic group whose members are consumers becomes a consumer group when the first member sends a heartbeat, and a
+consumer group becomes a classic one again when its last such member is gone (`group_conversion`).
+
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{consumerGroupHeartbeat,consumerGroupLeave,
 consumerGroupFenceMembers}.
 """
@@ -20,6 +23,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
+from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.group.classic_group import ClassicGroup, tombstone
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
@@ -44,9 +48,11 @@ from pykraft.coordinator.group.consumer_membership import (
     check_size,
     heartbeating_member,
     known_static_member,
+    plan_removal,
 )
 from pykraft.coordinator.group.consumer_replay import replay_consumer_record
-from pykraft.coordinator.group.consumer_sessions import MemberSessions, plan_removal
+from pykraft.coordinator.group.consumer_sessions import MemberSessions
+from pykraft.coordinator.group.group_conversion import check_upgrade, downgraded, may_downgrade, upgraded
 from pykraft.coordinator.group.pattern_refresh import PatternRefresher, plan_pattern_change
 from pykraft.coordinator.group.reconciliation import Heard, Target, reconcile
 from pykraft.coordinator.group.target_assignment import compute_target, subscribed_topic_ids
@@ -75,6 +81,8 @@ class _Changes(NamedTuple):
     """The member, if its assignment has changed."""
     patterns: list[str]
     """To be resolved."""
+    upgraded: ClassicGroup | None
+    """The classic group that this heartbeat has made a consumer group."""
 
 
 class ConsumerGroupManager:
@@ -88,13 +96,17 @@ class ConsumerGroupManager:
         config_of: Callable[[str], ConsumerGroupConfig],
         random: Random,
         time_ms: Callable[[], int],
+        classic: ClassicGroups,
     ) -> None:
+        """`classic` are the shard's classic groups, which become consumer groups, and the reverse."""
         self._groups = groups
-        self._topics = topics
+        self.topics = topics
         self._config_of = config_of
         self._random = random
-        self._sessions = MemberSessions(topics, timer, config_of, self.find)
-        self._patterns = PatternRefresher(topics, timer, time_ms, self.find, self._on_metadata_checked)
+        self._time_ms = time_ms
+        self._classic = classic
+        self.sessions = MemberSessions(timer, config_of, self.find, lambda group, member: self.remove(group, [member]))
+        self._patterns = PatternRefresher(topics, timer, time_ms, self.find, self.on_metadata_checked)
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """The group, if there is one and it is a consumer group."""
@@ -125,17 +137,15 @@ class ConsumerGroupManager:
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: int
     ) -> HeartbeatResult:
         config = self._config_of(request.group_id)
-        group, records = self._group_to_join(request)
-        check_size(group, request.member_id, config.max_size)
-        member_id = request.member_id or str(Uuid.random(self._random))
+        group, records, classic = self._group_to_join(request)
+        self.check_size(group, request.member_id)
+        member_id = request.member_id or self.new_member_id()
         owned = None if request.topic_partitions is None else assignment_of(request.topic_partitions)
         member, replacement = heartbeating_member(group, member_id, request, owned)
         records += replacement
 
         updated = member.updated_by(request, client_id, client_host)
-        if updated != member:
-            records.append(member_record(group.group_id, updated))
-        names_changed = updated.subscribed_topic_names != member.subscribed_topic_names
+        names_changed = plan_member(group, member, updated, records)
         pattern = plan_pattern_change(group, member, updated, records)
         to_resolve = self._patterns.patterns_to_refresh(
             group, member, updated, pattern, config.regex_refresh_interval_ms
@@ -144,40 +154,47 @@ class ConsumerGroupManager:
         check_metadata = must_bump or group.has_metadata_expired(now)
         epoch = group.group_epoch
         if check_metadata:
-            epoch = self._plan_epoch(group, member, updated, must_bump, records)
+            epoch = self.plan_epoch(group, member, updated, must_bump, records)
 
-        target = self._plan_target(group, epoch, member, updated, records)
-        reconciled = updated
-        if names_changed or pattern.changed or not updated.is_reconciled_to(target.epoch):
-            topic_ids = subscribed_topic_ids(updated, group.resolved_patterns, self._topics)
-            heard = Heard(owned, names_changed or pattern.changed, topic_ids)
-            reconciled = reconcile(updated, target, heard, group.owner_epoch)
-        if reconciled != updated:
-            records.append(current_assignment_record(group.group_id, reconciled))
+        target = self.plan_target(group, epoch, member, updated, records)
+        heard = Heard(owned, names_changed or pattern.changed, self.topic_ids_of(group, updated))
+        reconciled = plan_reconciliation(group, updated, target, heard, records)
 
-        changes = _Changes(check_metadata, reconciled if reconciled != updated else None, to_resolve)
+        moved = reconciled if reconciled != updated else None
+        changes = _Changes(check_metadata, moved, to_resolve, classic)
         return CoordinatorResult(
             _response(request, member, reconciled, config.heartbeat_interval_ms),
             records,
             lambda now: self._after_heartbeat(group.group_id, member_id, changes, now),
         )
 
-    def _group_to_join(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """The request's group. A member that joins creates it, and the records first delete an empty classic group."""
+    def new_member_id(self) -> str:
+        """An id for a member that brings none."""
+        return str(Uuid.random(self._random))
+
+    def check_size(self, group: ConsumerGroup, member_id: str) -> None:
+        """KafkaError GROUP_MAX_SIZE_REACHED if this member has no place in the group."""
+        check_size(group, member_id, self._config_of(group.group_id).max_size)
+
+    def _group_to_join(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> tuple[ConsumerGroup, list[CoordinatorRecord], ClassicGroup | None]:
+        """The request's group, the records that make it one, and the classic group with members that it was. A member
+        that joins creates its group, and an empty classic group makes room for it."""
         found = self._groups.get(request.group_id)
         joins = request.member_epoch == JOIN_EPOCH
         if found is None and not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if found is None:
-            return ConsumerGroup(request.group_id), []
-        if joins and isinstance(found, ClassicGroup):
-            if found.is_empty:
-                return ConsumerGroup(request.group_id), [tombstone(request.group_id)]
-            detail = f"Cannot upgrade classic group {request.group_id} to consumer group because online upgrade is "
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{detail}disabled.")
-        return self.group(request.group_id), []
+            return ConsumerGroup(request.group_id), [], None
+        if not joins or not isinstance(found, ClassicGroup):
+            return self.group(request.group_id), [], None
+        if found.is_empty:
+            return ConsumerGroup(request.group_id), [tombstone(request.group_id)], None
+        check_upgrade(found, self._config_of(request.group_id))
+        return *upgraded(found, self.topics), found
 
-    def _plan_epoch(
+    def plan_epoch(
         self,
         group: ConsumerGroup,
         member: ConsumerGroupMember,
@@ -187,7 +204,7 @@ class ConsumerGroupManager:
     ) -> int:
         """The group's epoch after this heartbeat: a new one if it must rise, or if the topics have changed."""
         epoch = group.group_epoch
-        new_hash = metadata_hash(group.subscribed_topics([member], [updated]), self._topics)
+        new_hash = metadata_hash(group.subscribed_topics([member], [updated]), self.topics)
         if must_bump or new_hash != group.metadata_hash:
             epoch += 1
             records.append(epoch_record(group.group_id, epoch, new_hash))
@@ -195,7 +212,7 @@ class ConsumerGroupManager:
             records.append(partition_metadata_tombstone(group.group_id))
         return epoch
 
-    def _plan_target(
+    def plan_target(
         self,
         group: ConsumerGroup,
         epoch: int,
@@ -210,20 +227,29 @@ class ConsumerGroupManager:
         assignor = group.preferred_assignor([member], [updated])
         if assignor not in assignors:
             assignor = assignors[0]
-        partitions, planned = compute_target(group, epoch, assignor, updated, self._topics)
+        partitions, planned = compute_target(group, epoch, assignor, updated, self.topics)
         records += planned
         return Target(epoch, partitions)
 
+    def topic_ids_of(self, group: ConsumerGroup, member: ConsumerGroupMember) -> frozenset[Uuid]:
+        """The topics that this member subscribes to."""
+        return subscribed_topic_ids(member, group.resolved_patterns, self.topics)
+
     def _after_heartbeat(self, group_id: str, member_id: str, changes: _Changes, now: int) -> None:
-        self._sessions.start(group_id, member_id)
+        if changes.upgraded is not None:
+            self._classic.dissolve(changes.upgraded)
+            for each in changes.upgraded.members.values():
+                self.sessions.start(group_id, each.member_id, each.session_timeout_ms)
+        self.sessions.start(group_id, member_id)
         if changes.reconciled is not None:
-            self._sessions.watch_rebalance(group_id, changes.reconciled)
+            self.sessions.watch_rebalance(group_id, changes.reconciled)
         if changes.metadata_checked:
-            self._on_metadata_checked(group_id, now)
+            self.on_metadata_checked(group_id, now)
         if changes.patterns:
             self._patterns.schedule(group_id, changes.patterns)
 
-    def _on_metadata_checked(self, group_id: str, now: int) -> None:
+    def on_metadata_checked(self, group_id: str, now: int) -> None:
+        """The group's topics are as its epoch has them."""
         group = self.find(group_id)
         if group is not None:
             group.metadata_refresh_deadline_ms = now + METADATA_REFRESH_INTERVAL_MS
@@ -242,8 +268,61 @@ class ConsumerGroupManager:
         if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
             left = member._replace(member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
             return CoordinatorResult(response, [current_assignment_record(group.group_id, left)])
-        records = plan_removal(group, member, self._topics)
-        return CoordinatorResult(response, records, lambda now: self._sessions.cancel(group.group_id, member.member_id))
+        return self.remove(group, [member], response)
+
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], response: Any = None
+    ) -> CoordinatorResult[Any]:
+        """Remove these members. If only members that speak the classic protocol stay, the group becomes a classic one,
+        unless their bytes cannot be read."""
+        if not members:
+            return CoordinatorResult(response)
+        if may_downgrade(group, self._config_of(group.group_id), self._classic.max_size, leaving=members):
+            try:
+                return self._downgrade(group, [], response, leaving=members)
+            except KafkaError:
+                pass
+
+        def after(now: int) -> None:
+            for member in members:
+                self.sessions.cancel(group.group_id, member.member_id)
+
+        return CoordinatorResult(response, plan_removal(group, members, self.topics), after)
+
+    def may_downgrade_for(self, group: ConsumerGroup, replaced: ConsumerGroupMember) -> bool:
+        """Whether the group becomes a classic one if a classic member takes this static member's place."""
+        return may_downgrade(group, self._config_of(group.group_id), self._classic.max_size, replaced=replaced)
+
+    def downgrade_for(
+        self,
+        group: ConsumerGroup,
+        records: Sequence[CoordinatorRecord],
+        response: Any,
+        joining: ConsumerGroupMember,
+        must_rebalance: bool,
+    ) -> CoordinatorResult[Any]:
+        """The group becomes a classic one, with the joining member in the place of its static member."""
+        return self._downgrade(group, records, response, joining=joining, must_rebalance=must_rebalance)
+
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        records: Sequence[CoordinatorRecord],
+        response: Any,
+        leaving: Sequence[ConsumerGroupMember] = (),
+        joining: ConsumerGroupMember | None = None,
+        must_rebalance: bool = True,
+    ) -> CoordinatorResult[Any]:
+        classic, planned = downgraded(group, self.topics, self._time_ms(), leaving, joining)
+        member_ids = list(group.members)
+
+        def after(now: int) -> None:
+            for member_id in member_ids:
+                self.sessions.cancel(group.group_id, member_id)
+            # Replay has made the group of its record, which knows one protocol of each member. This one knows all.
+            self._classic.adopt(classic, must_rebalance)
+
+        return CoordinatorResult(response, [*records, *planned], after)
 
     # --- seen from outside --------------------------------------------------------------------------------------------
 
@@ -252,7 +331,7 @@ class ConsumerGroupManager:
         for group_id in group_ids:
             try:
                 assignor = self._config_of(group_id).assignors[0]
-                described.append(self.group(group_id).describe(self._topics, assignor))
+                described.append(self.group(group_id).describe(self.topics, assignor))
             except KafkaError as error:
                 code, detail = error.code, error.detail
                 described.append(
@@ -275,8 +354,8 @@ class ConsumerGroupManager:
         for group_id in sorted(self._groups):
             group = self.find(group_id)
             for _, member in sorted(group.members.items()) if group is not None else ():
-                self._sessions.start(group_id, member.member_id)
-                self._sessions.watch_rebalance(group_id, member)
+                self.sessions.start(group_id, member.member_id)
+                self.sessions.watch_rebalance(group_id, member)
 
     def on_metadata_changed(self, created: Iterable[str] = (), changed: Iterable[str] = ()) -> None:
         """Topics of these names were created, or changed (partitions, racks) or deleted. Their groups check them at
@@ -289,6 +368,31 @@ class ConsumerGroupManager:
             group = self.find(group_id)
             if group is not None and any(group.is_subscribed_to(name) for name in names):
                 group.metadata_refresh_deadline_ms = None
+
+
+def plan_member(
+    group: ConsumerGroup, member: ConsumerGroupMember, updated: ConsumerGroupMember, records: list[CoordinatorRecord]
+) -> bool:
+    """Write down what the member says; whether it names other topics than before."""
+    if updated != member:
+        records.append(member_record(group.group_id, updated))
+    return updated.subscribed_topic_names != member.subscribed_topic_names
+
+
+def plan_reconciliation(
+    group: ConsumerGroup,
+    member: ConsumerGroupMember,
+    target: Target,
+    heard: Heard,
+    records: list[CoordinatorRecord],
+) -> ConsumerGroupMember:
+    """Let the member take a step towards its target, if it is not there yet."""
+    if not heard.subscription_changed and member.is_reconciled_to(target.epoch):
+        return member
+    reconciled = reconcile(member, target, heard, group.owner_epoch)
+    if reconciled != member:
+        records.append(current_assignment_record(group.group_id, reconciled))
+    return reconciled
 
 
 def _response(

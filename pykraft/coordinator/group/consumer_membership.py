@@ -24,10 +24,13 @@ from pykraft.coordinator.group.consumer_group_member import (
 )
 from pykraft.coordinator.group.consumer_group_records import (
     current_assignment_record,
+    epoch_record,
     member_record,
     member_tombstones,
+    pattern_tombstone,
     target_record,
 )
+from pykraft.coordinator.group.topics import Topics, metadata_hash
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 
@@ -108,6 +111,13 @@ def _static_member(
         detail = f"Static member {member_id} with instance id {request.instance_id} cannot join the group because the "
         detail += f"instance id is owned by {existing.member_id} member."
         raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, detail)
+    return replaced_static_member(group, existing, member_id)
+
+
+def replaced_static_member(
+    group: ConsumerGroup, existing: ConsumerGroupMember, member_id: str
+) -> tuple[ConsumerGroupMember, list[CoordinatorRecord]]:
+    """The static member under its new id, with all that it had under the old one, and the records for that."""
     heir = existing._replace(member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
     return heir, _replacement(group, existing, heir)
 
@@ -148,3 +158,18 @@ def _fenced(how: str, received: int, member: ConsumerGroupMember) -> KafkaError:
     detail = f"The consumer group member has a {how} member epoch ({received}) than the one known by the group "
     detail += f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin."
     return KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, detail)
+
+
+def plan_removal(
+    group: ConsumerGroup, members: Sequence[ConsumerGroupMember], topics: Topics
+) -> list[CoordinatorRecord]:
+    """The records that remove these members and raise the group's epoch. The next heartbeat of another member computes
+    the new target."""
+    records = []
+    for member in members:
+        records += member_tombstones(group.group_id, member.member_id)
+    left = group.subscribed_patterns(members)
+    patterns = sorted({member.subscribed_topic_regex for member in members if member.subscribed_topic_regex})
+    records += [pattern_tombstone(group.group_id, pattern) for pattern in patterns if pattern not in left]
+    new_hash = metadata_hash(group.subscribed_topics(members), topics)
+    return [*records, epoch_record(group.group_id, group.group_epoch + 1, new_hash)]

@@ -37,7 +37,7 @@ def replay_consumer_record(
     if record_type == GROUP_METADATA and value is None:
         del groups[key.group_id]
     else:
-        _apply(group, record_type, key, value)
+        apply_consumer_record(group, record_type, key, value)
 
 
 def _group_of(groups: MutableMapping[str, Any], group_id: str, create: bool) -> ConsumerGroup | None:
@@ -51,7 +51,8 @@ def _group_of(groups: MutableMapping[str, Any], group_id: str, create: bool) -> 
     return created
 
 
-def _apply(group: ConsumerGroup, record_type: int, key: Any, value: Any) -> None:
+def apply_consumer_record(group: ConsumerGroup, record_type: int, key: Any, value: Any) -> None:
+    """Apply a record to the group that it is about."""
     if record_type == GROUP_METADATA:
         group.replay_epoch(value)
     elif record_type == PARTITION_METADATA:

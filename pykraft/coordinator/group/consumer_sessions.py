@@ -1,14 +1,19 @@
-"""How long a consumer group waits for its members, and how it removes one.
+"""How long a consumer group waits for its members.
 
 Each heartbeat restarts its member's session. The coordinator removes a member without a heartbeat for a whole session
 timeout. It also removes a member that has partitions to revoke and is in the same epoch after its rebalance timeout,
-because others wait for those partitions. Removal deletes the member's records and raises the group's epoch; the next
-heartbeat of another member computes the new target.
+because others wait for those partitions.
 
-Both timers are soft: a coordinator that loads the group starts them again, with the whole timeout.
+A member that speaks the classic protocol says itself how long its session is. It revokes by joining again, so in the
+place of the rebalance timeout it has two others, both as long::
+
+    join    from the first REBALANCE_IN_PROGRESS that it gets, until it joins again
+    sync    from its JoinGroup until its SyncGroup
+
+All timers are soft: a coordinator that loads the group starts the first two again, with the whole timeout.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{scheduleConsumerGroupSessionTimeout,
-scheduleConsumerGroupRebalanceTimeout,consumerGroupFenceMembers}.
+scheduleConsumerGroupRebalanceTimeout,scheduleConsumerGroupJoinTimeoutIfAbsent,scheduleConsumerGroupSyncTimeout}.
 """
 
 from collections.abc import Callable
@@ -16,20 +21,9 @@ from collections.abc import Callable
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember, MemberState
-from pykraft.coordinator.group.consumer_group_records import epoch_record, member_tombstones, pattern_tombstone
-from pykraft.coordinator.group.topics import Topics, metadata_hash
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
-from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
-
-def plan_removal(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> list[CoordinatorRecord]:
-    """The records that remove this member and raise the group's epoch."""
-    records = member_tombstones(group.group_id, member.member_id)
-    pattern = member.subscribed_topic_regex
-    if pattern and group.subscribed_patterns()[pattern] == 1:
-        records.append(pattern_tombstone(group.group_id, pattern))
-    new_hash = metadata_hash(group.subscribed_topics([member]), topics)
-    return [*records, epoch_record(group.group_id, group.group_epoch + 1, new_hash)]
+Remove = Callable[[ConsumerGroup, ConsumerGroupMember], CoordinatorResult[None]]
 
 
 class MemberSessions:
@@ -37,19 +31,21 @@ class MemberSessions:
 
     def __init__(
         self,
-        topics: Topics,
         timer: CoordinatorTimer,
         config_of: Callable[[str], ConsumerGroupConfig],
         find_group: Callable[[str], ConsumerGroup | None],
+        remove: Remove,
     ) -> None:
-        self._topics = topics
+        """`remove` plans the removal of a member whose time is over."""
         self._timer = timer
         self._config_of = config_of
         self._find_group = find_group
+        self._plan_removal = remove
 
-    def start(self, group_id: str, member_id: str) -> None:
-        """Restart the member's session: a heartbeat came."""
-        timeout_ms = self._config_of(group_id).session_timeout_ms
+    def start(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """Restart the member's session: a heartbeat came. The group's timeout holds unless the member has its own."""
+        if timeout_ms is None:
+            timeout_ms = self._config_of(group_id).session_timeout_ms
         key = _session_key(group_id, member_id)
         self._timer.schedule(key, timeout_ms, lambda now: self._remove(group_id, member_id))
 
@@ -65,9 +61,28 @@ class MemberSessions:
             lambda now: self._remove(group_id, member.member_id, only_in_epoch=member.member_epoch),
         )
 
+    def expect_join(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """The classic member has been told to join again. Only the first time counts."""
+        key = _join_key(group_id, member.member_id)
+        if not self._timer.is_scheduled(key):
+            self._schedule_removal(key, group_id, member.member_id, member.rebalance_timeout_ms)
+
+    def expect_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """The classic member has joined: it is to ask for its partitions."""
+        self._timer.cancel(_join_key(group_id, member_id))
+        self._schedule_removal(_sync_key(group_id, member_id), group_id, member_id, timeout_ms)
+
+    def note_sync(self, group_id: str, member_id: str) -> None:
+        """The classic member has asked for its partitions."""
+        self._timer.cancel(_sync_key(group_id, member_id))
+
     def cancel(self, group_id: str, member_id: str) -> None:
-        self._timer.cancel(_session_key(group_id, member_id))
-        self._timer.cancel(_rebalance_key(group_id, member_id))
+        """The member is gone, or its group is a classic one now."""
+        for key_of in (_session_key, _rebalance_key, _join_key, _sync_key):
+            self._timer.cancel(key_of(group_id, member_id))
+
+    def _schedule_removal(self, key: str, group_id: str, member_id: str, timeout_ms: int) -> None:
+        self._timer.schedule(key, timeout_ms, lambda now: self._remove(group_id, member_id))
 
     def _remove(self, group_id: str, member_id: str, only_in_epoch: int | None = None) -> CoordinatorResult[None]:
         """Remove the member, if it is still there and, for a rebalance timeout, has not gone on."""
@@ -75,8 +90,7 @@ class MemberSessions:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or only_in_epoch not in (None, member.member_epoch):
             return CoordinatorResult(None)
-        records = plan_removal(group, member, self._topics)
-        return CoordinatorResult(None, records, lambda now: self.cancel(group_id, member_id))
+        return self._plan_removal(group, member)
 
 
 def _session_key(group_id: str, member_id: str) -> str:
@@ -85,3 +99,11 @@ def _session_key(group_id: str, member_id: str) -> str:
 
 def _rebalance_key(group_id: str, member_id: str) -> str:
     return f"rebalance-timeout-{group_id}-{member_id}"
+
+
+def _join_key(group_id: str, member_id: str) -> str:
+    return f"join-timeout-{group_id}-{member_id}"
+
+
+def _sync_key(group_id: str, member_id: str) -> str:
+    return f"sync-timeout-{group_id}-{member_id}"

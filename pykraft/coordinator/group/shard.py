@@ -1,8 +1,9 @@
 """One shard of the group coordinator: the groups and offsets whose records are in one partition of __consumer_offsets.
 
-It brings together what is kept elsewhere: classic groups (`classic`), consumer groups (`consumer_heartbeat`), committed
-offsets (`offsets`), and one table of groups by name, because a name belongs to one group of one kind. Requests that are
-about a group as a whole, or about its offsets, are handled here; those of members in the modules of their kind.
+It brings together what is kept elsewhere: classic groups (`classic`), consumer groups (`consumer_heartbeat`, and
+`classic_members` for those of their members that speak the classic protocol), committed offsets (`offsets`), and one
+table of groups by name, because a name belongs to one group of one kind. Requests that are about a group as a whole, or
+about its offsets, are handled here; those of members in the modules of their kind.
 
 A client that commits offsets for a group without members (an administrator, or a consumer that assigns itself its
 partitions) needs no group. One is made for it all the same, a *simple* group: classic, without a protocol type, empty.
@@ -15,12 +16,14 @@ from random import Random
 from typing import Any
 
 from pykraft.common.config import Config
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
 from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, ClassicState, tombstone
+from pykraft.coordinator.group.classic_members import ClassicMembers
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
 from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
@@ -37,7 +40,15 @@ from pykraft.protocol.messages.coordinators import (
 from pykraft.protocol.messages.groups import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
     ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
 from pykraft.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -76,7 +87,8 @@ class GroupShard:
         self.groups: dict[str, Any] = {}
         self.offsets = OffsetStore()
         self.classic = ClassicGroups(groups=self.groups, timer=timer, config=config, random=random, time_ms=time_ms)
-        self.consumer = ConsumerGroupManager(self.groups, topics, timer, config_of, random, time_ms)
+        self.consumer = ConsumerGroupManager(self.groups, topics, timer, config_of, random, time_ms, self.classic)
+        self._classic_members = ClassicMembers(self.consumer)
 
     # --- the runtime tells --------------------------------------------------------------------------------------------
 
@@ -107,6 +119,32 @@ class GroupShard:
 
     def on_unloaded(self) -> None:
         self.classic.on_unloaded()
+
+    # --- members that speak the classic protocol ----------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, now: int
+    ) -> CoordinatorResult[JoinGroupResponse | Promise[JoinGroupResponse]]:
+        """Let a member into a group. An empty consumer group makes room for a classic one."""
+        group = self.consumer.find(request.group_id)
+        if group is None or group.is_empty:
+            return self.classic.join(request, version, client_id, client_host)
+        return self._classic_members.join(group, request, version, client_id, client_host, now)  # type: ignore[return-value]
+
+    def sync(self, request: SyncGroupRequest) -> CoordinatorResult[SyncGroupResponse | Promise[SyncGroupResponse]]:
+        """Give a member its assignment."""
+        group = self.consumer.find(request.group_id)
+        return self.classic.sync(request) if group is None else self._classic_members.sync(group, request)  # type: ignore[return-value]
+
+    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
+        """Note that a member lives."""
+        group = self.consumer.find(request.group_id)
+        return self.classic.heartbeat(request) if group is None else self._classic_members.heartbeat(group, request)
+
+    def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[LeaveGroupResponse]:
+        """Remove members."""
+        group = self.consumer.find(request.group_id)
+        return self.classic.leave(request) if group is None else self._classic_members.leave(group, request)
 
     # --- committed offsets --------------------------------------------------------------------------------------------
 
@@ -340,7 +378,7 @@ class GroupShard:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                    member_assignment=member.assignment if is_stable else b"",
+                    member_assignment=member.assignment,
                 )
                 for member in group.members.values()
             ],

@@ -85,7 +85,7 @@ class GroupApis:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"a session lasts from {least} to {most} ms")
         version, host = context.api_version, f"/{context.client_address}"
         answer = self._write(
-            request, lambda shard: shard.classic.join(request, version, context.client_id or "", host), now
+            request, lambda shard: shard.join(request, version, context.client_id or "", host, now), now
         )
 
         def without_protocol(response: Any) -> Response:
@@ -97,11 +97,11 @@ class GroupApis:
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
-        return self._write(request, lambda shard: shard.classic.sync(request), now)
+        return self._write(request, lambda shard: shard.sync(request), now)
 
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
-        answer = self._write(request, lambda shard: shard.classic.heartbeat(request), now)
+        answer = self._write(request, lambda shard: shard.heartbeat(request), now)
 
         def patient(response: Any) -> Response:
             """While the group loads, a heartbeat succeeds: the session of its member has not begun to run yet."""
@@ -113,7 +113,7 @@ class GroupApis:
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
         self._check_member(context, request.group_id)
-        return self._write(request, lambda shard: shard.classic.leave(request), now)
+        return self._write(request, lambda shard: shard.leave(request), now)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now: int
