@@ -90,11 +90,11 @@ class Groups:
         assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return given.member_id, self.join(given.member_id, **fields)
 
-    def sync(self, member_id: str, generation: int, **assignments: bytes) -> Promise[Answer]:
+    def sync(self, member_id: str, generation: int, version: int = 4, **assignments: bytes) -> Promise[Answer]:
         assignment = SyncGroupRequest.Assignment
         given = [assignment(member_id=name, assignment=data) for name, data in assignments.items()]
         request = SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id, assignments=given)
-        return self.send(request)
+        return self.send(request, version)
 
     def beat(self, member_id: str, generation: int) -> ErrorCode:
         request = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
@@ -282,6 +282,23 @@ def test_followers_wait_for_the_leaders_assignment(groups: Groups) -> None:
     answer = response(groups.sync(second, groups.generation))
     assert answer.assignment == second.encode()
     assert response(groups.sync(second, groups.generation - 1)).error_code == ILLEGAL
+
+
+def test_from_version_5_of_sync_group_on_a_member_names_the_protocol() -> None:
+    groups = Groups()
+    (member_id,) = groups.stable(1)
+    refused = response(groups.sync(member_id, groups.generation, version=5))
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert response(groups.sync(member_id, groups.generation, version=4)).error_code == NONE
+    named = SyncGroupRequest(
+        group_id="g",
+        generation_id=groups.generation,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[],
+    )
+    assert response(groups.send(named, 5)).error_code == NONE
 
 
 def test_a_member_that_does_not_sync_is_removed(groups: Groups) -> None:

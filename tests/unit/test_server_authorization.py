@@ -65,6 +65,7 @@ from pykraft.protocol.messages.transactions import (
     InitProducerIdRequest,
 )
 from pykraft.protocol.schema import Request
+from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch
 from tests.harness.controllers import make, new_topic, registration
@@ -418,10 +419,11 @@ def of_groups() -> list[Row]:
 
 
 def sync() -> Request:
-    return SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+    named = {"protocol_type": "consumer", "protocol_name": "range"}
+    return SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[], **named)
 
 
-def live() -> Request:
+def live() -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
@@ -582,6 +584,26 @@ def test_a_client_is_told_what_it_may_do_to_topics_that_are_not_there_but_not_to
     answer = lone.ask(asked, principal=CLIENT)
     told = {found.name: (found.error_code, found.topic_authorized_operations) for found in answer.topics}
     assert told == {"t": (TOPIC_REFUSED, -(1 << 31)), "nowhere": (3, 0xDD8), "*": (17, 0xDF8)}
+
+
+def test_a_pattern_stands_for_the_topics_that_its_member_may_describe() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    lone.create(GROUP_TOPIC, cleanup_policy="compact")
+    for name in ("open", "hidden"):
+        lone.create(name)
+    lone.run(100)
+    denies.denied = (topic(AclOperation.DESCRIBE, "hidden"),)
+    seen = []
+    for principal, group in ((CLIENT, "mine"), ("User:other", "yours")):
+        join = live().replace(group_id=group, subscribed_topic_names=None, subscribed_topic_regex="open|hidden")
+        epoch = lone.ask(join, principal=principal).member_epoch
+        lone.run(100)
+        lone.ask(live().replace(group_id=group, member_epoch=epoch, topic_partitions=None), principal=principal)
+        described = lone.ask(ConsumerGroupDescribeRequest(group_ids=[group]), principal="User:other").groups[0]
+        parts = described.members[0].assignment.topic_partitions
+        seen.append(sorted(part.topic_name for part in parts))
+    assert seen == [["open"], ["hidden", "open"]]
 
 
 def test_a_topic_that_a_client_asks_about_is_made_only_if_the_client_may_make_it() -> None:

@@ -34,7 +34,7 @@ from pykraft.coordinator.group.consumer_protocol import (
     version_of,
 )
 from pykraft.coordinator.group.group_conversion import classic_metadata
-from pykraft.coordinator.group.pattern_refresh import plan_pattern_change
+from pykraft.coordinator.group.pattern_refresh import Describable
 from pykraft.coordinator.group.reconciliation import Heard, Target
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.messages.coordinators import ConsumerProtocolSubscription, CoordinatorRecord
@@ -64,7 +64,14 @@ class ClassicMembers:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, version: int, client_id: str, client_host: str, now: int
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        now: int,
+        describable: Describable,
     ) -> CoordinatorResult[JoinGroupResponse]:
         """Let the member in, or let it take its next step."""
         is_unknown = request.member_id == NO_MEMBER
@@ -82,7 +89,7 @@ class ClassicMembers:
         member, records = _joining_member(group, member_id, request, is_unknown)
         updated = _updated_by(member, request, subscription, client_id, client_host)
         downgrades = existing is not None and self._manager.may_downgrade_for(group, existing)
-        return self._plan_join(group, member, updated, request, subscription, records, downgrades, now)
+        return self._plan_join(group, member, updated, request, subscription, records, downgrades, now, describable)
 
     def _plan_join(
         self,
@@ -94,10 +101,12 @@ class ClassicMembers:
         records: list[CoordinatorRecord],
         downgrades: bool,
         now: int,
+        describable: Describable,
     ) -> CoordinatorResult[JoinGroupResponse]:
         manager = self._manager
         names_changed = plan_member(group, member, updated, records)
-        changed = plan_pattern_change(group, member, updated, records).changed or names_changed
+        pattern, to_resolve = manager.plan_pattern(group, member, updated, records)
+        changed = pattern.changed or names_changed
         check_metadata = changed or group.has_metadata_expired(now)
         epoch = group.group_epoch
         if check_metadata:
@@ -118,6 +127,7 @@ class ClassicMembers:
         def after(then: int) -> None:
             if check_metadata:
                 manager.on_metadata_checked(group_id, then)
+            manager.resolve_patterns(group_id, to_resolve, describable)
             self._sessions.start(group_id, member_id, request.session_timeout_ms)
             self._sessions.expect_sync(group_id, member_id, timeout_ms)
 

@@ -53,7 +53,13 @@ from pykraft.coordinator.group.consumer_membership import (
 from pykraft.coordinator.group.consumer_replay import replay_consumer_record
 from pykraft.coordinator.group.consumer_sessions import MemberSessions
 from pykraft.coordinator.group.group_conversion import check_upgrade, downgraded, may_downgrade, upgraded
-from pykraft.coordinator.group.pattern_refresh import PatternRefresher, plan_pattern_change
+from pykraft.coordinator.group.pattern_refresh import (
+    Describable,
+    PatternChange,
+    PatternRefresher,
+    all_of,
+    plan_pattern_change,
+)
 from pykraft.coordinator.group.reconciliation import Heard, Target, reconcile
 from pykraft.coordinator.group.target_assignment import compute_target, subscribed_topic_ids
 from pykraft.coordinator.group.topics import Topics, metadata_hash
@@ -81,6 +87,7 @@ class _Changes(NamedTuple):
     """The member, if its assignment has changed."""
     patterns: list[str]
     """To be resolved."""
+    describable: Describable
     upgraded: ClassicGroup | None
     """The classic group that this heartbeat has made a consumer group."""
 
@@ -125,16 +132,28 @@ class ConsumerGroupManager:
     # --- the heartbeat ------------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, version: int, now: int
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        version: int,
+        now: int,
+        describable: Describable = all_of,
     ) -> HeartbeatResult:
-        """Plan a ConsumerGroupHeartbeat of this version. `client_host` is as Java prints an address: ``/127.0.0.1``."""
+        """Plan a ConsumerGroupHeartbeat of this version. `client_host` is as Java prints an address: ``/127.0.0.1``.
+        A pattern stands for those topics that are `describable`."""
         check_heartbeat(request, version, self._config_of(request.group_id).assignors)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request)
-        return self._heartbeat(request, client_id, client_host, now)
+        return self._heartbeat(request, client_id, client_host, now, describable)
 
     def _heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: int
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        now: int,
+        describable: Describable,
     ) -> HeartbeatResult:
         config = self._config_of(request.group_id)
         group, records, classic = self._group_to_join(request)
@@ -146,10 +165,7 @@ class ConsumerGroupManager:
 
         updated = member.updated_by(request, client_id, client_host)
         names_changed = plan_member(group, member, updated, records)
-        pattern = plan_pattern_change(group, member, updated, records)
-        to_resolve = self._patterns.patterns_to_refresh(
-            group, member, updated, pattern, config.regex_refresh_interval_ms
-        )
+        pattern, to_resolve = self.plan_pattern(group, member, updated, records)
         must_bump = group.group_epoch == 0 or names_changed or pattern.takes_effect_now
         check_metadata = must_bump or group.has_metadata_expired(now)
         epoch = group.group_epoch
@@ -161,7 +177,7 @@ class ConsumerGroupManager:
         reconciled = plan_reconciliation(group, updated, target, heard, records)
 
         moved = reconciled if reconciled != updated else None
-        changes = _Changes(check_metadata, moved, to_resolve, classic)
+        changes = _Changes(check_metadata, moved, to_resolve, describable, classic)
         return CoordinatorResult(
             _response(request, member, reconciled, config.heartbeat_interval_ms),
             records,
@@ -245,8 +261,24 @@ class ConsumerGroupManager:
             self.sessions.watch_rebalance(group_id, changes.reconciled)
         if changes.metadata_checked:
             self.on_metadata_checked(group_id, now)
-        if changes.patterns:
-            self._patterns.schedule(group_id, changes.patterns)
+        self.resolve_patterns(group_id, changes.patterns, changes.describable)
+
+    def plan_pattern(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        updated: ConsumerGroupMember,
+        records: list[CoordinatorRecord],
+    ) -> tuple[PatternChange, list[str]]:
+        """What changes of the member's pattern, and the patterns of the group that are to be resolved now."""
+        change = plan_pattern_change(group, member, updated, records)
+        interval_ms = self._config_of(group.group_id).regex_refresh_interval_ms
+        return change, self._patterns.patterns_to_refresh(group, member, updated, change, interval_ms)
+
+    def resolve_patterns(self, group_id: str, patterns: list[str], describable: Describable) -> None:
+        """Have these patterns resolved, if there are any."""
+        if patterns:
+            self._patterns.schedule(group_id, patterns, describable)
 
     def on_metadata_checked(self, group_id: str, now: int) -> None:
         """The group's topics are as its epoch has them."""

@@ -12,11 +12,14 @@ A heartbeat schedules a refresh if the group has patterns, none is under way, th
 
 Deleted topics need none: the topic's disappearance changes the metadata hash.
 
+A pattern only stands for topics that the client may DESCRIBE. The client is the one whose heartbeat scheduled the
+refresh, for all patterns of the group: members of one group are expected to have the same rights.
+
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{maybeUpdateRegularExpressions,
-handleRegularExpressionsResult}.
+handleRegularExpressionsResult,filterTopicDescribeAuthorizedTopics}.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
@@ -28,6 +31,14 @@ from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
 MIN_REFRESH_INTERVAL_MS = 10_000
+
+Describable = Callable[[Collection[str]], Collection[str]]
+"""Those of these topics that a client may describe."""
+
+
+def all_of(names: Collection[str]) -> Collection[str]:
+    """The answer to a client that may describe everything."""
+    return names
 
 
 class PatternChange(NamedTuple):
@@ -107,18 +118,20 @@ class PatternRefresher:
         )
         return patterns if is_due else []
 
-    def schedule(self, group_id: str, patterns: list[str]) -> None:
+    def schedule(self, group_id: str, patterns: list[str], describable: Describable) -> None:
         """Resolve these patterns as soon as the shard has time."""
-        self._timer.schedule(_key(group_id), 0, lambda now: self._refresh(group_id, patterns))
+        self._timer.schedule(_key(group_id), 0, lambda now: self._refresh(group_id, patterns, describable))
 
-    def _refresh(self, group_id: str, patterns: list[str]) -> CoordinatorResult[None]:
+    def _refresh(self, group_id: str, patterns: list[str], describable: Describable) -> CoordinatorResult[None]:
         group = self._find_group(group_id)
         if group is None:
             return CoordinatorResult(None)
         version, timestamp_ms = self._topics.version, self._time_ms()
         subscribers = group.subscribed_patterns()
         patterns = [pattern for pattern in patterns if subscribers[pattern]]
-        resolved = resolve(patterns, self._topics.names())
+        matched = resolve(patterns, self._topics.names())
+        visible = frozenset(describable(frozenset[str]().union(*matched.values())))
+        resolved = {pattern: names & visible for pattern, names in matched.items()}
         records = [pattern_record(group_id, pattern, resolved[pattern], version, timestamp_ms) for pattern in patterns]
         before = {pattern: group.resolved_patterns.get(pattern, NOT_RESOLVED).topics for pattern in patterns}
         topics = group.subscribed_topics(resolved=resolved)

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 
 from pykraft.common.config import Config
-from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
@@ -28,6 +27,7 @@ from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
 from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
 from pykraft.coordinator.group.offsets import CommittedOffset, OffsetStore, commit_record
+from pykraft.coordinator.group.pattern_refresh import Describable, all_of
 from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import (
@@ -43,12 +43,10 @@ from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     ListGroupsResponse,
     SyncGroupRequest,
-    SyncGroupResponse,
 )
 from pykraft.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -123,18 +121,25 @@ class GroupShard:
     # --- members that speak the classic protocol ----------------------------------------------------------------------
 
     def join(
-        self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, now: int
-    ) -> CoordinatorResult[JoinGroupResponse | Promise[JoinGroupResponse]]:
-        """Let a member into a group. An empty consumer group makes room for a classic one."""
+        self,
+        request: JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        now: int,
+        describable: Describable = all_of,
+    ) -> CoordinatorResult[Any]:
+        """Let a member into a group; the response may be a promise. An empty consumer group makes room for a classic
+        one."""
         group = self.consumer.find(request.group_id)
         if group is None or group.is_empty:
             return self.classic.join(request, version, client_id, client_host)
-        return self._classic_members.join(group, request, version, client_id, client_host, now)  # type: ignore[return-value]
+        return self._classic_members.join(group, request, version, client_id, client_host, now, describable)
 
-    def sync(self, request: SyncGroupRequest) -> CoordinatorResult[SyncGroupResponse | Promise[SyncGroupResponse]]:
-        """Give a member its assignment."""
+    def sync(self, request: SyncGroupRequest) -> CoordinatorResult[Any]:
+        """Give a member its assignment; the response may be a promise."""
         group = self.consumer.find(request.group_id)
-        return self.classic.sync(request) if group is None else self._classic_members.sync(group, request)  # type: ignore[return-value]
+        return self.classic.sync(request) if group is None else self._classic_members.sync(group, request)
 
     def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
         """Note that a member lives."""

@@ -10,8 +10,10 @@ while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
 * READ on the group lets a client be a member, commit and fetch; DESCRIBE lets it look; DELETE delete.
 * Offsets need READ on their topic as well, to look at them DESCRIBE. A topic that there is not, or not for this client,
   is refused alone. Of all of a group's offsets the client sees those of topics that it may DESCRIBE.
-* A member of a consumer group needs DESCRIBE on each topic that it names, and a client that looks at one on each topic
-  that a member has. A cluster whose group.version is 0 has no consumer groups: UNSUPPORTED_VERSION.
+* A member of a consumer group needs DESCRIBE on each topic that it names; its pattern stands for those that it may
+  DESCRIBE. A client that looks at such a group needs it on each topic that a member has.
+* A cluster whose group.version is 0 has no consumer groups: UNSUPPORTED_VERSION.
+* From SyncGroup 5 on a member must say the group's protocol.
 * A request about several groups asks a coordinator for each, and is answered when all have answered.
 
 Follows kafka.server.KafkaApis and org.apache.kafka.coordinator.group.GroupCoordinatorService.
@@ -25,6 +27,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.coordinator.group import config as keys
+from pykraft.coordinator.group.pattern_refresh import Describable
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.metadata.image import MetadataImage
@@ -62,6 +65,7 @@ _FIRST_FETCH_OF_SEVERAL = 8
 _FIRST_FETCH_BY_ID = 10
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_NULL_PROTOCOL = 7
+_FIRST_MANDATORY_PROTOCOL = 5
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
 
@@ -84,8 +88,11 @@ class GroupApis:
         if not least <= request.session_timeout_ms <= most:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"a session lasts from {least} to {most} ms")
         version, host = context.api_version, f"/{context.client_address}"
+        describable = self._describable_by(context)
         answer = self._write(
-            request, lambda shard: shard.join(request, version, context.client_id or "", host, now), now
+            request,
+            lambda shard: shard.join(request, version, context.client_id or "", host, now, describable),
+            now,
         )
 
         def without_protocol(response: Any) -> Response:
@@ -96,6 +103,9 @@ class GroupApis:
         return answer.map(without_protocol)
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
+        is_named = request.protocol_type is not None and request.protocol_name is not None
+        if context.api_version >= _FIRST_MANDATORY_PROTOCOL and not is_named:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "SyncGroup does not name the group's protocol")
         self._check_member(context, request.group_id)
         return self._write(request, lambda shard: shard.sync(request), now)
 
@@ -122,17 +132,22 @@ class GroupApis:
         self._check(context, AclOperation.READ, request.group_id)
         _check_not_empty(request.group_id, ErrorCode.INVALID_REQUEST)
         named = set(request.subscribed_topic_names or ())
-        if len(self._describable(named, context)) < len(named):
+        if len(self._describable_by(context)(named)) < len(named):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         client_id, host, version = context.client_id or "", f"/{context.client_address}", context.api_version
-        return self._write(request, lambda shard: shard.consumer.heartbeat(request, client_id, host, version, now), now)
+
+        def plan(shard: GroupShard) -> CoordinatorResult[Any]:
+            return shard.consumer.heartbeat(request, client_id, host, version, now, self._describable_by(context))
+
+        return self._write(request, plan, now)
 
     def _check_consumer_groups(self) -> None:
         if not self._coordinator.has_consumer_groups:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "group.version is 0: there are no consumer groups")
 
-    def _describable(self, names: Collection[str], context: RequestContext) -> Collection[str]:
-        return self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+    def _describable_by(self, context: RequestContext) -> Describable:
+        """Tells which topics this client may describe."""
+        return lambda names: self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
 
     # --- committed offsets --------------------------------------------------------------------------------------------
 
@@ -355,7 +370,7 @@ class GroupApis:
             for assignment in (member.assignment, member.target_assignment)
             for topic in assignment.topic_partitions
         }
-        if len(self._describable(names, context)) < len(names):
+        if len(self._describable_by(context)(names)) < len(names):
             return ConsumerGroupDescribeResponse.Group(
                 group_id=group.group_id,
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
