@@ -132,7 +132,7 @@ SAME = [
     "--reset-offsets --group empty --topic none --to-earliest --dry-run",
     "--reset-offsets --group empty --topic flights:9 --to-earliest --dry-run",
     "--delete-offsets --group modern --topic flights",
-    "--delete-offsets --group empty --topic none --topic flights:1",
+    "--delete-offsets --group empty --topic none --topic flights:1,9",
     "--delete --group classic --group none",
 ]
 IN_ANY_ORDER = ("--list", "--reset-offsets", "--delete ")
