@@ -83,17 +83,20 @@ class Side(Protocol):
 class OurSide:
     """One shard of pykraft's coordinator, with the smallest runtime there can be."""
 
-    def __init__(self, ids: Mapping[str, Uuid], properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, ids: Mapping[str, Uuid], properties: Mapping[str, str], log: Sequence[CoordinatorRecord] = ()
+    ) -> None:
         self.ids = ids
         self.now = 0
-        self.log: list[CoordinatorRecord] = []
+        self.log = list(log)
+        self.takes_records = True
         self._due: dict[str, tuple[int, Any]] = {}
         self._answers: dict[str, tuple[Any, int]] = {}
         self.topics = TopicsInTest({})
         for name, count in TOPICS.items():
             self.topics.take(TopicInfo(ids[name], name, count, ((RACK,),) * count))
         self._config = ConfigDef(GROUP_KEYS).resolve(properties)
-        self.shard = self._new_shard()
+        self.restart()
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(
@@ -139,6 +142,13 @@ class OurSide:
     # --- the runtime --------------------------------------------------------------------------------------------------
 
     def _write(self, result: CoordinatorResult[Any]) -> Any:
+        if result.records and not self.takes_records:
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if result.on_end is not None:
+                result.on_end(error, self.now)
+            if isinstance(result.response, Promise):
+                return result.response
+            raise error
         for record in result.records:
             decoded = decode_coordinator_record(GROUP_RECORDS, *encode_coordinator_record(record))
             self.log.append(decoded)

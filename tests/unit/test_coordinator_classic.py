@@ -152,6 +152,12 @@ class Groups:
         return int(found.topics[0].partitions[0].committed_offset)
 
 
+def change_internal_topic(groups: Groups, name: str, value: str) -> None:
+    config = IncrementalAlterConfigsRequest.Resource.Config(name=name, value=value)
+    resource = IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name=GROUP_TOPIC, configs=[config])
+    groups.lone.ask(IncrementalAlterConfigsRequest(resources=[resource]), ListenerKind.CONTROLLER)
+
+
 def response(promise: Promise[Answer]) -> Any:
     assert promise.kept, "the answer waits"
     return promise.value.response
@@ -461,9 +467,7 @@ def test_old_offsets_are_forgotten_and_with_the_last_of_them_the_group() -> None
 def test_offsets_that_are_too_many_for_one_batch_are_forgotten_all_the_same() -> None:
     groups = Groups(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
     groups.commit(5)
-    config = IncrementalAlterConfigsRequest.Resource.Config(name="max.message.bytes", value="70000")
-    resource = IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name=GROUP_TOPIC, configs=[config])
-    groups.lone.ask(IncrementalAlterConfigsRequest(resources=[resource]), ListenerKind.CONTROLLER)
+    change_internal_topic(groups, "max.message.bytes", "70000")
     offset = CommittedOffset(5, -1, "", 0)
     for first in range(0, 6000, 500):
         places = [TopicPartition("t", number) for number in range(first, first + 500)]
@@ -572,17 +576,27 @@ def test_a_first_member_is_refused_if_its_group_cannot_be_written_and_may_join_l
     assert response(groups.join(version=3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.run(REBALANCE_MS)  # the rebalance that it began ends, and has nobody to answer
     assert groups.commit(5) is not NONE
+    change_internal_topic(groups, "min.insync.replicas", "1")
     again = groups.join(version=3)
     groups.run(1)
-    assert not again.kept or response(again).error_code == NONE
+    assert response(again).error_code == NONE
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_group_that_could_not_be_written_does_not_exist(version: int) -> None:
+    groups = starved()
+    refused = response(groups.join(version=version))
+    assert refused.error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MEMBER_ID_REQUIRED)
+    shard = groups.lone.broker.groups.runtime.active(0)
+    assert shard.groups == {}
+    groups.run(REBALANCE_MS)
+    assert shard.groups == {}
 
 
 def test_an_assignment_that_cannot_be_written_sends_all_back_to_join() -> None:
-    groups = starved()
-    groups.join(version=3)
-    groups.run(1)
+    groups = two_replicas("2000")
     joined = groups.join(version=3)
-    groups.run(SESSION_MS + 100)  # the first one does not join again
+    groups.run(3000)  # the other replica is out of sync now
     answer = response(joined)
     assert answer.error_code == NONE
     synced = groups.sync(answer.member_id, answer.generation_id, **{answer.member_id: b"mine"})

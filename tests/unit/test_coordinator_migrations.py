@@ -31,6 +31,61 @@ def test_another_coordinator_loads_the_group_as_it_was(dialogue: Dialogue) -> No
     assert type(side.shard.groups["g"]) is kind
 
 
+def test_an_empty_consumer_group_stays_one_if_its_classic_group_cannot_be_written() -> None:
+    side = OurSide(read_answers()[0], PROPERTIES)
+    talk = Talk(side, "g")
+    talk.heartbeat("z", 0, "", "orders")
+    talk.heartbeat("z", -1)
+    before = side.shard.groups["g"]
+    side.takes_records = False
+    talk.join("a", "orders", version=3)
+    assert talk.lines[-1].startswith("  a hears COORDINATOR_NOT_AVAILABLE")
+    assert side.shard.groups == {"g": before}
+    side.takes_records = True
+    talk.join("a", "orders", version=3)
+    assert talk.lines[-2].startswith("  a hears NONE, generation 1")
+
+
+def test_a_conversion_that_cannot_be_written_changes_nothing() -> None:
+    side = OurSide(read_answers()[0], PROPERTIES)
+    talk = Talk(side, "g")
+    talk.join("a", "orders", version=3)
+    talk.sync("a", given={"a": "orders 0 1 2 3"})
+    before = side.shard.groups["g"]
+    side.takes_records = False
+    talk.heartbeat("z", 0, "", "orders")
+    assert talk.lines[-1] == "  COORDINATOR_NOT_AVAILABLE"
+    assert side.shard.groups["g"] is before
+    talk.beat("a")
+    assert talk.lines[-1] == "  a hears NONE"
+    side.takes_records = True
+    talk.heartbeat("z", 0, "", "orders")
+    side.takes_records = False
+    talk.leave("z")
+    talk.beat("a")
+    assert talk.lines[-1] == "  a hears REBALANCE_IN_PROGRESS"
+    assert sorted(side.shard.groups["g"].members)[-1] == "z"
+
+
+def test_a_group_over_a_limit_that_was_lowered_rebalances_when_it_is_loaded() -> None:
+    ids = read_answers()[0]
+    large = OurSide(ids, PROPERTIES)
+    talk = Talk(large, "g")
+    for number, name in enumerate(("b", "c"), 1):
+        talk.begin_join(name, "orders", instance=f"i{number}")
+        if number > 1:
+            talk.begin_join("b", "orders", instance="i1")
+            talk.joined("b", "c")
+        else:
+            talk.joined(name)
+    talk.sync("b", given={"b": "orders 0 1", "c": "orders 2 3"})
+    states = {}
+    for limit in ("2", "1"):
+        side = OurSide(ids, {**PROPERTIES, "group.max.size": limit}, large.log)
+        states[limit] = side.shard.groups["g"].state_name
+    assert states == {"2": "Stable", "1": "PreparingRebalance"}
+
+
 @pytest.mark.parametrize(
     ("policy", "upgrades", "downgrades"),
     [("Upgrade", True, False), ("DOWNGRADE", False, True), ("bidirectional", True, True), ("disabled", False, False)],

@@ -13,7 +13,7 @@ leader's assignment is committed. Members and promises are soft state; only an a
 are therefore not replayed on the coordinator that plans them (`is_replayed`): it has the group already.
 
 A group is new when its first member joins: an empty group is written at once, so that a coordinator that takes over
-knows the group, and its deletion has something to forget.
+knows the group, and its deletion has something to forget. If it cannot be written, there is no group.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager (its classicGroup methods).
 """
@@ -93,6 +93,8 @@ class ClassicGroups:
         for group in [each for each in self._groups.values() if isinstance(each, ClassicGroup)]:
             for member in group.members.values():
                 self._expect_heartbeat(group, member)
+            if len(group.members) > self.max_size:  # the limit is lower now: in a rebalance some find no room
+                self._rebalance(group)
 
     def on_unloaded(self) -> None:
         """Answer all that wait: the coordinator is elsewhere."""
@@ -133,7 +135,7 @@ class ClassicGroups:
     ) -> CoordinatorResult[JoinGroupResponse | Promise[JoinGroupResponse]]:
         """Let a member into the group. The response is a promise if it has to wait for the others."""
         answer: Promise[JoinGroupResponse] = Promise()
-        group = self._groups.get(request.group_id)
+        before = group = self._groups.get(request.group_id)
         is_new = group is None
         tombstones: Sequence[CoordinatorRecord] = ()
         if group is not None and not isinstance(group, ClassicGroup):
@@ -155,9 +157,36 @@ class ClassicGroups:
         if result is _NOTHING:
             result = self._complete_join_if_all_are_there(group)
         if is_new and result is _NOTHING:
-            records = [*tombstones, empty_record(group)]
-            result = CoordinatorResult(None, records, on_end=partial(_end_first_join, answer), is_replayed=False)
+            result = self._first_record(group, before, tombstones, answer)
         return result.answering(answer)
+
+    def _first_record(
+        self,
+        group: ClassicGroup,
+        before: Any,
+        tombstones: Sequence[CoordinatorRecord],
+        answer: Promise[JoinGroupResponse],
+    ) -> CoordinatorResult[None]:
+        """Write down that the group exists. If the log does not take it, the group is gone again, and what was `before`
+        in its place is back."""
+        is_written = False
+
+        def after(now: int) -> None:
+            nonlocal is_written
+            is_written = True
+
+        def on_end(error: KafkaError | None, now: int) -> None:
+            if error is None:
+                return
+            if not answer.kept:
+                answer.keep(refused_join(NO_MEMBER, error.code))
+            if not is_written and self._groups.get(group.group_id) is group:
+                self.dissolve(group)
+                del self._groups[group.group_id]
+                if before is not None:
+                    self._groups[group.group_id] = before
+
+        return CoordinatorResult(None, [*tombstones, empty_record(group)], after, on_end, is_replayed=False)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """While the members join again, those that have are counted: so those that come last are turned away if the
@@ -526,11 +555,6 @@ def _member(request: JoinGroupRequest, client_id: str, client_host: str) -> Clas
         session_timeout_ms=request.session_timeout_ms,
         protocols=[(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
     )
-
-
-def _end_first_join(answer: Promise[JoinGroupResponse], error: KafkaError | None, now: int) -> None:
-    if error is not None and not answer.kept:
-        answer.keep(refused_join(NO_MEMBER, error.code))
 
 
 def _random_id(random: Random) -> str:
