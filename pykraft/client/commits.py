@@ -7,7 +7,9 @@ offset as its position, or a position by ``auto.offset.reset`` if the group has 
 A member of a group commits under its generation. The coordinator refuses a commit of an older generation, because other
 members may own the partitions by now. A consumer that assigns its partitions itself is no member, and commits without a
 generation. In a consumer group (KIP-848) the member epoch takes the generation's place, and grows with every rebalance:
-a commit or a lookup that is refused because its epoch is stale is sent again with the new one.
+a commit or a lookup that is refused because its epoch is stale is sent again with the new one. A lookup by a removed
+member is sent again until a heartbeat tells the member. Its user hears nothing of that; Kafka's user gets
+UnknownMemberIdException from `poll()`.
 
 A synchronous commit is repeated until its deadline. An asynchronous one is sent once: a later commit may overtake a
 repetition, which would move the offset back. A committed offset also has the leader epoch of the last record before it,
@@ -19,7 +21,7 @@ newest that has room for names.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
@@ -104,7 +106,9 @@ class Commits:
 
         def read(asked: object, response: OffsetCommitResponse) -> list[tuple[str, KafkaError | None]]:
             error = _first_error(response)
-            return [(self._group_id, self._repeated(error) if error is not None and is_retried else error)]
+            if error is not None and is_retried:
+                error = self._repeated(error, (ErrorCode.STALE_MEMBER_EPOCH,))
+            return [(self._group_id, error)]
 
         handler = ApiHandler(
             what="{}: the offsets were not committed",
@@ -136,11 +140,12 @@ class Commits:
         while self._completed:
             yield self._completed.popleft()
 
-    def _repeated(self, error: KafkaError) -> KafkaError:
-        """The same error; but as one that may pass if the member has another epoch to try, or soon will."""
-        if error.code is not ErrorCode.STALE_MEMBER_EPOCH or self._membership.generation.is_lost:
+    def _repeated(self, error: KafkaError, passing: Collection[ErrorCode]) -> KafkaError:
+        """The same error; as one that may pass if it is one of these, and the next heartbeat will tell the member its
+        new epoch, or that it was removed."""
+        if error.code not in passing or self._membership.generation.is_lost:
             return error
-        return _StaleEpochError(error.code, error.detail)
+        return _OldEpochError(error.code, error.detail)
 
     def _understood(self, found: Any, generation: Generation, is_retried: bool) -> KafkaError | None:
         """What the user hears of a commit."""
@@ -169,7 +174,7 @@ class Commits:
 
         def read(asked: object, response: OffsetFetchResponse) -> list[tuple[str, Committed | KafkaError]]:
             found = _committed(response, wanted)
-            return [(self._group_id, self._repeated(found) if isinstance(found, KafkaError) else found)]
+            return [(self._group_id, self._repeated(found, _REMOVED) if isinstance(found, KafkaError) else found)]
 
         handler = ApiHandler(
             what="{}: the committed offsets were not found",
@@ -230,8 +235,8 @@ class Commits:
             raise self._errors.popleft()
 
 
-class _StaleEpochError(KafkaError):
-    """The member's epoch has grown since the request was sent, or will with the next heartbeat."""
+class _OldEpochError(KafkaError):
+    """The member's epoch has grown since the request was sent, or has ended. The next heartbeat says which."""
 
     @property
     def retriable(self) -> bool:

@@ -364,3 +364,21 @@ def test_a_member_looks_up_committed_offsets_under_its_epoch_and_again_if_that_i
     (group,) = some.script.asked(OffsetFetchRequest).groups
     assert group.member_epoch == 2
     some.group.raise_error()
+
+
+def test_a_lookup_by_a_member_that_was_removed_waits_until_a_heartbeat_says_so() -> None:
+    some = Member().joining()
+    some.answered(1, [0])
+    some.user_polls()
+    some.answered(1)
+    unknown = OffsetFetchResponse.Group(group_id=GROUP, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    some.script.answer(OffsetFetchRequest, OffsetFetchResponse(groups=[unknown]))
+    some.script.poll()
+    some.group.raise_error()
+    some.script.poll(200)
+    some.script.answer(OffsetFetchRequest, OffsetFetchResponse(groups=[unknown]))
+    some.script.poll(INTERVAL_MS)
+    some.refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    some.user_polls()
+    some.group.raise_error()
+    assert (some.calls[-1], some.heartbeat.member_epoch) == (("lost", [0]), 0)
