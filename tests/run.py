@@ -106,6 +106,9 @@ SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 JUDGED_TWICE = tuple(f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors"))
 """In `make test` these ask pykraft alone, or few cases; as judges Apache Kafka as well, or many."""
 
+KAFKA_CLIENT_TESTS = ("tests/judges/test_kafka_client_tests.py",)
+"""`make judges` runs them against pykraft. In the long runs Apache Kafka itself has to pass them again."""
+
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
 # In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Beside
@@ -155,8 +158,9 @@ SUITES = (
         Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
         for name in ("histories-1", "histories-2")
     ),
-    Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=1800, cores=2),
+    Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=3600, cores=2),
     Suite("groups", "pytest", JUDGED_TWICE, ("judges",), ("--long",), limit_s=1800, cores=2),
+    Suite("calibration", "pytest", KAFKA_CLIENT_TESTS, ("soak",), ("--long", "-k", "itself"), limit_s=3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )

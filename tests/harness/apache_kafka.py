@@ -141,9 +141,11 @@ def java_command(
     logging: str = "tool",
     heap: str = "256m",
     options: Sequence[str] = QUICK_START,
+    classes: pathlib.Path | None = None,
 ) -> list[str]:
-    """The command line that runs one of Kafka's main classes."""
+    """The command line that runs one of Kafka's main classes, or one that is compiled in the folder `classes`."""
     home = fetched(version)
+    path = [f"{home / 'libs'}/*", *([] if classes is None else [str(classes)])]
     return [
         java(),
         f"-Xmx{heap}",
@@ -151,10 +153,22 @@ def java_command(
         *(archived_classes(version) if tuple(options) == QUICK_START else ()),
         f"-Dlog4j2.configurationFile={home / logging}.yaml",
         "-cp",
-        f"{home / 'libs'}/*",
+        os.pathsep.join(path),
         main,
         *arguments,
     ]
+
+
+def compile_java(source: pathlib.Path, home: pathlib.Path, target: pathlib.Path) -> None:
+    """Compile a class that uses the jars in `home`/libs. Unavailable if this Java is no JDK; a mistake in the source
+    fails the test."""
+    jars = os.pathsep.join(str(jar) for jar in sorted((home / "libs").iterdir()))
+    compiler = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", jars, "-d", str(target), str(source)]
+    done = subprocess.run(compiler, check=False, capture_output=True, text=True, timeout=FETCH_S)
+    said = done.stdout + done.stderr
+    if "jdk.compiler not found" in said:
+        raise Unavailable(f"{source.name} has to be compiled, and this Java has no compiler")
+    assert done.returncode == 0, said[-2000:]
 
 
 @functools.cache

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import confluent_kafka
@@ -14,7 +10,8 @@ import pytest
 
 from pykraft import Cluster, Producer
 from tests.harness.others import module
-from tests.harness.tree import ROOT
+from tests.harness.waiting import wait_until
+from tests.interop.members import Member, are_shared
 from tests.interop.test_others import make_topic
 
 PATIENCE_S = 40.0
@@ -33,37 +30,6 @@ def servers() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-class Member:
-    """A process of `group_member`, and what it has said."""
-
-    def __init__(self, library: str, servers: str, group: str, topic: str) -> None:
-        self.library = library
-        self.assigned: list[str] = []
-        self.seen: dict[str, list[int]] = defaultdict(list)
-        command = [sys.executable, "-m", "tests.interop.group_member", library, servers, group, topic]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self._listener = threading.Thread(target=self._listen)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            first, *rest = line.split()
-            if first == "assigned":
-                self.assigned = rest
-            else:
-                self.seen[first].append(int(rest[0]))
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._listener.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture
 def start(servers: str) -> Iterator[Callable[[str, str, str], Member]]:
     members: list[Member] = []
@@ -77,18 +43,8 @@ def start(servers: str) -> Iterator[Callable[[str, str, str], Member]]:
         member.kill()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"after {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.05)
-
-
-def are_shared(members: list[Member], topic: str, count: int = PARTITIONS) -> bool:
-    """Each partition belongs to one of them, and none has more than its part."""
-    owned = sorted(name for member in members for name in member.assigned)
-    most = -(-count // len(members))
-    return owned == [f"{topic}-{n}" for n in range(count)] and all(len(m.assigned) <= most for m in members)
+def places(topic: str) -> list[str]:
+    return [f"{topic}-{number}" for number in range(PARTITIONS)]
 
 
 def write(servers: str, topic: str, count: int) -> None:
@@ -113,16 +69,16 @@ def test_three_libraries_share_a_group_and_each_partition_has_an_owner_when_one_
 ) -> None:
     make_topic(servers, "shared", PARTITIONS)
     members = [start(library, "g", "shared") for library in LIBRARIES]
-    wait_until(lambda: are_shared(members, "shared"), f"{[m.assigned for m in members]}")
+    wait_until(lambda: are_shared(members, places("shared")), "three share the topic", PATIENCE_S)
     write(servers, "shared", 60)
     members.pop(0).kill()
     write(servers, "shared", 60)
-    wait_until(lambda: are_shared(members, "shared"), f"two are left: {[m.assigned for m in members]}")
+    wait_until(lambda: are_shared(members, places("shared")), "two are left", PATIENCE_S)
     joined = start("kafka-python", "g", "shared")
     members.append(joined)
-    wait_until(lambda: are_shared(members, "shared"), f"one has joined: {[m.assigned for m in members]}")
+    wait_until(lambda: are_shared(members, places("shared")), "one has joined", PATIENCE_S)
     write(servers, "shared", 60)
-    wait_until(lambda: set(committed(servers, "g", "shared").values()) == {30}, "all is committed")
+    wait_until(lambda: set(committed(servers, "g", "shared").values()) == {30}, "all is committed", PATIENCE_S)
     theirs = module("kafka").KafkaAdminClient(bootstrap_servers=servers)
     offsets = theirs.list_group_offsets("g") if hasattr(theirs, "list_group_offsets") else None
     if offsets is None:
@@ -138,9 +94,9 @@ def test_a_pattern_finds_topics_that_come_later(
 ) -> None:
     make_topic(servers, f"{library}.one", 1)
     member = start(library, f"pattern-{library}", f"^{library}[.].*")
-    wait_until(lambda: member.assigned == [f"{library}.one-0"], f"{member.assigned}")
+    wait_until(lambda: member.assigned == [f"{library}.one-0"], "it owns what there is", PATIENCE_S)
     make_topic(servers, f"{library}.two", 1)
-    wait_until(lambda: len(member.assigned) == 2, f"{member.assigned}")
+    wait_until(lambda: len(member.assigned) == 2, "it owns the new topic", PATIENCE_S)
 
 
 def test_the_other_consumers_close_at_once(servers: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pathlib
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import confluent_kafka
 import pytest
@@ -95,10 +95,11 @@ def ports_of(home: pathlib.Path, nodes: int) -> list[int]:
     return [int(of_node[which].rpartition(":")[2]) for which in (0, 1) for of_node in listeners]
 
 
-def apache(home: pathlib.Path, nodes: int = 1) -> ApacheKafka:
+def apache(home: pathlib.Path, nodes: int = 1, properties: Mapping[str, str] | None = None) -> ApacheKafka:
     """Apache Kafka on the directories of the nodes of this cluster."""
     directories = [home / f"node-{node}" for node in range(1, nodes + 1)]
-    return ApacheKafka(nodes, java_options=QUICK_START, ports=ports_of(home, nodes), log_directories=directories)
+    ports = ports_of(home, nodes)
+    return ApacheKafka(nodes, properties, java_options=QUICK_START, ports=ports, log_directories=directories)
 
 
 def adopt(kafka: ApacheKafka, home: pathlib.Path) -> None:

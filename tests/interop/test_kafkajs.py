@@ -1,7 +1,7 @@
 """kafkajs, unmodified: a client of another family, with older versions of the messages than all others.
 
-Its consumer always belongs to a group, so it only writes here; what it wrote is read by ours. Node.js and npm must be
-there; kafkajs is fetched once into the user's cache.
+It only writes here, and ours reads what it wrote; its groups are judged apart. Node.js and npm must be there; kafkajs
+is fetched once into the user's cache.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 from collections import Counter
 from typing import Any
@@ -17,9 +16,9 @@ from typing import Any
 import pytest
 
 from pykraft import Cluster, Consumer, TopicPartition
-from tests.harness.cache import kept
+from tests.harness.apache_kafka import Unavailable
+from tests.interop.members import kafkajs
 
-VERSION = "2.2.4"
 COUNT = 40
 LIMIT_S = 120
 SCRIPT = pathlib.Path(__file__).with_name("kafkajs.js")
@@ -28,16 +27,10 @@ SCRIPT = pathlib.Path(__file__).with_name("kafkajs.js")
 @pytest.fixture(scope="module")
 def modules() -> pathlib.Path:
     """The folder that has kafkajs, as node looks for it."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("there is no Node.js")
-
-    def fill(coming: pathlib.Path) -> None:
-        command = [npm, "install", "--prefix", str(coming), "--no-audit", "--no-fund", f"kafkajs@{VERSION}"]
-        if subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S).returncode:
-            pytest.skip("npm cannot fetch kafkajs")
-
-    return kept(f"npm-kafkajs-{VERSION}", fill) / "node_modules"
+    try:
+        return kafkajs()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
