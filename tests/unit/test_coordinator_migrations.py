@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.protocol.messages.group_values import ClassicMemberMetadata
 from tests.harness.group_dialogue import OurSide, Talk
 from tests.harness.migrations import ALLOWED, DISABLED, FORBIDDEN, PROPERTIES, Dialogue, read_answers, without_hashes
 
@@ -29,6 +30,36 @@ def test_another_coordinator_loads_the_group_as_it_was(dialogue: Dialogue) -> No
     side.restart()
     assert side.shard.consumer.describe(["g"]) == before
     assert type(side.shard.groups["g"]) is kind
+
+
+def test_a_second_warning_does_not_give_a_classic_member_more_time_to_join_again() -> None:
+    side = OurSide(read_answers()[0], PROPERTIES)
+    talk = Talk(side, "g")
+    talk.heartbeat("z", 0, "", "orders")
+    talk.join("a", "orders", named=True, rebalance_ms=2000)
+    talk.sync("a")
+    talk.heartbeat("y", 0, "", "orders")
+    for passed_ms in (0, 1500):
+        side.pass_time(passed_ms)
+        talk.beat("a")
+        assert talk.lines[-1] == "  a hears REBALANCE_IN_PROGRESS"
+    side.pass_time(500)
+    assert sorted(side.shard.groups["g"].members) == ["y", "z"]
+
+
+def test_bytes_that_cannot_be_read_do_not_keep_a_member_in_the_group() -> None:
+    side = OurSide(read_answers()[0], PROPERTIES)
+    talk = Talk(side, "g")
+    talk.heartbeat("z", 0, "", "orders")
+    talk.join("a", "orders", named=True)
+    group = side.shard.groups["g"]
+    broken = ClassicMemberMetadata.Protocol(name="range", metadata=b"")
+    group.members["a"] = group.members["a"]._replace(
+        classic_metadata=ClassicMemberMetadata(session_timeout_ms=45_000, supported_protocols=[broken])
+    )
+    talk.heartbeat("z", -1)
+    assert talk.lines[-1] == "  epoch -1"
+    assert (side.shard.groups["g"].group_type, sorted(group.members)) == ("consumer", ["a"])
 
 
 def test_an_empty_consumer_group_stays_one_if_its_classic_group_cannot_be_written() -> None:
