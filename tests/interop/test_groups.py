@@ -250,6 +250,37 @@ def test_a_cooperative_rebalance_takes_away_only_what_moves(join: Callable[..., 
     assert first.heard[-1] == ("assigned", moved)
 
 
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_members_change_their_protocol_one_by_one_and_back_and_no_record_is_lost(
+    servers: str, topic: str, join: Callable[..., Member], assignor: str
+) -> None:
+    settings: list[dict[str, Any]] = [{"partition_assignment_strategy": [assignor]}, {"group_protocol": "consumer"}]
+    group, values, written = f"group-{topic}", [], 0
+    members = [join(**settings[0]) for _ in range(2)]
+
+    def group_type() -> str:
+        with Admin(bootstrap_servers=servers) as admin:
+            return next(str(found.group_type.value) for found in admin.list_groups() if found.group_id == group)
+
+    for to, expected in ((1, "Consumer"), (1, "Consumer"), (0, "Consumer"), (0, "Classic")):
+        members.append(join(**settings[to]))
+        poll_until(share(*members), "the new member has its part", *members)
+        gone = members.pop(0)
+        gone.consumer.close()
+        values += gone.values
+        poll_until(share(*members), "the others have the old member's part", *members)
+        assert group_type() == expected
+        write(servers, topic, 30)
+        written += 30
+        poll_until(
+            lambda: len(values) + sum(len(m.values) for m in members) >= written,  # noqa: B023
+            "all is read",
+            *members,
+        )
+    values += [value for member in members for value in member.values]
+    assert sorted(values) == sorted([*range(30)] * 4), "each record is read once"
+
+
 def test_a_pattern_finds_topics_that_come_later(servers: str, topic: str, join_either: Callable[..., Member]) -> None:
     member = join_either(pattern=f"{topic}(-.*)?", metadata_max_age_ms=200)
     poll_until(lambda: len(member.owned) == PARTITIONS, "it owns everything", member)
