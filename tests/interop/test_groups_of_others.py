@@ -21,6 +21,10 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": 100,
     "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 3,
+    "group.consumer.session.timeout.ms": 2000,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 200,
 }
 
 
@@ -86,6 +90,25 @@ def test_three_libraries_share_a_group_and_each_partition_has_an_owner_when_one_
     theirs.close()
     found = offsets.get("g", offsets)
     assert {place.partition: offset.offset for place, offset in found.items()} == dict.fromkeys(range(PARTITIONS), 30)
+
+
+@pytest.mark.long
+@pytest.mark.limit(180)
+def test_classic_members_of_three_libraries_stay_when_one_of_the_newer_protocol_comes_and_dies(
+    servers: str, start: Callable[[str, str, str], Member]
+) -> None:
+    make_topic(servers, "moved", PARTITIONS)
+    members = [start(library, "m", "moved") for library in LIBRARIES]
+    wait_until(lambda: are_shared(members, "moved"), f"{[m.assigned for m in members]}")
+    write(servers, "moved", 60)
+    members.append(start("confluent-kafka-848", "m", "moved"))
+    wait_until(lambda: are_shared(members, "moved"), f"four share: {[m.assigned for m in members]}")
+    write(servers, "moved", 60)
+    wait_until(lambda: set(committed(servers, "m", "moved").values()) == {20}, "all is committed")
+    members.pop().kill()
+    wait_until(lambda: are_shared(members, "moved"), f"three are left: {[m.assigned for m in members]}")
+    write(servers, "moved", 60)
+    wait_until(lambda: set(committed(servers, "m", "moved").values()) == {30}, "all is committed again")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
