@@ -160,13 +160,15 @@ class Promise(Generic[T]):
             self._on_abandoned += (callback,)
 
 
-Steps = Generator[None, int, T]
+Steps = Generator[Any, int, T]
 """Work that takes long, done in pieces: it pauses at each yield, is sent the time when it goes on, and returns a value.
-What runs it (`server.turns`) lets others come between."""
+What runs it (`server.turns`) lets others come between. A handler may yield a promise, and then goes on once it is kept;
+work that is not a handler's yields nothing but None."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """What the steps return, without a pause: where nothing else waits, or the work is known to be small."""
+    """What the steps return, without a pause: where nothing else waits, or the work is known to be small. They must not
+    wait for a promise."""
     try:
         next(steps)
         while True:

@@ -43,6 +43,26 @@ class CoordinatorResult(NamedTuple, Generic[T]):
         return CoordinatorResult(response, self.records, self.after, self.on_end, self.is_atomic, self.is_replayed)
 
 
+class TransactionalWriter(NamedTuple):
+    """The producer in whose transaction records are written."""
+
+    producer_id: int
+    producer_epoch: int
+    verification: object = None
+    """What the partition's log demands before it begins a transaction. Whoever asked for it knows what it is; here it
+    is only handed on."""
+
+
+class TransactionEnd(NamedTuple):
+    """How a producer's transaction ends, as its coordinator has decided."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
 class CoordinatorTimer(Protocol):
     """Things that a shard does later. Each has a key; a new one takes the place of the one before. They are soft state:
     when a shard is loaded, it schedules them again."""

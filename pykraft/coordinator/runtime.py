@@ -13,6 +13,10 @@ partition as one batch, so after a crash all of them are there or none. Then the
 until the high watermark has passed them. The state therefore runs ahead of what is committed, exactly as the active
 controller's image does; and a response without records waits, too, until what its plan has seen is committed.
 
+Records may be part of a transaction (TxnOffsetCommit). Then their batch carries the producer's id, the shard replays
+them with it, and the marker that ends the transaction is written through the runtime as well (`end_transaction`), so
+that the shard replays it in its place among the records, as it does when it is loaded.
+
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
 go out meanwhile. It reads to the log's end: a new leader's whole log will be committed. Records of a kind that this
 code does not know are skipped, as Kafka skips them.
@@ -35,7 +39,7 @@ from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, TransactionalWriter, TransactionEnd
 from pykraft.protocol.messages.control import EndTxnMarker, decode_control_record
 from pykraft.protocol.messages.coordinators import (
     CoordinatorRecord,
@@ -60,12 +64,14 @@ _SEEN_AS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a failed append is for a client, which knows of no partition."""
+"""What a failed append is for a client, which knows of no partition; and a failed question to a transaction's
+coordinator, which old clients do not expect."""
 
 
 class Shard(Protocol):
@@ -91,8 +97,19 @@ class Shard(Protocol):
 class PartitionLog(Protocol):
     """The port to the internal topic's partitions on this broker."""
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now: int) -> int:
-        """Append these (key, value) as one batch; the offset after them. KafkaError if that is not possible."""
+    def append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        now: int,
+        writer: TransactionalWriter | None = None,
+    ) -> int:
+        """Append these (key, value) as one batch, in the writer's transaction if there is one; the offset after them.
+        KafkaError if that is not possible."""
+        ...
+
+    def append_marker(self, partition: int, end: TransactionEnd, now: int) -> int:
+        """Append the marker that ends a transaction; the offset after it. KafkaError if that is not possible."""
         ...
 
     def high_watermark(self, partition: int) -> int: ...
@@ -323,8 +340,15 @@ class CoordinatorRuntime(Generic[S]):
         """Whether a response waits until its records are committed."""
         return partition in self._contexts and bool(self._contexts[partition].waiting)
 
-    def write(self, partition: int, plan: Callable[[S], CoordinatorResult[Any]], now: int) -> Promise[Any]:
-        """Plan, append, replay; a promise of the response, or of the KafkaError that refused it."""
+    def write(
+        self,
+        partition: int,
+        plan: Callable[[S], CoordinatorResult[Any]],
+        now: int,
+        writer: TransactionalWriter | None = None,
+    ) -> Promise[Any]:
+        """Plan, append, replay; a promise of the response, or of the KafkaError that refused it. With a `writer` the
+        records are part of its transaction, and the shard learns from its marker whether they count."""
         self._now = now
         try:
             context = self._active(partition)
@@ -333,17 +357,33 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             return Promise.of(error)
         try:
-            self._append(context, result, now)
+            self._append(context, result, now, writer)
             committed = self._log.high_watermark(partition)
         except KafkaError as error:
-            seen = KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
+            seen = seen_by_client(error)
             self._end(context, result, seen, now)
             return result.response if isinstance(result.response, Promise) else Promise.of(seen)
         if result.after is not None:
             result.after(now)
         return self._answer(context, result, committed, now)
 
-    def _append(self, context: _Context[S], result: CoordinatorResult[Any], now: int) -> None:
+    def end_transaction(self, partition: int, end: TransactionEnd, now: int) -> Promise[Any]:
+        """Append the marker and replay it; a promise of None once it is committed, or of the KafkaError that refused
+        it."""
+        self._now = now
+        try:
+            context = self._active(partition)
+            context.timer.set_time(now)
+            context.end_offset = self._log.append_marker(partition, end, now)
+            context.shard.replay_marker(end.producer_id, end.committed)
+            committed = self._log.high_watermark(partition)
+        except KafkaError as error:
+            return Promise.of(error)
+        return self._answer(context, CoordinatorResult(None), committed, now)
+
+    def _append(
+        self, context: _Context[S], result: CoordinatorResult[Any], now: int, writer: TransactionalWriter | None
+    ) -> None:
         if not result.records:
             return
         try:
@@ -351,10 +391,11 @@ class CoordinatorRuntime(Generic[S]):
         except struct.error as error:  # a client's string is longer than a record's may be
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
         done = 0
+        producer_id = -1 if writer is None else writer.producer_id
         for batch in [encoded] if result.is_atomic else _split(encoded):
-            context.end_offset = self._log.append(context.partition, batch, now)
+            context.end_offset = self._log.append(context.partition, batch, now, writer)
             for record in result.records[done : done + len(batch)] if result.is_replayed else ():
-                context.shard.replay(record, -1)
+                context.shard.replay(record, producer_id)
             done += len(batch)
 
     def _answer(self, context: _Context[S], result: CoordinatorResult[Any], committed: int, now: int) -> Promise[Any]:
@@ -411,6 +452,11 @@ class CoordinatorRuntime(Generic[S]):
             waiting.timeout.cancel()
             self._end(context, waiting.result, error, self._now)
             waiting.promise.keep(error)
+
+
+def seen_by_client(error: KafkaError) -> KafkaError:
+    """The error of a partition in the words of a coordinator's client."""
+    return KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
 
 
 def _split(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[Sequence[tuple[bytes, bytes | None]]]:

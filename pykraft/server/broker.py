@@ -21,7 +21,7 @@ from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
-from pykraft.server.apis import fetch, groups, logs, offsets, produce, transactions
+from pykraft.server.apis import fetch, groups, logs, markers, offsets, produce, transactions, txn_offsets
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
@@ -33,6 +33,7 @@ from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.stored_settings import stored_settings
 from pykraft.server.topic_configs import TopicConfigs
+from pykraft.server.transaction_verification import AddPartitionsToTxnManager, TransactionVerification
 from pykraft.server.transactions import TransactionCoordinator
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_cleaner import CleanerLimits
@@ -62,6 +63,7 @@ class Broker:
         self._filesystem = filesystem
         self._loader = loader
         self._trace = trace
+        self._clock = clock
         self.is_open = False
         """Whether it stores and serves what the metadata say."""
         self._channels = [
@@ -85,9 +87,8 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
         )
-        self.groups = GroupCoordinator(
-            config=config.values, replicas=self.replicas, timer=timer, clock=clock, random=random, trace=trace
-        )
+        self._add_partitions, self._verification = self._make_verification(timer, metrics)
+        self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
         self._fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
@@ -126,6 +127,30 @@ class Broker:
             trace("unknown_files", directory=logs.directory, names=logs.unknown)
         return logs
 
+    def _make_verification(
+        self, timer: Timer, metrics: Metrics
+    ) -> tuple[AddPartitionsToTxnManager, TransactionVerification]:
+        values = self._config.values
+        manager = AddPartitionsToTxnManager(
+            image=lambda: self.replicas.image,
+            inter_broker_listener=self._config.inter_broker_listener,
+            timeout_ms=values[keys.REQUEST_TIMEOUT_MS],
+            metrics=metrics,
+        )
+        verification = TransactionVerification(values, self.replicas, manager, timer, now=lambda: self._trace.now)
+        return manager, verification
+
+    def _make_groups(self, timer: Timer, clock: Clock, random: Random) -> GroupCoordinator:
+        return GroupCoordinator(
+            config=self._config.values,
+            replicas=self.replicas,
+            verification=self._verification,
+            timer=timer,
+            clock=clock,
+            random=random,
+            trace=self._trace,
+        )
+
     def _make_lifecycle(
         self, cluster_id: str, directory_id: Uuid, incarnation_id: Uuid, heartbeats: ControllerChannel
     ) -> BrokerLifecycle:
@@ -147,7 +172,7 @@ class Broker:
     def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
         """Let the dispatcher serve what needs the partitions and their logs."""
         broker, replicas = ListenerKind.BROKER, self.replicas
-        dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer), produce.HANDLERS)
+        dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer, self._verification), produce.HANDLERS)
         fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self._fetch_sessions)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
@@ -155,6 +180,10 @@ class Broker:
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)
+        txn_offset_apis = txn_offsets.TxnOffsetApis(self.groups, lambda: self._loader.image, authorizer)
+        dispatcher.serve(broker, txn_offset_apis, txn_offsets.HANDLERS)
+        marker_apis = markers.MarkerApis(self._config.values, replicas, self.groups, authorizer, self._clock)
+        dispatcher.serve(broker, marker_apis, markers.HANDLERS)
         transaction_apis = transactions.TransactionApis(
             self.transactions, self.producer_ids, lambda: self._loader.image, authorizer
         )
@@ -189,6 +218,7 @@ class Broker:
         if not self.is_open:
             self._open(now)
         polls = [self.lifecycle.poll(now), self.replicas.poll(now), Poll(self.groups.poll(now))]
+        polls.append(self._add_partitions.poll(now))
         polls.append(self.transactions.poll(now))
         return merge(polls + [channel.poll(now) for channel in self._channels])
 

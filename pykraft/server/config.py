@@ -166,6 +166,26 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     at_least=0,
     at_most=LARGEST_DOUBLE,
 )
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
+    "transaction.partition.verification.enable",
+    True,
+    "whether a leader asks the transaction coordinator before it appends to a transaction for the first time",
+)
+ADD_PARTITIONS_RETRY_BACKOFF_MS = integer(
+    "add.partitions.to.txn.retry.backoff.ms",
+    20,
+    "how long a leader waits before it asks again to add a partition to a transaction",
+    at_least=1,
+)
+ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS = integer(
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    100,
+    "how long a leader goes on asking to add a partition to a transaction",
+    at_least=0,
+)
+REQUEST_TIMEOUT_MS = integer(
+    "request.timeout.ms", 30_000, "how long this broker waits for another broker's answer", at_least=1
+)
 
 # What the broker's own file says of every topic: the keys of a topic under the broker's names.
 _TOPIC_DEFAULTS: list[Key[Any]] = [
@@ -217,6 +237,10 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_CLEANER_IO_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+    ADD_PARTITIONS_RETRY_BACKOFF_MS,
+    ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
+    REQUEST_TIMEOUT_MS,
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
     *GROUP_KEYS,

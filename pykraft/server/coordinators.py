@@ -26,19 +26,22 @@ from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
-from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, TransactionalWriter, TransactionEnd
+from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for, seen_by_client
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.configs import ResourceType
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS
-from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.server.group_topics import ImageTopics, topic_changes
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.storage.answers import Isolation
+from pykraft.server.transaction_verification import Transaction, TransactionVerification, Verified
+from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.producer_state import AppendOrigin
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification
 
 GROUP_TOPIC = "__consumer_offsets"
 _LOAD_BYTES = 1 << 20
@@ -46,23 +49,66 @@ _LONGEST_NAME = (1 << 15) - 1
 """In bytes: the length of a string in a record has 16 bits, in a request it may have more."""
 _FIRST_SEQUENCE = 0
 """Kafka's group coordinator writes it, though its batches have no producer id."""
+_NOT_READY = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""With these the group coordinator refuses a marker for now. The sender of markers expects a leader's errors."""
+Plan = Callable[[GroupShard], CoordinatorResult[Any]]
+
+
+def append_marker(
+    replicas: ReplicaManager, place: TopicPartition, end: TransactionEnd, time_ms: int, now: int
+) -> AppendInfo:
+    """Append the marker that ends a transaction to one partition that is led here. KafkaError if that is not possible,
+    or if the marker is late or a zombie's."""
+    marker = Marker(end.committed, end.coordinator_epoch)
+    data = end_transaction_marker(end.producer_id, end.producer_epoch, marker, time_ms)
+    check = AppendCheck(transaction_version=end.transaction_version)
+    batch = RecordBatch(memoryview(data))
+    return replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR, check=check)
 
 
 class InternalLog:
     """The partitions of an internal topic on this broker. It is the runtime's PartitionLog."""
 
     def __init__(
-        self, topic: str, replicas: ReplicaManager, clock: Clock, base_sequence: int = _FIRST_SEQUENCE
+        self,
+        topic: str,
+        replicas: ReplicaManager,
+        clock: Clock,
+        base_sequence: int = _FIRST_SEQUENCE,
+        *,
+        needs_verification: bool = False,
     ) -> None:
-        """`base_sequence` is that of its batches, which have no producer id."""
+        """`base_sequence` is that of batches without a producer id. With `needs_verification` the log begins no
+        transaction that was not verified."""
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
         self._base_sequence = base_sequence
+        self._needs_verification = needs_verification
 
-    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]], now: int) -> int:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        now: int,
+        writer: TransactionalWriter | None = None,
+    ) -> int:
         place = TopicPartition(self._topic, partition)
         builder = RecordBatchBuilder(base_sequence=self._base_sequence)
+        check = NO_CHECK
+        if writer is not None:
+            builder = RecordBatchBuilder(
+                producer_id=writer.producer_id,
+                producer_epoch=writer.producer_epoch,
+                base_sequence=_FIRST_SEQUENCE,
+                transactional=True,
+            )
+            assert writer.verification is None or isinstance(writer.verification, Verification)
+            check = AppendCheck(writer.verification, needs_verification=self._needs_verification)
         time_ms = self._clock.time_ms()
         for key, value in records:
             builder.append(time_ms, key, value)
@@ -70,8 +116,12 @@ class InternalLog:
         if builder.size > most:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{builder.size} bytes of records; {most} are allowed")
         batch = RecordBatch(memoryview(builder.build()))
-        info = self._replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR)
+        info = self._replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR, check=check)
         return info.last_offset + 1
+
+    def append_marker(self, partition: int, end: TransactionEnd, now: int) -> int:
+        place = TopicPartition(self._topic, partition)
+        return append_marker(self._replicas, place, end, self._clock.time_ms(), now).last_offset + 1
 
     def high_watermark(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).log.high_watermark
@@ -125,6 +175,7 @@ class GroupCoordinator:
         *,
         config: Config,
         replicas: ReplicaManager,
+        verification: TransactionVerification,
         timer: Timer,
         clock: Clock,
         random: Random,
@@ -132,6 +183,8 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self._replicas = replicas
+        self._verification = verification
+        self._trace = trace
         self._topics = ImageTopics(replicas.image)
         self._clock = clock
         self._random = random
@@ -140,7 +193,7 @@ class GroupCoordinator:
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             name=GROUP_TOPIC,
             types=GROUP_RECORDS,
-            log=InternalLog(GROUP_TOPIC, replicas, clock),
+            log=InternalLog(GROUP_TOPIC, replicas, clock, needs_verification=verification.is_required),
             make_shard=self.make_shard,
             timer=timer,
             trace=trace,
@@ -205,13 +258,48 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {GROUP_TOPIC} yet")
         return partition_for(group_id, len(topic.partitions))
 
-    def write(self, group_id: str, plan: Callable[[GroupShard], CoordinatorResult[Any]], now: int) -> Promise[Any]:
+    def write(self, group_id: str, plan: Plan, now: int) -> Promise[Any]:
         """Plan with the shard that holds this group; a promise of the response, or of the error that refuses it."""
         try:
             partition = self.partition_of(group_id)
         except KafkaError as error:
             return Promise.of(error)
         return self.runtime.write(partition, plan, now)
+
+    def write_transactional(self, group_id: str, transaction: Transaction, plan: Plan, now: int) -> Promise[Any]:
+        """As `write`, but the records are part of a transaction. Before its first record the transaction's coordinator
+        is asked, or told, that the group's partition is part of it."""
+        try:
+            number = self.partition_of(group_id)
+        except KafkaError as error:
+            return Promise.of(error)
+        place = TopicPartition(GROUP_TOPIC, number)
+        written: Promise[Any] = Promise()
+
+        def on_verified(verified: Verified) -> None:
+            error = verified.errors.get(place)
+            if error is not None:
+                written.keep(seen_by_client(KafkaError(error)))
+                return
+            verification = verified.verifications.get(place)
+            writer = TransactionalWriter(transaction.producer_id, transaction.producer_epoch, verification)
+            self.runtime.write(number, plan, max(now, self._trace.now), writer).then(written.keep)
+
+        asked = self._verification.verify(transaction, {place: NO_SEQUENCE}, retries=False)
+        written.on_abandoned(asked.abandon)
+        asked.then(on_verified)
+        return written
+
+    def end_transaction(self, partition: int, end: TransactionEnd, now: int) -> Promise[Any]:
+        """Write a marker into a partition of the internal topic; a promise of None, or of the error that refuses it, in
+        the words of a partition's leader."""
+
+        def seen_by_coordinator(found: Any) -> Any:
+            if isinstance(found, KafkaError) and found.code in _NOT_READY:
+                return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, found.detail)
+            return found
+
+        return self.runtime.end_transaction(partition, end, now).map(seen_by_coordinator)
 
     def read(self, group_id: str, look: Callable[[GroupShard], Any], now: int) -> Promise[Any]:
         """What `look` returns, once what it has seen is committed."""

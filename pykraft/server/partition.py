@@ -41,6 +41,7 @@ from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.validator import ValidatedBatch
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 NO_EPOCH = -1
 
@@ -186,10 +187,14 @@ class Partition:
             )
 
     def append_as_leader(
-        self, batch: RecordBatch | ValidatedBatch, now: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        batch: RecordBatch | ValidatedBatch,
+        now: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        check: AppendCheck = NO_CHECK,
     ) -> AppendInfo:
         """Append the batch of a client or a coordinator. Ask `check_may_append` first, in the same step."""
-        info = self.log.append_as_leader(batch, self.leader_epoch, origin)
+        info = self.log.append_as_leader(batch, self.leader_epoch, origin, check)
         self.advance_high_watermark(now)
         return info
 

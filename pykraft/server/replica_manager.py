@@ -38,6 +38,7 @@ from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.validator import UnpackBudget, ValidatedBatch
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 _LOOK_FOR_DELETED_MS = 1000
 _MADE_AT_ONCE = 50
@@ -287,7 +288,14 @@ class ReplicaManager:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def produce(
-        self, topic_partition: TopicPartition, batch: RecordBatch, now: int, *, needs_all: bool, budget: UnpackBudget
+        self,
+        topic_partition: TopicPartition,
+        batch: RecordBatch,
+        now: int,
+        *,
+        needs_all: bool,
+        budget: UnpackBudget,
+        check: AppendCheck = NO_CHECK,
     ) -> Steps[AppendInfo]:
         """Check a client's batch and append it here, where its partition is led. With `needs_all` it counts only once
         all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
@@ -297,11 +305,11 @@ class ReplicaManager:
         try:
             next(validation)
         except StopIteration as end:
-            return self._append(partition, end.value, now, AppendOrigin.CLIENT)
+            return self._append(partition, end.value, now, AppendOrigin.CLIENT, check)
         yield
         validated = yield from validation
         # While the validation paused, the partition may have moved, or have lost replicas: ask again.
-        return self.append(topic_partition, validated, now, needs_all=needs_all)
+        return self.append(topic_partition, validated, now, needs_all=needs_all, check=check)
 
     def append(
         self,
@@ -311,17 +319,23 @@ class ReplicaManager:
         *,
         needs_all: bool,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        check: AppendCheck = NO_CHECK,
     ) -> AppendInfo:
         """Append a batch of a client or a coordinator, as `produce` does, without checking what was checked before."""
         partition = self.partition(topic_partition)
         partition.check_may_append(needs_all)
-        return self._append(partition, batch, now, origin)
+        return self._append(partition, batch, now, origin, check)
 
     def _append(
-        self, partition: Partition, batch: RecordBatch | ValidatedBatch, now: int, origin: AppendOrigin
+        self,
+        partition: Partition,
+        batch: RecordBatch | ValidatedBatch,
+        now: int,
+        origin: AppendOrigin,
+        check: AppendCheck,
     ) -> AppendInfo:
         try:
-            info = partition.append_as_leader(batch, now, origin)
+            info = partition.append_as_leader(batch, now, origin, check)
         except OSError as error:
             raise self.on_disk_failure(error) from error
         self._trace("append", partition=str(partition.key.topic_partition), end=partition.log.log_end_offset)

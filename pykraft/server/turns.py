@@ -12,6 +12,11 @@ time as it is then::
                 now = yield
         return ListOffsetsResponse(answers)
 
+A handler that needs another broker's answer yields the promise of it, and goes on in the turn after it is kept::
+
+        if not verified.kept:
+            now = yield verified
+
 A small request is through before its first yield and costs one turn, as if its handler were a plain function. While a
 request pauses, its connection takes no other one: order is kept, and the bytes of its records stay where they are. If
 its client hangs up, the rest of it is dropped.
@@ -40,39 +45,63 @@ class Turns:
 
     def __init__(self) -> None:
         self._paused: dict[int, _Paused] = {}
-        """By the identity of the request, in the order in which they began."""
+        """Those that can go on, by the identity of the request, in the order in which they paused."""
+        self._waiting: dict[int, _Paused] = {}
+        """Those that wait for a promise."""
 
     def __len__(self) -> int:
+        """How many can go on."""
         return len(self._paused)
 
     def run(self, request: object, steps: Steps[T | Promise[T]]) -> T | Promise[T]:
         """Take the first of the steps that handle a request; what the steps return, or a promise of it if they
         pause."""
         try:
-            next(steps)
+            awaited = next(steps)
         except StopIteration as end:
             result: T | Promise[T] = end.value
             return result
         promise: Promise[Any] = Promise()
-        self._paused[id(request)] = _Paused(request, steps, promise)
+        paused = self._paused[id(request)] = _Paused(request, steps, promise)
         promise.on_abandoned(lambda: self._drop(request))
+        if awaited is not None:
+            self._wait(paused, awaited)
         return promise
 
+    def _wait(self, paused: _Paused, awaited: Promise[Any]) -> None:
+        """The request goes on once the promise is kept. If its client hangs up before that, nothing wants it."""
+        key = id(paused.request)
+        if self._paused.pop(key, None) is None:
+            awaited.abandon()
+            return
+        self._waiting[key] = paused
+        paused.promise.on_abandoned(awaited.abandon)
+
+        def go_on(_: Any) -> None:
+            if self._waiting.pop(key, None) is not None:
+                self._paused[key] = paused
+
+        awaited.then(go_on)
+
     def _drop(self, request: object) -> None:
-        paused = self._paused.pop(id(request), None)
+        paused = self._paused.pop(id(request), None) or self._waiting.pop(id(request), None)
         if paused is not None:
             paused.steps.close()
 
     def go_on(self, now: int) -> None:
-        """One step of each request that pauses."""
-        for request, steps, promise in list(self._paused.values()):
+        """One step of each request that can go on."""
+        for paused in list(self._paused.values()):
+            request, steps, promise = paused
             if promise.abandoned:
                 continue  # a moment ago
             try:
-                steps.send(now)
+                awaited = steps.send(now)
             except StopIteration as end:
                 del self._paused[id(request)]
                 self._keep(promise, end.value)
+                continue
+            if awaited is not None:
+                self._wait(paused, awaited)
 
     @staticmethod
     def _keep(promise: Promise[Any], result: Any) -> None:

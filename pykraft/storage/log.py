@@ -51,6 +51,7 @@ from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted,
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
 from pykraft.storage.validator import UnpackBudget, ValidatedBatch, validation
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification
 
 
 class UnifiedLog:
@@ -160,7 +161,11 @@ class UnifiedLog:
         return validation(batch, self._rules, self._clock.time_ms(), budget)
 
     def append_as_leader(
-        self, batch: RecordBatch | ValidatedBatch, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        batch: RecordBatch | ValidatedBatch,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        check: AppendCheck = NO_CHECK,
     ) -> AppendInfo:
         """Give the batch the next offsets and append it. A client's batch is validated, if that was not done before; a
         batch that the log has is not appended again. KafkaError if the batch must not be appended."""
@@ -180,9 +185,13 @@ class UnifiedLog:
                 known = self.producer_state.duplicate_of(batch)
                 if known is not None:
                     return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
-            update = self.producer_state.plan([batch], origin)
+            update = self.producer_state.plan([batch], origin, check)
         self._append(batch.buffer, [batch], update, now_ms)
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
+
+    def start_verification(self, producer_id: int, sequence: int, epoch: int, bumps_epoch: bool) -> Verification | None:
+        """See `ProducerStateManager.start_verification`."""
+        return self.producer_state.start_verification(producer_id, sequence, epoch, bumps_epoch, self._clock.time_ms())
 
     def append_as_follower(self, data: memoryview, leader_epoch: int | None = None) -> int:
         """Append the whole batches at the beginning of `data`, as the leader of this epoch, if it is known, sent them;
@@ -219,6 +228,8 @@ class UnifiedLog:
         leaves_gap = segment.base_offset > self.log_end_offset
         self.log_end_offset = found[-1].next_offset
         self.producer_state.apply(update, self.log_end_offset)
+        if self.producer_state.verifications:
+            self.producer_state.verifications.on_append(found)
         for completed in update.completed:
             segment.index_aborted(completed)
             self._has_new_files |= completed.aborted  # the first one in a segment makes its index

@@ -33,9 +33,13 @@ from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
 from pykraft.storage.filesystem import File, FileSystem
 from pykraft.storage.segment_files import offset_of
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification, Verifications
 
 BATCHES_TO_RETAIN = 5
 SNAPSHOT_SUFFIX = ".snapshot"
+
+_FIRST_BUMPING_VERSION = 2
+"""From this transaction.version on the producer's epoch rises with each transaction."""
 
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_CRC_END = 6
@@ -108,10 +112,20 @@ class ProducerEntry:
                 return known
         return None
 
-    def after_batch(self, batch: RecordBatch, origin: AppendOrigin) -> "ProducerEntry":
-        """The entry once this batch of records is in the log; KafkaError if it must not be."""
+    def has_ongoing_transaction(self, epoch: int) -> bool:
+        """Whether the producer of this epoch has a transaction open here. One of a lower epoch may have ended by now:
+        its marker is on the way."""
+        return self.transaction_first_offset is not None and self.epoch == epoch
+
+    def after_batch(
+        self, batch: RecordBatch, origin: AppendOrigin, verification: Verification | None = None
+    ) -> "ProducerEntry":
+        """The entry once this batch of records is in the log; KafkaError if it must not be. `verification` is the one
+        on record for the producer."""
         self._check_epoch(batch.producer_epoch, origin)
         if origin is AppendOrigin.CLIENT:
+            if verification is not None:
+                self._check_verified_sequence(batch, verification)
             self._check_sequence(batch)
         transaction = self.transaction_first_offset
         if transaction is not None and not batch.is_transactional:
@@ -135,12 +149,14 @@ class ProducerEntry:
         )
 
     def after_marker(
-        self, batch: RecordBatch, origin: AppendOrigin
+        self, batch: RecordBatch, origin: AppendOrigin, transaction_version: int = 0
     ) -> tuple["ProducerEntry", CompletedTransaction | None]:
         """The entry once this end-of-transaction marker is in the log, and the transaction that it ends, if there was
         one in this partition."""
         marker = read_marker(batch)
         self._check_epoch(batch.producer_epoch, origin)
+        if transaction_version >= _FIRST_BUMPING_VERSION and origin is not AppendOrigin.REPLICATION:
+            self._check_bumped_epoch(batch.producer_epoch)
         if marker.coordinator_epoch < self.coordinator_epoch and origin is not AppendOrigin.REPLICATION:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -163,10 +179,35 @@ class ProducerEntry:
         return entry, completed
 
     def _check_epoch(self, epoch: int, origin: AppendOrigin) -> None:
-        if epoch < self.epoch and origin is not AppendOrigin.REPLICATION:
+        if origin is not AppendOrigin.REPLICATION:
+            self.check_not_fenced(epoch)
+
+    def check_not_fenced(self, epoch: int) -> None:
+        """KafkaError if a higher epoch of the producer is on record."""
+        if epoch < self.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {self.producer_id} has epoch {epoch}, {self.epoch} is known",
+            )
+
+    def _check_bumped_epoch(self, epoch: int) -> None:
+        """With transaction.version 2 the coordinator raises the epoch before it writes the marker. A marker with the
+        transaction's own epoch is late; one with the epoch on record is repeated, if no transaction is open."""
+        if epoch == self.epoch and self.transaction_first_offset is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"the marker has epoch {epoch}, which producer {self.producer_id} began its transaction with",
+            )
+
+    def _check_verified_sequence(self, batch: RecordBatch, verification: Verification) -> None:
+        """A batch that is verified together with others must not be appended before one with a lower sequence."""
+        lowest = verification.lowest_sequence
+        if verification.bumps_epoch and not self.batches:
+            lowest = 0
+        if batch.base_sequence > lowest:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {self.producer_id} sent sequence {batch.base_sequence}, sequence {lowest} comes first",
             )
 
     def _check_sequence(self, batch: RecordBatch) -> None:
@@ -204,6 +245,7 @@ class ProducerStateManager:
         self._directory = directory
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
+        self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}
         self._unreplicated: list[CompletedTransaction] = []
         self.map_end_offset = 0
@@ -217,7 +259,9 @@ class ProducerStateManager:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def plan(self, batches: Iterable[RecordBatch], origin: AppendOrigin) -> ProducerUpdate:
+    def plan(
+        self, batches: Iterable[RecordBatch], origin: AppendOrigin, check: AppendCheck = NO_CHECK
+    ) -> ProducerUpdate:
         """Check batches that have their offsets; KafkaError if one of them must not be appended."""
         entries: dict[int, ProducerEntry] = {}
         ended: list[CompletedTransaction] = []
@@ -228,9 +272,11 @@ class ProducerStateManager:
             known = entries.get(batch.producer_id) or self.producers.get(batch.producer_id)
             entry = known or ProducerEntry(batch.producer_id)
             if not batch.is_control:
-                entry = entry.after_batch(batch, origin)
+                if check.needs_verification and batch.is_transactional:
+                    self._check_verified(batch, entry, check.verification)
+                entry = entry.after_batch(batch, origin, self.verifications.of(batch.producer_id))
             else:
-                entry, completed = entry.after_marker(batch, origin)
+                entry, completed = entry.after_marker(batch, origin, check.transaction_version)
                 if completed is not None:
                     open_transactions.pop(batch.producer_id)
                     stable = min(open_transactions.values(), default=completed.last_offset + 1)
@@ -241,6 +287,26 @@ class ProducerStateManager:
                 open_transactions[batch.producer_id] = entry.transaction_first_offset
             entries[batch.producer_id] = entry
         return ProducerUpdate(entries, ended)
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, bumps_epoch: bool, now_ms: int
+    ) -> Verification | None:
+        """The verification that an append of this producer has to present; None if its transaction is open here
+        already. KafkaError if the producer is fenced."""
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            entry.check_not_fenced(epoch)
+            if entry.has_ongoing_transaction(epoch):
+                return None
+        return self.verifications.start(producer_id, sequence, epoch, bumps_epoch, now_ms)
+
+    def _check_verified(self, batch: RecordBatch, entry: ProducerEntry, presented: Verification | None) -> None:
+        """KafkaError unless the batch's transaction is open here, or was verified for this very append."""
+        if entry.has_ongoing_transaction(batch.producer_epoch):
+            return
+        entry.check_not_fenced(batch.producer_epoch)
+        if presented is None or presented is not self.verifications.of(batch.producer_id):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def apply(self, update: ProducerUpdate, end_offset: int) -> None:
         """The batches of a plan are in the log, which now ends at `end_offset`."""
@@ -282,10 +348,12 @@ class ProducerStateManager:
             self._unreplicated = [done for done in self._unreplicated if done.last_offset >= high_watermark]
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that have been silent for longer than ``producer.id.expiration.ms``."""
+        """Forget producers that have been silent for longer than ``producer.id.expiration.ms``, and verifications that
+        are as old."""
         self.producers = {
             producer_id: entry for producer_id, entry in self.producers.items() if not self._is_expired(entry, now_ms)
         }
+        self.verifications.remove_expired(now_ms, self._expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= self._expiration_ms

@@ -58,7 +58,6 @@ def test_what_is_not_served_yet_can_be_read_but_is_not_advertised() -> None:
     unserved = {name for _, name, _, _, listeners in apis.values() if not listeners}
     assert unserved == {
         *("FetchSnapshot", "ControllerRegistration", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"),
-        *("WriteTxnMarkers", "TxnOffsetCommit", "DescribeProducers"),
     }
     assert requests.keys() == apis.keys()
 

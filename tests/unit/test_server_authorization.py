@@ -60,9 +60,12 @@ from pykraft.protocol.messages.quorum import (
 from pykraft.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    DescribeProducersRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
@@ -70,6 +73,7 @@ from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
+from tests.harness.storage import produced
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
 CLIENT = "User:client"
@@ -202,6 +206,7 @@ def rows() -> list[Row]:
         *of_transactions(),
         *of_records(),
         *of_groups(),
+        *of_transactional_records(),
         *of_brokers_and_tools(),
         *of_admins(BROKER),
         *of_admins(CONTROLLER),
@@ -329,7 +334,7 @@ def of_records() -> list[Row]:
         parts = [topic_type.Partition(partition=0, leader_epoch=0)]
         return OffsetForLeaderEpochRequest(topics=named(topic_type, "topic", partitions=parts))
 
-    def produced(response: Any) -> Any:
+    def sent(response: Any) -> Any:
         return [(each.name, each.partition_responses[0].error_code) for each in response.responses]
 
     def fetched(response: Any) -> Any:
@@ -348,13 +353,64 @@ def of_records() -> list[Row]:
     one, both = [("t", TOPIC_REFUSED), ("u", 0)], [("t", TOPIC_REFUSED), ("u", TOPIC_REFUSED)]
     by_id = [("", TOPIC_REFUSED)]
     return [
-        Row("producing", BROKER, produce, (write,), produced, one, 12),
-        Row("producing by id", BROKER, lambda t: produce(t, True), (write,), produced, by_id),
+        Row("producing", BROKER, produce, (write,), sent, one, 12),
+        Row("producing by id", BROKER, lambda t: produce(t, True), (write,), sent, by_id),
         Row("fetching", BROKER, fetch, (read,), fetched, one, 12),
         Row("fetching by id", BROKER, lambda t: fetch(t, True), (read,), fetched, by_id),
         Row("fetching as a replica", BROKER, lambda t: fetch(t, replica_id=2), (act,), fetched, both, 12),
         Row("offsets", BROKER, list_offsets, (see,), found, one),
         Row("epochs", BROKER, epochs, (see, act), ended, one),
+    ]
+
+
+def of_transactional_records() -> list[Row]:
+    """Without __consumer_offsets and __transaction_state there is no coordinator for a client that may ask for one."""
+    transactional_id = (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "x")
+    group, read = (AclOperation.READ, AclResourceType.GROUP, "g"), topic(AclOperation.READ)
+    both = cluster(AclOperation.ALTER), cluster(AclOperation.CLUSTER_ACTION)
+    group_refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def produce(_: Uuid) -> Request:
+        records = memoryview(bytearray(produced(7, 0, transactional=True).buffer))
+        part = ProduceRequest.Topic.Partition(index=0, records=records)
+        topics = [ProduceRequest.Topic(name="t", partition_data=[part])]
+        return ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
+
+    def commit(_: Uuid) -> Request:
+        kind = TxnOffsetCommitRequest.Topic
+        part = kind.Partition(partition_index=0, committed_offset=0, committed_metadata=None)
+        topics = [kind(name=name, partitions=[part]) for name in ("t", "u")]
+        return TxnOffsetCommitRequest(
+            transactional_id="x", group_id="g", producer_id=7, producer_epoch=0, topics=topics
+        )
+
+    def mark(_: Uuid) -> Request:
+        kind = WriteTxnMarkersRequest.Marker
+        topics = [kind.Topic(name="t", partition_indexes=[0])]
+        marker = kind(producer_id=7, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0)
+        return WriteTxnMarkersRequest(markers=[marker])
+
+    def show(_: Uuid) -> Request:
+        kind = DescribeProducersRequest.Topic
+        return DescribeProducersRequest(topics=[kind(name=name, partition_indexes=[0]) for name in ("t", "u")])
+
+    def appended(response: Any) -> Any:
+        return response.responses[0].partition_responses[0].error_code
+
+    def marked(response: Any) -> Any:
+        return response.markers[0].topics[0].partitions[0].error_code
+
+    def parts(response: Any) -> Any:
+        return [each.partitions[0].error_code for each in response.topics]
+
+    away = ErrorCode.NOT_COORDINATOR
+    return [
+        Row("a transactional batch", BROKER, produce, (transactional_id,), appended, TRANSACTIONAL_ID_REFUSED, 12),
+        Row("transactional offsets", BROKER, commit, (transactional_id,), parts, [TRANSACTIONAL_ID_REFUSED] * 2),
+        Row("transactional offsets of a group", BROKER, commit, (group,), parts, [group_refused] * 2),
+        Row("transactional offsets of a topic", BROKER, commit, (read,), parts, [TOPIC_REFUSED, away]),
+        Row("markers", BROKER, mark, both, marked, CLUSTER_REFUSED),
+        Row("producers", BROKER, show, (read,), parts, [TOPIC_REFUSED, 0]),
     ]
 
 
@@ -654,3 +710,9 @@ def test_a_resource_that_is_named_twice_is_refused_as_that_whoever_asks() -> Non
     twice = IncrementalAlterConfigsRequest(resources=[resource, resource])
     assert results(lone.ask(twice, CONTROLLER, principal=CLIENT)) == [("t", 42)]
     assert topics(lone.ask(make(new_topic("t"), new_topic("t")), CONTROLLER, principal=CLIENT)) == [("t", 42)]
+
+
+def test_one_of_two_rights_is_enough_to_write_markers() -> None:
+    markers = next(row for row in ROWS if row.name == "markers")
+    for one in markers.denied:
+        assert answered(markers, (one,)) == ErrorCode.NONE

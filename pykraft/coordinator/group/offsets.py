@@ -5,7 +5,8 @@ partition that was never committed has no record; forgetting one is a tombstone.
 
 A transaction commits offsets, too (KIP-98). Its records are *pending* until the transaction's marker comes: a commit
 marker makes them true, an abort marker forgets them. Meanwhile a fetch that demands stable offsets is refused
-(UNSTABLE_OFFSET_COMMIT, KIP-447). Of two commits for one partition the later record wins, whichever was pending longer.
+(UNSTABLE_OFFSET_COMMIT, KIP-447). A tombstone forgets what is pending, too. Of two commits for one partition the later
+record wins, whichever was pending longer.
 
 Offsets do not live for ever: of a group that has had no member for ``offsets.retention.minutes`` they are forgotten,
 and with the last of them the group (KIP-211).
@@ -14,11 +15,13 @@ Follows org.apache.kafka.coordinator.group.{OffsetMetadataManager,OffsetAndMetad
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from pykraft.protocol.messages.offsets import NO_EPOCH
+
+T = TypeVar("T")
 
 OFFSET_COMMIT = 1
 """The type of the record; type 0 is that of Kafka before 0.9."""
@@ -51,6 +54,8 @@ class OffsetStore:
         self._offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
         """By producer id and group: offsets of transactions that have not ended."""
+        self._writers: dict[str, dict[TopicPartition, set[int]]] = {}
+        """The same the other way round, by group and partition: the producers that have an offset pending."""
         self._replayed = 0
 
     # --- what holds now -----------------------------------------------------------------------------------------------
@@ -61,15 +66,18 @@ class OffsetStore:
 
     def groups(self) -> list[str]:
         """The groups that have committed something, or are about to."""
-        pending = {group_id for groups in self._pending.values() for group_id in groups}
-        return sorted(self._offsets.keys() | pending)
+        return sorted(self._offsets.keys() | self._writers.keys())
 
     def is_unstable(self, group_id: str, topic_partition: TopicPartition) -> bool:
         """Whether a transaction is about to change this offset."""
-        return any(topic_partition in groups.get(group_id, {}) for groups in self._pending.values())
+        return topic_partition in self._writers.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
-        return any(group_id in groups for groups in self._pending.values())
+        return group_id in self._writers
+
+    def places_of(self, group_id: str) -> list[TopicPartition]:
+        """The partitions for which the group has an offset, committed or pending."""
+        return sorted(self.of(group_id).keys() | self._writers.get(group_id, {}).keys())
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -79,6 +87,9 @@ class OffsetStore:
         self._replayed += 1
         if value is None:
             self._forget(self._offsets, key.group, place)
+            for writer in self._writers.get(key.group, {}).get(place, ()):
+                self._forget(self._pending[writer], key.group, place)
+            self._forget(self._writers, key.group, place)
             return
         offset = CommittedOffset(
             value.offset,
@@ -91,25 +102,28 @@ class OffsetStore:
         )
         if producer_id >= 0:
             self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = offset
+            self._writers.setdefault(key.group, {}).setdefault(place, set()).add(producer_id)
         else:
             self._offsets.setdefault(key.group, {})[place] = offset
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """The transaction has ended."""
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            for place in offsets:
+                self._writers[group_id][place].discard(producer_id)
+                if not self._writers[group_id][place]:
+                    self._forget(self._writers, group_id, place)
             for place, offset in offsets.items() if is_commit else ():
                 before = self._offsets.setdefault(group_id, {}).get(place)
                 if before is None or before.written < offset.written:
                     self._offsets[group_id][place] = offset
 
     @staticmethod
-    def _forget(
-        offsets: dict[str, dict[TopicPartition, CommittedOffset]], group_id: str, place: TopicPartition
-    ) -> None:
-        mine = offsets.get(group_id, {})
+    def _forget(by_group: dict[str, dict[TopicPartition, T]], group_id: str, place: TopicPartition) -> None:
+        mine = by_group.get(group_id, {})
         mine.pop(place, None)
         if not mine:
-            offsets.pop(group_id, None)
+            by_group.pop(group_id, None)
 
     def expired(
         self, group_id: str, base_time_ms: int | None, now_ms: int, retention_ms: int

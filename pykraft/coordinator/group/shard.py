@@ -56,6 +56,7 @@ from pykraft.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _FIRST_GROUP_NOT_FOUND = 9
 """From this version of OffsetCommit on a group that is not there is called so."""
@@ -156,38 +157,74 @@ class GroupShard:
     def commit(self, request: OffsetCommitRequest, version: int) -> CoordinatorResult[OffsetCommitResponse]:
         """Keep these offsets. KafkaError refuses all; an offset whose text is too long is refused alone."""
         group = self._group_for_commit(request, version)
-        now_ms = self._time_ms()
-        expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms >= 0 else offset_records.NO_EXPIRY
-        records = []
+        expire_ms = offset_records.NO_EXPIRY
+        if request.retention_time_ms >= 0:
+            expire_ms = self._time_ms() + request.retention_time_ms
+        records: list[CoordinatorRecord] = []
+        topic_type = OffsetCommitResponse.Topic
         topics = []
         for topic in request.topics:
-            answers = []
-            for partition in topic.partitions:
-                metadata = partition.committed_metadata or ""
-                error = ErrorCode.NONE
-                if len(metadata) > self._config[keys.OFFSET_METADATA_MAX_BYTES]:
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    offset = CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        metadata,
-                        now_ms,
-                        expire_ms,
-                        topic.topic_id,
-                    )
-                    place = TopicPartition(topic.name, partition.partition_index)
-                    records.append(commit_record(request.group_id, place, offset))
-                answers.append(
-                    OffsetCommitResponse.Topic.Partition(partition_index=partition.partition_index, error_code=error)
-                )
-            topics.append(OffsetCommitResponse.Topic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+            errors = self._commit_topic(request.group_id, topic, topic.topic_id, expire_ms, records)
+            answers = [topic_type.Partition(partition_index=number, error_code=error) for number, error in errors]
+            topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=answers))
 
         def after(now: int) -> None:
             if isinstance(group, ClassicGroup):
                 self.classic.refresh_session(group, request.member_id)
 
         return CoordinatorResult(OffsetCommitResponse(topics=topics), records, after)
+
+    def _commit_topic(
+        self, group_id: str, topic: Any, topic_id: Uuid, expire_ms: int, records: list[CoordinatorRecord]
+    ) -> list[tuple[int, ErrorCode]]:
+        """Add the records that commit this topic's offsets; what to answer for each partition."""
+        now_ms = self._time_ms()
+        errors = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if len(metadata) > self._config[keys.OFFSET_METADATA_MAX_BYTES]:
+                errors.append((partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            offset = CommittedOffset(
+                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
+            )
+            place = TopicPartition(topic.name, partition.partition_index)
+            records.append(commit_record(group_id, place, offset))
+            errors.append((partition.partition_index, ErrorCode.NONE))
+        return errors
+
+    def commit_transactional(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> CoordinatorResult[TxnOffsetCommitResponse]:
+        """Keep these offsets until the transaction ends. KafkaError refuses all; an offset whose text is too long is
+        refused alone."""
+        self._check_transactional_commit(request, version)
+        records: list[CoordinatorRecord] = []
+        topic_type = TxnOffsetCommitResponse.Topic
+        topics = []
+        for topic in request.topics:
+            errors = self._commit_topic(request.group_id, topic, ZERO_UUID, offset_records.NO_EXPIRY, records)
+            answers = [topic_type.Partition(partition_index=number, error_code=error) for number, error in errors]
+            topics.append(topic_type(name=topic.name, partitions=answers))
+        return CoordinatorResult(TxnOffsetCommitResponse(topics=topics), records)
+
+    def _check_transactional_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
+        """KafkaError unless this client may commit for the group. One that names no member may: so did all clients up
+        to version 2."""
+        group = self.groups.get(request.group_id)
+        member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+        if group is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {request.group_id}")
+        elif isinstance(group, ClassicGroup):
+            check_classic_commit(group, member_id, instance_id, generation, is_transactional=True)
+        else:
+            try:
+                group.validate_offset_commit(member_id, instance_id, generation, True, version)
+            except KafkaError as error:
+                if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                    raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.detail) from error
+                raise
 
     def _group_for_commit(self, request: OffsetCommitRequest, version: int) -> Any:
         """The group, after it was asked whether this client may commit for it."""
@@ -264,7 +301,7 @@ class GroupShard:
         group = self._existing(request.group_id)
         if not group.is_empty and isinstance(group, ClassicGroup) and not group.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{request.group_id} has members that are no consumers")
-        known = self.offsets.of(request.group_id)
+        known = self.offsets.places_of(request.group_id)
         forgotten = []
         topics = []
         for topic in request.topics:
@@ -288,7 +325,7 @@ class GroupShard:
         """These topics were deleted: their offsets are of no use."""
         records = []
         for group_id in self.offsets.groups():
-            places = [place for place in self.offsets.of(group_id) if place.topic in names]
+            places = [place for place in self.offsets.places_of(group_id) if place.topic in names]
             records += offset_records.tombstones(group_id, places)
         return CoordinatorResult(None, records, is_atomic=False)
 
@@ -351,7 +388,7 @@ class GroupShard:
             elif not group.is_empty:
                 error = ErrorCode.NON_EMPTY_GROUP
             else:
-                records += offset_records.tombstones(group_id, sorted(self.offsets.of(group_id)))
+                records += offset_records.tombstones(group_id, self.offsets.places_of(group_id))
                 records += self._tombstones(group)
             results.append(DeleteGroupsResponse.Result(group_id=group_id, error_code=error))
         return CoordinatorResult(results, records)
@@ -407,16 +444,19 @@ class GroupShard:
         return found
 
 
-def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
-    """KafkaError unless this client may commit offsets for the group."""
+def check_classic_commit(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+) -> None:
+    """KafkaError unless this client may commit offsets for the group. A transaction's commit need not name a member,
+    and is taken in every state of the group."""
     if generation < 0 and group.is_empty:
         return
     if generation >= 0 or member_id or instance_id is not None:
         group.validate(member_id, instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"the generation is {group.generation}")
-    else:
+    elif not is_transactional:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} has members: only they may commit")
-    if group.state is ClassicState.COMPLETING_REBALANCE:
+    if group.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
         # The member knows its generation, but not yet what it may read in it.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -158,7 +158,7 @@ class EndTxnResponse(Response, to=EndTxnRequest):
     producer_epoch: int16 = field(default=NO_PRODUCER_EPOCH, since=5)
 
 
-class WriteTxnMarkersRequest(Request, api=27, versions=(1, 2), flexible=1):
+class WriteTxnMarkersRequest(Request, api=27, versions=(1, 2), flexible=1, listeners=BROKER):
     """From a transaction coordinator to a partition's leader: append the marker that ends the transaction there."""
 
     class Marker(Struct):
@@ -216,7 +216,7 @@ class WriteTxnMarkersResponse(Response, to=WriteTxnMarkersRequest):
     markers: Array[Marker]
 
 
-class TxnOffsetCommitRequest(Request, api=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitRequest(Request, api=28, versions=(0, 5), flexible=3, listeners=BROKER):
     """Commit these offsets of a group when the transaction commits. From version 3 on the member of the group is named,
     so that a consumer which has lost its partitions is fenced (KIP-447); from version 5 on the group's coordinator adds
     its partition to the transaction itself (KIP-890)."""
@@ -272,7 +272,7 @@ class TxnOffsetCommitResponse(Response, to=TxnOffsetCommitRequest):
     topics: Array[Topic]
 
 
-class DescribeProducersRequest(Request, api=61, versions=(0, 0), flexible=0):
+class DescribeProducersRequest(Request, api=61, versions=(0, 0), flexible=0, listeners=BROKER):
     """Which producers does the leader of each partition know (KIP-664)?"""
 
     class Topic(Struct):

@@ -106,12 +106,12 @@ class Dispatcher:
         while True:
             began_us = self._clock.elapsed_us()
             try:
-                steps.send(now)  # type: ignore[arg-type]  # a generator begins with None
+                awaited = steps.send(now)  # type: ignore[arg-type]  # a generator begins with None
             except StopIteration as end:
                 return end.value
             finally:
                 handling_us[0] += self._clock.elapsed_us() - began_us
-            now = yield
+            now = yield awaited
 
     def _charge(self, quotas: Quotas, context: RequestContext, handling_us: list[int], response_bytes: int) -> int:
         """Let the quotas know what the request has used; for how many milliseconds its client is throttled."""

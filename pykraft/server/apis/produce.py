@@ -3,13 +3,17 @@
 * Produce with acks=0 is never answered. Kafka closes the connection if such a produce fails, so that the producer at
   least sees something; so does this.
 * Of a partition that a request names twice the last mention counts, and it is answered once.
+* Transactional batches need WRITE on the request's transactional id, and are all of one producer id and epoch. Before
+  any batch of the request is appended, the transaction coordinator is asked about the partitions whose transaction is
+  not open yet (see `server.transaction_verification`); the handler pauses until the answer is there.
 
 Follows kafka.server.KafkaApis.handleProduceRequest.
 """
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from pykraft.common.acl import AclOperation
+from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
@@ -22,8 +26,16 @@ from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.transaction_verification import (
+    NOTHING_TO_VERIFY,
+    Transaction,
+    TransactionSupport,
+    TransactionVerification,
+    Verified,
+)
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.validator import UnpackBudget, only_batch
+from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 from pykraft.transport.server_channel import RequestContext
 
 ALL_REPLICAS = -1
@@ -43,12 +55,21 @@ _BEFORE_THE_LOG = (
 """With these refusals of a batch the answer does not say where the log begins."""
 
 
+class _Part(NamedTuple):
+    """What a request brings for one partition: a batch, or why it is refused before the log is asked."""
+
+    topic_partition: TopicPartition
+    batch: RecordBatch | None
+    refusal: KafkaError | None = None
+
+
 class ProduceApis:
     """Appends what producers send."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer, verification: TransactionVerification) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
+        self._verification = verification
 
     def produce(
         self, request: ProduceRequest, context: RequestContext, now: int
@@ -58,13 +79,21 @@ class ProduceApis:
             for topic in request.topic_data
             for partition in topic.partition_data
         }
+        parts = []
+        for number, (key, partition) in enumerate(asked.items(), 1):
+            if number % PARTS_PER_TURN == 0:
+                now = yield
+            parts.append(self._part(request, context, key, partition))
+        verified = self._verify(request, context, parts)
+        if not verified.kept:
+            now = yield verified
         results = []
         budget = UnpackBudget()
-        for number, (key, partition) in enumerate(asked.items()):
-            if budget.is_turn_over or number % PARTS_PER_TURN == PARTS_PER_TURN - 1:
+        for number, part in enumerate(parts, 1):
+            if budget.is_turn_over or number % PARTS_PER_TURN == 0:
                 budget.turn_bytes = 0
                 now = yield
-            results.append((yield from self._append(request, context, key, partition, budget, now)))
+            results.append((yield from self._append(request, part, verified.value, budget, now)))
         if request.acks == 0:
             if any(result.error not in (None, ErrorCode.NONE) for result in results):
                 raise CloseConnection("a produce with acks=0 failed")
@@ -76,32 +105,77 @@ class ProduceApis:
         self._replicas.produces.watch(delayed, watched, now + max(0, request.timeout_ms))
         return delayed.promise.map(lambda late: finish(self._produced(asked, context, late)))
 
-    def _append(
+    def _part(
         self,
         request: ProduceRequest,
         context: RequestContext,
         asked: Asked,
         partition: ProduceRequest.Topic.Partition,
-        budget: UnpackBudget,
-        now: int,
-    ) -> Steps[ProduceResult]:
+    ) -> _Part:
+        """The partition's batch, as far as it can be judged without the log."""
         name = topic_name(self._replicas, asked, context)
         topic_partition = TopicPartition(name or "", partition.index)
+        batch, refusal = None, None
         try:
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked[1]}")
-            if is_denied(self._authorizer, context, AclOperation.WRITE, name):
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
-            batch = self._checked(partition, context)
-            if request.acks not in (0, 1, ALL_REPLICAS):
-                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+            batch = _only_batch(partition)
+            if batch.attributes & CODEC_MASK == Compression.ZSTD and context.api_version < _FIRST_ZSTD_VERSION:
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
         except KafkaError as error:
-            return ProduceResult(topic_partition, error.code, error.detail)
+            refusal = error
+        if name is None:
+            refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked[1]}")
+        elif is_denied(self._authorizer, context, AclOperation.WRITE, name):
+            refusal = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        elif name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+            refusal = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
+        elif refusal is None and request.acks not in (0, 1, ALL_REPLICAS):
+            refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        return _Part(topic_partition, batch, refusal)
+
+    def _verify(self, request: ProduceRequest, context: RequestContext, parts: Sequence[_Part]) -> Promise[Verified]:
+        """Ask the transaction coordinator about what is part of a transaction, if anything is."""
+        transactional = [(part, part.batch) for part in parts if part.batch is not None and part.batch.is_transactional]
+        if not transactional:
+            return NOTHING_TO_VERIFY
+        transactional_id = request.transactional_id
+        if transactional_id is None or not self._authorizer.allows(
+            context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        wanted = [
+            (part.topic_partition, batch)
+            for part, batch in transactional
+            if part.refusal is None and batch.has_producer_id
+        ]
+        producers = {(batch.producer_id, batch.producer_epoch) for _, batch in wanted}
+        if not producers:
+            return NOTHING_TO_VERIFY
+        if len(producers) > 1:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+            )
+        support = TransactionSupport.of_produce(context.api_version)
+        transaction = Transaction(transactional_id, *producers.pop(), support)
+        sequences = {topic_partition: batch.base_sequence for topic_partition, batch in wanted}
+        return self._verification.verify(transaction, sequences, retries=True)
+
+    def _append(
+        self, request: ProduceRequest, part: _Part, verified: Verified, budget: UnpackBudget, now: int
+    ) -> Steps[ProduceResult]:
+        topic_partition, batch, refusal = part
+        refusal = refusal or verified.refusal(topic_partition)
+        if refusal is not None or batch is None:
+            assert refusal is not None, "a part without a batch is refused"
+            return ProduceResult(topic_partition, refusal.code, refusal.detail)
         needs_all = request.acks == ALL_REPLICAS
+        check = NO_CHECK
+        if batch.is_transactional:
+            verification = verified.verifications.get(topic_partition)
+            check = AppendCheck(verification, needs_verification=self._verification.is_required)
         try:
-            info = yield from self._replicas.produce(topic_partition, batch, now, needs_all=needs_all, budget=budget)
+            info = yield from self._replicas.produce(
+                topic_partition, batch, now, needs_all=needs_all, budget=budget, check=check
+            )
         except KafkaError as error:
             result = ProduceResult(topic_partition, error.code, error.detail)
             if isinstance(error, InvalidRecordsError):
@@ -111,18 +185,6 @@ class ProduceApis:
                 result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
             return result
         return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
-
-    @staticmethod
-    def _checked(partition: ProduceRequest.Topic.Partition, context: RequestContext) -> RecordBatch:
-        """The partition's batch, as far as it can be judged without the log."""
-        if partition.records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "the records are null")
-        batch = only_batch(partition.records)
-        if batch.is_transactional:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker coordinates no transactions")
-        if batch.attributes & CODEC_MASK == Compression.ZSTD and context.api_version < _FIRST_ZSTD_VERSION:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
-        return batch
 
     def _produced(
         self, asked: Collection[Asked], context: RequestContext, results: Sequence[ProduceResult]
@@ -162,6 +224,12 @@ class ProduceApis:
                 self._replicas, result.error, result.topic_partition, context, leaders
             )
         return answer
+
+
+def _only_batch(partition: ProduceRequest.Topic.Partition) -> RecordBatch:
+    if partition.records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the records are null")
+    return only_batch(partition.records)
 
 
 HANDLERS: Handlers = {
