@@ -43,16 +43,21 @@ class TransactionalNode:
         return self.lone.broker.replicas.partitions[place].log
 
     def produce(
-        self, batch: RecordBatch, version: int = 12, transactional_id: str | None = "mine", acks: int = -1
+        self,
+        batch: RecordBatch,
+        version: int = 12,
+        transactional_id: str | None = "mine",
+        acks: int = -1,
+        topic: str = T.topic,
     ) -> Promise[Answer]:
-        """Hand in a produce for topic t."""
-        topic = ProduceRequest.Topic
-        part = topic.Partition(index=0, records=memoryview(bytearray(batch.buffer)))
+        """Hand in a produce, from version 13 on for the topic t."""
+        topic_type = ProduceRequest.Topic
+        part = topic_type.Partition(index=0, records=memoryview(bytearray(batch.buffer)))
         request = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,
             timeout_ms=500,
-            topic_data=[topic(name=T.topic, topic_id=self.topic, partition_data=[part])],
+            topic_data=[topic_type(name=topic, topic_id=self.topic, partition_data=[part])],
         )
         promise = self.lone.handle(request, version=version)
         self.lone.run(0)

@@ -52,6 +52,45 @@ def test_a_handler_that_waits_after_its_last_step_is_answered_then() -> None:
     assert answer.value == "late"
 
 
+def asking(question: Promise[str], seen: list[Any]) -> Steps[str]:
+    """Waits for another's answer in the middle."""
+    now = yield
+    if not question.kept:
+        now = yield question
+    seen += [now, question.value]
+    yield
+    return "done"
+
+
+def test_a_handler_goes_on_in_the_turn_after_its_question_is_answered() -> None:
+    turns, question = Turns(), Promise[str]()
+    seen: list[Any] = []
+    answer = turns.run(object(), asking(question, seen))
+    turns.go_on(10)
+    assert len(turns) == 0, "a node with nothing to do must not be woken again and again"
+    turns.go_on(20)
+    assert not seen
+    question.keep("yes")
+    assert len(turns) == 1 and not seen
+    turns.go_on(30)
+    turns.go_on(40)
+    assert isinstance(answer, Promise)
+    assert (seen, answer.value) == ([30, "yes"], "done")
+
+
+def test_a_client_that_hangs_up_does_not_want_the_answer_to_the_handlers_question() -> None:
+    turns, question = Turns(), Promise[str]()
+    seen: list[Any] = []
+    answer = turns.run(object(), asking(question, seen))
+    turns.go_on(10)
+    assert isinstance(answer, Promise)
+    answer.abandon()
+    assert question.abandoned
+    question.keep("yes")
+    turns.go_on(20)
+    assert not seen and len(turns) == 0
+
+
 def test_a_client_that_hangs_up_takes_the_rest_of_its_request_along() -> None:
     turns, seen, waits = Turns(), [], Promise[str]()
     pausing, waiting = turns.run(object(), counting(5, seen)), turns.run(object(), counting(1, [], waits))
