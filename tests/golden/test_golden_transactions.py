@@ -1,59 +1,68 @@
-"""Kafka's log of committed and aborted transactions, written again by a node: clients' batches come by Produce, markers
-by WriteTxnMarkers. Each file is Kafka's, byte for byte."""
+"""Kafka's own __transaction_state: a shard that replays it knows the transaction, and would write the same records."""
 
 from __future__ import annotations
 
 import pytest
 
-from pykraft.common.errors import ErrorCode
-from pykraft.common.types import TopicPartition
-from pykraft.records.batch import RecordBatch, batches
-from pykraft.records.markers import read_marker
+from pykraft.coordinator.transaction.state import TransactionMetadata, TransactionState, metadata_of, record_of
+from pykraft.protocol.messages.coordinators import (
+    TRANSACTION_RECORDS,
+    TransactionLogKey,
+    TransactionLogValue,
+    decode_coordinator_record,
+    encode_coordinator_record,
+)
+from pykraft.records.batch import batches
+from pykraft.server.coordinators import partition_for
 from tests.golden.dumps import DATA
-from tests.harness.storage import copied
-from tests.harness.transactional_node import NONE, TransactionalNode, produced_error
 
-FOLDER = DATA / "golden-txn-0"
-VERSION_OF_ITS_CLIENT = 10
+LEVEL = 2
+"""The transaction.version of that cluster."""
 
 
-def golden_batches() -> list[RecordBatch]:
-    return list(batches(memoryview((FOLDER / f"{0:020}.log").read_bytes())))
+def records(partition: int) -> list[tuple[bytes, bytes]]:
+    data = (DATA / f"__transaction_state-{partition}" / f"{0:020}.log").read_bytes()
+    return [
+        (record.key or b"", record.value or b"") for batch in batches(memoryview(data)) for record in batch.records()
+    ]
 
 
-def test_a_node_that_gets_the_same_requests_writes_the_same_files() -> None:
-    node = TransactionalNode()
-    node.topic = node.lone.create("golden-txn", index_interval_bytes="64")
-    place = TopicPartition("golden-txn", 0)
-    for some in golden_batches():
-        node.lone.clock.now_ms = some.base_timestamp
-        if some.is_control:
-            ending = read_marker(some)
-            marker = (some.producer_id, some.producer_epoch, ending.committed)
-            written = node.markers(marker, places=(place,), version=1, coordinator_epoch=ending.coordinator_epoch)
-            assert written == {(some.producer_id, place): NONE}
+ALL = records(0)
+
+
+def read(key: bytes, value: bytes) -> TransactionMetadata:
+    record = decode_coordinator_record(TRANSACTION_RECORDS, key, value)
+    assert isinstance(record.key, TransactionLogKey) and isinstance(record.value, TransactionLogValue)
+    return metadata_of(record.key, record.value)
+
+
+def test_kafkas_transactions_took_the_known_way() -> None:
+    found = [read(*record) for record in ALL]
+    assert {metadata.transactional_id for metadata in found} == {"golden-tx"}
+    assert partition_for("golden-tx", 2) == 0 and records(1) == []
+    s = TransactionState
+    committed = [s.ONGOING, s.PREPARE_COMMIT, s.COMPLETE_COMMIT]
+    aborted = [s.ONGOING, s.PREPARE_ABORT, s.COMPLETE_ABORT]
+    assert [metadata.state for metadata in found] == [s.EMPTY, *(committed + aborted) * 2]
+
+
+@pytest.mark.parametrize("number", range(len(ALL)))
+def test_each_record_of_kafkas_is_written_as_kafka_wrote_it(number: int) -> None:
+    assert encode_coordinator_record(record_of(read(*ALL[number]), LEVEL)) == ALL[number]
+
+
+def test_the_same_steps_come_to_the_same_records() -> None:
+    found = [read(*record) for record in ALL]
+    metadata = found[0]
+    for kafkas in found[1:]:
+        state, now_ms = kafkas.state, kafkas.last_update_ms
+        if state is TransactionState.ONGOING:
+            metadata = metadata.add_partitions(kafkas.partitions, now_ms, kafkas.client_transaction_version)
+        elif state.is_prepared:
+            is_commit = state is TransactionState.PREPARE_COMMIT
+            metadata = metadata.prepare_end(is_commit, kafkas.client_transaction_version, now_ms)
         else:
-            sent = copied(some)
-            sent.assign(0, -1)  # as a client sends it
-            answer = node.produce(sent, VERSION_OF_ITS_CLIENT, "golden-tx", topic="golden-txn")
-            node.answer(node.asked())
-            assert produced_error(answer) is ErrorCode.NONE
-    log = node.log(place)
-    assert log.last_stable_offset == 16
-    log.close()
-    names = sorted(name for name in node.lone.filesystem.list(log.directory) if name.startswith("0"))
-    assert names == sorted(path.name for path in FOLDER.glob("0*"))
-    for name in names:
-        assert node.lone.filesystem.read(f"{log.directory}/{name}") == (FOLDER / name).read_bytes(), name
-
-
-@pytest.mark.parametrize("isolation_level", [0, 1])
-def test_a_reader_of_committed_data_is_told_of_kafkas_two_aborts(isolation_level: int) -> None:
-    node = TransactionalNode()
-    for some in golden_batches():
-        assert node.log().append_as_follower(some.buffer) == 1
-    node.log().update_high_watermark(16)
-    fetched = node.lone.fetch(node.topic, 0, isolation_level=isolation_level).value.response
-    part = fetched.responses[0].partitions[0]  # type: ignore[union-attr]
-    aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
-    assert aborted == ([(5, 4), (5, 12)] if isolation_level else [])
+            metadata = metadata.complete(now_ms)
+        assert encode_coordinator_record(record_of(metadata, LEVEL)) == encode_coordinator_record(
+            record_of(kafkas, LEVEL)
+        )

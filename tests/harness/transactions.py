@@ -7,16 +7,22 @@ test says.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ErrorCode
+from pykraft.controller.features import TRANSACTION_VERSION
+from pykraft.controller.result import Result
+from pykraft.coordinator.result import CoordinatorResult
 from pykraft.coordinator.transaction.shard import TransactionShard
+from pykraft.coordinator.transaction.state import record_of
 from pykraft.protocol.messages.coordinators import (
     TRANSACTION_RECORDS,
     CoordinatorRecord,
     decode_coordinator_record,
 )
+from pykraft.protocol.messages.records import FeatureLevelRecord
 from pykraft.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -86,6 +92,13 @@ class Transactions:
     def state(self, name: str = NAME) -> str:
         return str(self.describe(name).transaction_state)
 
+    def set_level(self, level: int) -> None:
+        """Let the cluster run at this transaction.version. (No API changes levels yet.)"""
+        record = FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=level)
+        self.node.node.controller._write(lambda image: Result([(record, 0)], None), self.node.now)  # type: ignore[union-attr]
+        self.run(100)
+        assert self.node.node.loader.image.features.get(TRANSACTION_VERSION, 0) == level
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def init(self, expected: Producer = (-1, -1), name: str = NAME, **fields: Any) -> Any:
@@ -105,6 +118,14 @@ class Transactions:
             response = self.init(name=name, **fields)
         assert not response.error_code, response
         return response.producer_id, response.producer_epoch
+
+    def aged(self, epoch: int) -> Producer:
+        """A producer with this epoch, as if it had come to it by many transactions."""
+        producer_id, _ = self.producer()
+        written = CoordinatorResult(None, [record_of(replace(self.shard.transactions[NAME], producer_epoch=epoch), 2)])
+        self.node.broker.transactions.write(NAME, lambda shard: written, self.node.now)
+        self.run(1)
+        return producer_id, epoch
 
     def add(self, producer: Producer, *topics: str, name: str = NAME, version: int = 3) -> ErrorCode:
         """As a client does up to transaction.version 1; what each partition was answered must be the same."""

@@ -86,7 +86,7 @@ def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
         ("group.version", 1),
         ("transaction.version", 2),
     ]
-    assert script.image.features == {"metadata.version": 29, "group.version": 1}
+    assert script.image.features == {"metadata.version": 29, "group.version": 1, "transaction.version": 2}
 
 
 def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
