@@ -108,9 +108,9 @@ class Dialogue:
         self.names = Names(ports)
         self._speakers: dict[str, Speaker] = {}
 
-    def to(self, node: int = 1) -> Speaker:
-        """The broker listener of this node."""
-        return self._speaker(self.server.address(node), f"broker {node}")
+    def to(self, node: int = 1, called: str = "") -> Speaker:
+        """The broker listener of this node; under another name if it differs from run to run which node it is."""
+        return self._speaker(self.server.address(node), called or f"broker {node}")
 
     def to_controller(self, node: int = 1, called: str = "") -> Speaker:
         """The controller listener of this node; under another name if it differs from run to run which node it is."""

@@ -15,7 +15,8 @@ from tests.harness.connection import answer_that
 NODES = (1, 2, 3)
 _NEWEST_METADATA = 12
 
-PROPERTIES = PATIENT | UNDISTURBED | {"replica.fetch.wait.max.ms": "100"}
+INTERNAL_TOPICS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+PROPERTIES = PATIENT | UNDISTURBED | INTERNAL_TOPICS | {"replica.fetch.wait.max.ms": "100"}
 
 
 class Server(Protocol):
