@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.admin import Admin
     from pykraft.client.admin import NewTopic
-    from pykraft.client.commits import OffsetAndMetadata
+    from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
     from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
     from pykraft.client.errors import (
         ClientTimeoutError,
@@ -18,14 +18,18 @@ if TYPE_CHECKING:
         FencedInstanceIdError,
         LogTruncationError,
         NoOffsetError,
+        ProducerFencedError,
         RebalanceInProgressError,
         RetriableCommitFailedError,
+        TransactionAbortableError,
+        TransactionError,
+        TransactionFatalError,
     )
     from pykraft.client.subscription import SubscriptionPattern
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
-    from pykraft.consumer import Consumer, ConsumerGroupMetadata, ConsumerRebalanceListener
+    from pykraft.consumer import Consumer, ConsumerRebalanceListener
     from pykraft.producer import Producer
     from pykraft.runtime.client_thread import ClientClosedError
     from pykraft.simulation import Simulation
@@ -44,7 +48,7 @@ _HOMES = {
     "ConfigResource": "pykraft.client.configs",
     "ConfigResourceType": "pykraft.client.configs",
     "Consumer": "pykraft.consumer",
-    "ConsumerGroupMetadata": "pykraft.consumer",
+    "ConsumerGroupMetadata": "pykraft.client.commits",
     "ConsumerRebalanceListener": "pykraft.consumer",
     "CorruptRecordError": "pykraft.common.errors",
     "ErrorCode": "pykraft.common.errors",
@@ -55,11 +59,15 @@ _HOMES = {
     "NoOffsetError": "pykraft.client.errors",
     "OffsetAndMetadata": "pykraft.client.commits",
     "Producer": "pykraft.producer",
+    "ProducerFencedError": "pykraft.client.errors",
     "RebalanceInProgressError": "pykraft.client.errors",
     "RetriableCommitFailedError": "pykraft.client.errors",
     "Simulation": "pykraft.simulation",
     "SubscriptionPattern": "pykraft.client.subscription",
     "TopicPartition": "pykraft.common.types",
+    "TransactionAbortableError": "pykraft.client.errors",
+    "TransactionError": "pykraft.client.errors",
+    "TransactionFatalError": "pykraft.client.errors",
 }
 
 __all__ = [
@@ -85,11 +93,15 @@ __all__ = [
     "NoOffsetError",
     "OffsetAndMetadata",
     "Producer",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "RetriableCommitFailedError",
     "Simulation",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionAbortableError",
+    "TransactionError",
+    "TransactionFatalError",
 ]
 
 

@@ -31,7 +31,7 @@ from pykraft.client.arguments import (
     topic_partition,
     whole_number,
 )
-from pykraft.client.commits import OffsetAndMetadata, OnCommit
+from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata, OnCommit
 from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
@@ -72,15 +72,6 @@ class ConsumerRecord(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """As which member of its group a consumer reads, as a transactional producer tells it the coordinator."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class ConsumerRebalanceListener:

@@ -6,12 +6,22 @@
         future = producer.send("flights", key=b"JFK-LAX", value=b"...")
         print(future.result().offset)
 
+With a ``transactional_id`` all that is sent between two calls is visible as a whole, or not at all, to a consumer with
+``isolation_level="read_committed"``::
+
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="transfers-1") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("debits", b"...")
+        producer.send("credits", b"...")
+        producer.commit_transaction()
+
 Settings are Kafka's, with dots or underscores; the calls are those that a user of kafka-python knows. The work is done
 by `pykraft.client.producer`, which has no thread; this file gives it one.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from random import Random
@@ -20,10 +30,15 @@ from typing import Any
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import RecordMetadata
-from pykraft.client.arguments import record_headers, topic_name, whole_number
+from pykraft.client.arguments import committed_offset, record_headers, topic_name, topic_partition, whole_number
+from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
 from pykraft.client.config import producer_config
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.producer import Obstacle, Outgoing, ProducerCore
+from pykraft.client.transactions import TransactionManager
+from pykraft.common.core import Promise
+from pykraft.common.errors import KafkaError
+from pykraft.common.types import TopicPartition
 from pykraft.records.record import Header
 from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
 
@@ -72,6 +87,8 @@ class Producer(ClosesOnExit):
         self._max_block_ms: int = config[keys.MAX_BLOCK_MS]
         random = Random()
         self._core = ProducerCore(config, random)
+        self._unfinished: tuple[str, Promise[KafkaError | None]] | None = None
+        """The step of a transaction whose end the user has not waited for."""
         client_id = config[keys.CLIENT_ID] or f"pykraft-producer-{next(_numbers)}"
         self._thread = ClientThread(self._core, client_id, random, self._abandon)
 
@@ -86,7 +103,7 @@ class Producer(ClosesOnExit):
     ) -> RecordFuture:
         """Queue a record. Waits at most max.block.ms for the topic's metadata or for room; ClientTimeoutError after
         that. What becomes of the record is told by the future. TypeError, ValueError or KafkaError: it can never be
-        sent."""
+        sent; RuntimeError: it needs a transaction."""
         record = Outgoing(
             topic_name(topic),
             _serialized("key", key, self._key_serializer),
@@ -98,6 +115,7 @@ class Producer(ClosesOnExit):
         future = RecordFuture()
         with self._thread.lock:
             self._thread.check()
+            self._check_finished("send()")
             obstacle = self._core.try_append(record, future.settle, self._thread.now)
             if obstacle is not None:
                 self._wait_and_append(record, future, obstacle)
@@ -132,6 +150,71 @@ class Producer(ClosesOnExit):
             with self._thread.lock:
                 self._core.end_flush()
 
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Get ready for transactions, once: an older producer with the same transactional.id is fenced, and a
+        transaction that it left open is aborted. This and the calls below wait at most max.block.ms; after a
+        ClientTimeoutError the same call goes on waiting. TransactionAbortableError: abort the transaction.
+        TransactionFatalError: close the producer. RuntimeError: the call is not possible now, and says what is."""
+        self._finish("init_transactions()", lambda transactions: transactions.initialize())
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: all that is sent from now on is part of it."""
+        with self._thread.lock:
+            self._thread.check()
+            transactions = self._transactions("begin_transaction()")
+            self._check_finished("begin_transaction()")
+            transactions.begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: ConsumerGroupMetadata | str,
+    ) -> None:
+        """Commit these offsets of a group when the transaction commits. `group_metadata` is what the consumer's
+        `group_metadata()` says; a bare group id is for a consumer that assigns its partitions itself. The consumer
+        needs enable_auto_commit=False."""
+        group = group_metadata if isinstance(group_metadata, tuple) else ConsumerGroupMetadata(group_metadata)
+        if group.generation_id > 0 and not group.member_id:
+            raise ValueError(f"group metadata with generation {group.generation_id} has no member id")
+        wanted = {topic_partition(key): OffsetAndMetadata(*committed_offset(o)) for key, o in offsets.items()}
+        self._finish("send_offsets_to_transaction()", lambda transactions: transactions.send_offsets(wanted, group))
+
+    def commit_transaction(self) -> None:
+        """Send what waits, and make the transaction visible as a whole."""
+        self._finish("commit_transaction()", lambda transactions: transactions.commit())
+
+    def abort_transaction(self) -> None:
+        """Undo the transaction. Records that were not sent yet fail; those that were are never seen by a consumer that
+        reads committed data."""
+        self._finish("abort_transaction()", lambda transactions: transactions.abort())
+
+    def _transactions(self, what: str) -> TransactionManager:
+        if self._core.transactions is None:
+            raise RuntimeError(f"{what} needs a transactional producer: set transactional.id")
+        return self._core.transactions
+
+    def _check_finished(self, what: str) -> None:
+        if self._unfinished is not None and self._unfinished[0] != what:
+            raise RuntimeError(f"{what} is not possible now: {self._unfinished[0]} timed out, and must be called again")
+
+    def _finish(self, what: str, step: Callable[[TransactionManager], Promise[KafkaError | None]]) -> None:
+        """Take a step, or wait for it again if the last call timed out."""
+        with self._thread.lock:
+            self._thread.check()
+            transactions = self._transactions(what)
+            self._check_finished(what)
+            if self._unfinished is None:
+                self._unfinished = what, step(transactions)
+            promise = self._unfinished[1]
+        if not self._thread.wait_until(lambda: promise.kept, self._max_block_ms):
+            obstacle = self._core.obstacle
+            raise ClientTimeoutError(f"{what} was not done in {self._max_block_ms} ms: {obstacle}. Call it again")
+        self._unfinished = None
+        if promise.value is not None:
+            raise promise.value
+
     def partitions_for(self, topic: str) -> Sequence[int]:
         """The topic's partitions."""
         topic_name(topic)
@@ -152,9 +235,20 @@ class Producer(ClosesOnExit):
         try:
             if self._thread.is_running and not self._thread.is_own:
                 with suppress(ClientTimeoutError, ClientClosedError):
+                    self._abort_open_transaction(timeout)
                     self.flush(timeout)
         finally:
             self._thread.close()
+
+    def _abort_open_transaction(self, timeout: float | None) -> None:
+        """A transaction that only this producer can end: nothing of it may be seen, and others wait for its end."""
+        transactions = self._core.transactions
+        with self._thread.lock:
+            if transactions is None or not transactions.is_open:
+                return
+            promise = transactions.abort()
+        limit_ms = self._max_block_ms if timeout is None else timeout * 1000
+        self._thread.wait_until(lambda: promise.kept, limit_ms)
 
 
 def _serialized(what: str, value: Any, serializer: Serializer | None) -> bytes | None:

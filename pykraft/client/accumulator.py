@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pykraft.client.config import BATCH_SIZE, BUFFER_MEMORY, COMPRESSION_TYPE, LINGER_MS
+from pykraft.client.config import BATCH_SIZE, BUFFER_MEMORY, COMPRESSION_TYPE, LINGER_MS, TRANSACTIONAL_ID
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER
 from pykraft.common.types import TopicPartition
@@ -45,6 +45,7 @@ class ProducerBatch:
         "created",
         "data",
         "has_unknown_attempts",
+        "is_transactional",
         "leader_epoch",
         "not_before",
         "place",
@@ -53,12 +54,18 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, compression: Compression, now: int, place: tuple[int, ...]
+        self,
+        topic_partition: TopicPartition,
+        compression: Compression,
+        now: int,
+        place: tuple[int, ...],
+        is_transactional: bool = False,
     ) -> None:
         """`place` orders the batches of a partition; the parts of a batch that was split stand in its place."""
         self.topic_partition = topic_partition
         self.place = place
-        self.builder = RecordBatchBuilder(compression=compression)
+        self.is_transactional = is_transactional
+        self.builder = RecordBatchBuilder(compression=compression, transactional=is_transactional)
         self.created = now
         self.attempts = 0
         self.not_before = 0
@@ -138,7 +145,9 @@ class ProducerBatch:
                 if part is not None:
                     yield part
                 place = (*self.place, number)
-                part = ProducerBatch(self.topic_partition, self.builder.compression, self.created, place)
+                part = ProducerBatch(
+                    self.topic_partition, self.builder.compression, self.created, place, self.is_transactional
+                )
             part.append(record.timestamp, record.key, record.value, record.headers, self._callbacks[number])
         if part is not None:
             yield part
@@ -152,6 +161,7 @@ class RecordAccumulator:
         self._linger_ms = config[LINGER_MS]
         self._memory = config[BUFFER_MEMORY]
         self._compression = Compression.named(config[COMPRESSION_TYPE])
+        self._is_transactional = bool(config[TRANSACTIONAL_ID])
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._count = 0
         self.used_bytes = 0
@@ -191,7 +201,7 @@ class RecordAccumulator:
         is_new = batch is None or batch.size + estimated_size(key, value, headers) > self._batch_size
         if batch is None or is_new:
             self._count += 1
-            batch = ProducerBatch(topic_partition, self._compression, now, (self._count,))
+            batch = ProducerBatch(topic_partition, self._compression, now, (self._count,), self._is_transactional)
             queue.append(batch)
         before = batch.size
         batch.append(timestamp, key, value, headers, on_delivery)

@@ -18,8 +18,8 @@ Follows org.apache.kafka.clients.admin.internals.{AdminApiDriver,AdminApiHandler
 org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -72,6 +72,8 @@ class ApiHandler(Generic[K, V]):
     """The time for one attempt, where request.timeout.ms is not right."""
     is_retried: bool = True
     """False: the first error is final, also one that may pass. (The lookup of the node is repeated all the same.)"""
+    pauses_ms: Mapping[ErrorCode, int] = field(default_factory=dict)
+    """The pause after an error that passes sooner than others."""
 
     def named(self, keys: Iterable[K]) -> str:
         """The call in words, with the first of these keys."""
@@ -197,6 +199,11 @@ class ApiDriver:
         )
         return converted(self.ask_all(handler, [ANY_BROKER], deadline), lambda found: found[ANY_BROKER])
 
+    @property
+    def obstacle(self) -> str:
+        """Why the oldest call is not answered yet, in words."""
+        return self._calls[0].obstacle if self._calls else "all calls are answered"
+
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> Poll:
@@ -263,6 +270,7 @@ class ApiDriver:
 
     def _on_response(self, call: _Call[K, V], node: Node, attempt: _Attempt[K], response: Any, now: int) -> None:
         obstacle = ""
+        pause_ms: int | None = None
         answers: Iterable[tuple[K, Any]]
         try:
             answers = _answers(call, node, attempt, response)
@@ -277,6 +285,7 @@ class ApiDriver:
                 call.handler.lookup.forget(key, node, answer.code)
                 if answer.retriable and (attempt.is_lookup or call.handler.is_retried):
                     obstacle = obstacle or answer.detail or answer.code.text
+                    pause_ms = call.handler.pauses_ms.get(answer.code)
                     continue
                 if call.is_whole:
                     self._finish(call, answer)
@@ -287,12 +296,15 @@ class ApiDriver:
         if not call.open:
             self._finish(call, call.answers)
         elif obstacle or not has_progress:
-            self._pause(call, obstacle or f"{node.endpoint}: the answer leaves out what was asked for", now)
+            self._pause(call, obstacle or f"{node.endpoint}: the answer leaves out what was asked for", now, pause_ms)
 
-    def _pause(self, call: _Call[Any, Any], obstacle: str, now: int) -> None:
+    def _pause(self, call: _Call[Any, Any], obstacle: str, now: int, pause_ms: int | None) -> None:
+        """Try again after `pause_ms`, or after a pause that grows with each attempt."""
         call.obstacle = obstacle
-        call.not_before = now + self._backoff.pause_ms(call.attempts)
-        call.attempts += 1
+        if pause_ms is None:
+            pause_ms = self._backoff.pause_ms(call.attempts)
+            call.attempts += 1
+        call.not_before = now + pause_ms
 
     def _give_up(self, call: _Call[Any, Any]) -> None:
         """The deadline is over: the keys that are open get no value."""

@@ -59,6 +59,16 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """As which member of its group a consumer reads: a transactional producer sends it to the group's coordinator along
+    with the offsets. `generation_id` is the member epoch in a consumer group (KIP-848)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 OnCommit = Callable[[Offsets, KafkaError | None], object]

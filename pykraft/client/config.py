@@ -58,6 +58,15 @@ COMPRESSION_TYPE = string(
     "compression.type", "none", "the codec of the batches", ["none", "gzip", "snappy", "lz4", "zstd"]
 )
 RETRIES = integer("retries", LARGEST["int"], "how often a batch is sent again, within delivery.timeout.ms", at_least=0)
+TRANSACTIONAL_ID = string(
+    "transactional.id",
+    "",
+    "makes this producer a transactional one; a newer producer with the same id fences it",
+    most_bytes=LARGEST["short"],
+)
+TRANSACTION_TIMEOUT_MS = integer(
+    "transaction.timeout.ms", 60_000, "the coordinator aborts a transaction that is open for longer", at_least=0
+)
 
 PRODUCER_CONFIG = ConfigDef(
     [
@@ -73,6 +82,8 @@ PRODUCER_CONFIG = ConfigDef(
         ENABLE_IDEMPOTENCE,
         COMPRESSION_TYPE,
         RETRIES,
+        TRANSACTIONAL_ID,
+        TRANSACTION_TIMEOUT_MS,
     ]
 )
 

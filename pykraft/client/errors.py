@@ -2,7 +2,8 @@
 
 Follows org.apache.kafka.clients.consumer.{NoOffsetForPartitionException,OffsetOutOfRangeException,
 LogTruncationException,CommitFailedException,RetriableCommitFailedException} and
-org.apache.kafka.common.errors.{TimeoutException,RebalanceInProgressException,FencedInstanceIdException}.
+org.apache.kafka.common.errors.{TimeoutException,RebalanceInProgressException,FencedInstanceIdException,
+TransactionAbortableException,ProducerFencedException}.
 """
 
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -81,3 +82,33 @@ class RetriableCommitFailedError(KafkaError):
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.code, f"the offsets were not committed: {error.detail or error.code.text}")
+
+
+class TransactionError(KafkaError):
+    """A step of a transaction failed. What the producer can still do depends on which of the two kinds it is."""
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction cannot be committed any more. Once it is aborted, the producer can begin another one."""
+
+    def __init__(self, code: ErrorCode, what: str) -> None:
+        super().__init__(code, f"{what}. Call abort_transaction(); then the producer can begin another transaction")
+
+
+class TransactionFatalError(TransactionError):
+    """The producer can do nothing any more. The coordinator aborts its transaction when that times out, or when another
+    producer with the same transactional.id calls init_transactions()."""
+
+    def __init__(self, code: ErrorCode, what: str) -> None:
+        super().__init__(code, f"{what}. Close this producer")
+
+
+class ProducerFencedError(TransactionFatalError):
+    """Another producer took over the transactional.id, or the transaction was open for longer than its timeout."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            ErrorCode.PRODUCER_FENCED,
+            f"another producer with transactional.id={transactional_id} has called init_transactions(), or the "
+            "coordinator has aborted the transaction after transaction.timeout.ms",
+        )

@@ -24,6 +24,11 @@ The other partitions go on under the old one. (Kafka's own producer renumbers at
 The producer id comes from any broker (InitProducerId). A producer without idempotence has no numbers, and may send
 everything.
 
+A transactional producer gets id and epoch from its coordinator: `transactions` asks for them, and calls `renumber`. It
+never sends anything in doubt: the transaction is aborted, and what comes after is numbered from 0 under a new epoch.
+A broker that was told of the new epoch refuses the older one, so that a batch which is late gets into no later
+transaction (KIP-360, KIP-890).
+
 Follows the idempotent half of org.apache.kafka.clients.producer.internals.TransactionManager, with TxnPartitionEntry.
 """
 
@@ -71,8 +76,9 @@ class Numbering:
         self._driver = driver
         self._accumulator = accumulator
         self._is_idempotent: bool = config[keys.ENABLE_IDEMPOTENCE]
+        self._is_transactional = bool(config[keys.TRANSACTIONAL_ID])
         self._identity = ProducerIdAndEpoch()
-        self._needs_identity = self._is_idempotent
+        self._needs_identity = self._is_idempotent and not self._is_transactional
         self._is_asking = False
         self._ask_at = 0
         self._partitions: dict[TopicPartition, _PartitionNumbering] = {}
@@ -106,6 +112,17 @@ class Numbering:
         numbering.next_sequence = (sequence + batch.count) & LARGEST_SEQUENCE
         batch.finish(*numbering.identity, sequence)
 
+    def number_parts(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """A batch was too large, and is surely not in the log. The parts of a transactional one share its numbers: its
+        transaction must not have a gap. Otherwise the parts, and all that follows, are numbered later."""
+        if not self._is_transactional:
+            self.given_up(batch.topic_partition)
+            return
+        sequence = batch.sequence
+        for part in parts:
+            part.finish(*self._partitions[batch.topic_partition].identity, sequence)
+            sequence = (sequence + part.count) & LARGEST_SEQUENCE
+
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def acknowledged(self, batch: ProducerBatch) -> None:
@@ -132,8 +149,27 @@ class Numbering:
 
     # --- doubt, and the producer id -----------------------------------------------------------------------------------
 
+    @property
+    def identity(self) -> ProducerIdAndEpoch:
+        """The newest id and epoch that this producer was given."""
+        return self._identity
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a number of some partition is missing in its log, or may be."""
+        return bool(self._doubtful)
+
+    def renumber(self, identity: ProducerIdAndEpoch) -> None:
+        """A transactional producer, with nothing under way, goes on under this id and epoch, from 0 in every
+        partition."""
+        self._identity = identity
+        self._partitions.clear()
+        self._doubtful.clear()
+
     def update(self, now: int, in_flight: Mapping[TopicPartition, Sequence[ProducerBatch]]) -> int:
         """Renumber what can be, and ask for a producer id if one is missing; returns when to call again."""
+        if self._is_transactional:
+            return FOREVER
         self._renumber_doubtful(in_flight)
         if not self._needs_identity or self._is_asking or not self._accumulator.has_unsent:
             return FOREVER

@@ -1,4 +1,4 @@
-"""A producer without a thread: partitioner, accumulator, numbering, sender and metadata put together.
+"""A producer without a thread: partitioner, accumulator, numbering, transactions, sender and metadata in one.
 
 `try_append` takes a record, or says what it must wait for; `poll` sends. Whoever has a clock and a network drives it:
 the `Producer` façade with a thread and sockets, the simulator with its own.
@@ -20,6 +20,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.numbering import Numbering
 from pykraft.client.partitioner import StickyPartitioner, partition_of_key
 from pykraft.client.sender import Sender
+from pykraft.client.transactions import TransactionManager
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
@@ -57,14 +58,21 @@ class ProducerCore:
         self.accumulator = RecordAccumulator(config)
         self._driver = ApiDriver(config, self.metadata, random)
         numbering = Numbering(config, self._driver, self.accumulator)
-        self._sender = Sender(config, self.metadata, self.accumulator, numbering, random)
+        self.transactions: TransactionManager | None = None
+        """None if the producer has no transactional.id."""
+        if config[keys.TRANSACTIONAL_ID]:
+            self.transactions = TransactionManager(config, self._driver, self.accumulator, numbering)
+        self._sender = Sender(config, self.metadata, self.accumulator, numbering, random, self.transactions)
         self._partitioner = StickyPartitioner(random, config[keys.BATCH_SIZE])
         self._max_record_bytes = config[keys.MAX_REQUEST_SIZE]
         self.wants_poll = False
         """Something was appended that need not wait any longer, or that has its own time to be sent at."""
 
     def try_append(self, record: Outgoing, on_delivery: OnDelivery | None, now: int) -> Obstacle | None:
-        """Take the record, or say what it must wait for. KafkaError or ValueError if it can never be sent."""
+        """Take the record, or say what it must wait for. KafkaError or ValueError if it can never be sent; RuntimeError
+        if it needs a transaction and none is open."""
+        if self.transactions is not None:
+            self.transactions.check_open("send()")
         size = estimated_size(record.key, record.value, record.headers)
         if size > self._max_record_bytes:
             raise KafkaError(
@@ -79,6 +87,8 @@ class ProducerCore:
             self.accumulator.is_wanting = True
             return Obstacle.MEMORY
         topic_partition = TopicPartition(record.topic, self._partition(record, partitions, size))
+        if self.transactions is not None:
+            self.transactions.add(topic_partition)
         concerns_sender = self.accumulator.append(
             topic_partition, record.timestamp, record.key, record.value, record.headers, on_delivery, now
         )
@@ -121,6 +131,11 @@ class ProducerCore:
         return self._partitioner.partition(record.topic, led or partitions, size)
 
     @property
+    def obstacle(self) -> str:
+        """What the oldest call under way waits for, in words."""
+        return self._driver.obstacle
+
+    @property
     def is_idle(self) -> bool:
         """Every record that was taken is acknowledged, or has failed."""
         return not (self.accumulator.has_unsent or self._sender.has_under_way)
@@ -147,12 +162,19 @@ class ProducerCore:
 
     def poll(self, now: int) -> Poll:
         self.wants_poll = False
+        if self.transactions is not None:
+            self.transactions.poll(self._sender.has_under_way)
         sender = self._sender.poll(now)  # first: it may need a producer id, or find out that the metadata are old
         return merge([sender, self._driver.poll(now), self.metadata.poll(now)])
 
 
 def _check(config: Config) -> None:
     acks = config[keys.ACKS]
+    if config[keys.TRANSACTIONAL_ID] and not config[keys.ENABLE_IDEMPOTENCE]:
+        raise ConfigError(
+            f"transactional.id={config[keys.TRANSACTIONAL_ID]}: a transactional producer is an idempotent one, which "
+            "needs enable.idempotence=true, acks=all and retries of at least 1"
+        )
     in_flight = config[keys.MAX_IN_FLIGHT]
     if config[keys.ENABLE_IDEMPOTENCE]:
         if acks not in ("all", "-1"):

@@ -4,7 +4,8 @@ For each broker, up to ``max.in.flight.requests.per.connection`` produce request
 that may pass, its batches go back to the front of their queues and are sent again, until ``delivery.timeout.ms``.
 
 An idempotent producer also numbers its batches. `numbering` says which batch may be sent under which number, and what
-an answer means for the numbers.
+an answer means for the numbers. A transactional producer sends only what belongs to its open transaction; the
+`transactions` say so, and hear of each batch that fails.
 
 Follows org.apache.kafka.clients.producer.internals.Sender.
 """
@@ -19,6 +20,7 @@ from pykraft.client.accumulator import ProducerBatch, RecordAccumulator
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.numbering import Numbering
+from pykraft.client.transactions import LAST_V1_PRODUCE, TransactionManager
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -40,8 +42,10 @@ class Sender:
         accumulator: RecordAccumulator,
         numbering: Numbering,
         random: Random,
+        transactions: TransactionManager | None = None,
     ) -> None:
         self._config = config
+        self._transactions = transactions
         self._metadata = metadata
         self._accumulator = accumulator
         self._numbering = numbering
@@ -114,6 +118,8 @@ class Sender:
             batch = self._accumulator.peek(topic_partition)
             if batch is None or not self._accumulator.is_ready(topic_partition, now):
                 continue
+            if not self._allows(topic_partition):
+                continue
             under_way = self._under_way.setdefault(topic_partition, [])
             if not self._numbering.may_send(batch, under_way):
                 continue
@@ -129,6 +135,10 @@ class Sender:
             batches.append(batch)
         return batches
 
+    def _allows(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition is part of the open transaction; a producer without transactions sends anything."""
+        return self._transactions is None or self._transactions.allows(topic_partition)
+
     def _request(self, node: Node, batches: Sequence[ProducerBatch]) -> Outbound:
         topics: dict[str, list[ProduceRequest.Topic.Partition]] = {}
         for batch in batches:
@@ -142,6 +152,10 @@ class Sender:
                 for topic, partitions in topics.items()
             ],
         )
+        if self._transactions is not None:
+            request.transactional_id = self._transactions.id
+            if not self._transactions.is_v2:
+                request.at_most(LAST_V1_PRODUCE)
         self._in_flight[node.id] = self._in_flight.get(node.id, 0) + 1
         names = {topic.topic_id: topic.name for topic in request.topic_data}
 
@@ -195,7 +209,7 @@ class Sender:
             return
         if error.refreshes_metadata:
             self._metadata.request_update()
-        if error is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+        if error is ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
             self._split(batch)
         elif self._may_retry(batch, error, now):
             self._under_way[batch.topic_partition].remove(batch)
@@ -207,7 +221,10 @@ class Sender:
             self._finish(batch)
             self._numbering.given_up(batch.topic_partition)
             is_late = error.retriable and self._is_late(batch, now)
-            batch.fail(self._lateness(batch, detail or error.text) if is_late else KafkaError(error, detail))
+            self._fail(batch, self._lateness(batch, detail or error.text) if is_late else KafkaError(error, detail))
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        batch.fail(error if self._transactions is None else self._transactions.batch_failed(error))
 
     def _is_late(self, batch: ProducerBatch, now: int) -> bool:
         return now >= batch.created + self._config[keys.DELIVERY_TIMEOUT_MS]
@@ -220,6 +237,8 @@ class Sender:
     def _may_retry(self, batch: ProducerBatch, error: ErrorCode, now: int) -> bool:
         if self._is_late(batch, now) or batch.attempts > self._config[keys.RETRIES]:
             return False
+        if not self._allows(batch.topic_partition):
+            return False  # the transaction has failed, or is being aborted
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return self._numbering.may_retry(batch, self._has_earlier(batch))
         return error.retriable
@@ -230,12 +249,18 @@ class Sender:
         is_waiting = waiting is not None and waiting.place < batch.place
         return is_waiting or any(other.place < batch.place for other in under_way)
 
+    def _may_split(self, batch: ProducerBatch) -> bool:
+        """A batch of a transaction keeps its numbers, so it must surely not be in the log."""
+        if batch.count == 1:
+            return False
+        return self._transactions is None or (self._allows(batch.topic_partition) and not batch.has_unknown_attempts)
+
     def _split(self, batch: ProducerBatch) -> None:
-        """Too large for the broker: the same records again in smaller batches, which need other numbers, as do all
-        that follow."""
+        """Too large for the broker: the same records again in smaller batches."""
         self._finish(batch)
-        self._accumulator.put_parts(batch.split(max(1, batch.size // 2)))
-        self._numbering.given_up(batch.topic_partition)
+        parts = list(batch.split(max(1, batch.size // 2)))
+        self._numbering.number_parts(batch, parts)
+        self._accumulator.put_parts(parts)
 
     def _finish(self, batch: ProducerBatch) -> None:
         self._under_way[batch.topic_partition].remove(batch)
@@ -247,7 +272,7 @@ class Sender:
         late = self._accumulator.take_older(now - limit + 1)
         for batch in late:
             self._accumulator.release(batch)
-            if batch.attempts:
+            if batch.attempts or batch.may_be_written:
                 self._numbering.given_up(batch.topic_partition)
-            batch.fail(self._lateness(batch))
+            self._fail(batch, self._lateness(batch))
         return min(FOREVER, self._accumulator.oldest + limit)
