@@ -1,4 +1,4 @@
-"""The administrator's client: topics, settings, logs, groups, the cluster, the quorum. Each call waits for its answer.
+"""The administrator's client: topics, settings, logs, groups, transactions, quorum. Each call waits for its answer.
 
 ::
 
@@ -42,7 +42,16 @@ from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, Par
 from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
 from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
+from pykraft.client.transaction_admin import (
+    AbortTransactionSpec,
+    ProducerState,
+    TransactionAdminCalls,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from pykraft.common.core import Poll, Promise, merge
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition, Uuid
@@ -68,6 +77,7 @@ class _AdminCore:
         self.logs = LogCalls(self._driver)
         self.groups = GroupCalls(self._driver)
         self.group_offsets = GroupOffsetCalls(self._driver)
+        self.transactions = TransactionAdminCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
         return merge([self._driver.poll(now), self.metadata.poll(now)])
@@ -253,6 +263,53 @@ class Admin(ClosesOnExit):
         wanted = list(map(topic_partition, partitions))
         ask = self._core.group_offsets.delete_consumer_group_offsets
         return self._ask(lambda deadline: ask(group_id, wanted, deadline))
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids of all coordinators, in order: those in one of these states ("Ongoing", ...), of one of
+        these producer ids, with a transaction that has been open for longer than `duration_ms`, and whose id fits the
+        regular expression as a whole. A filter that is left out lets all through."""
+        wanted_states, wanted_ids = list(map(TransactionState, states)), list(producer_ids)
+        ask = self._core.transactions.list_transactions
+        return self._ask(lambda until: ask(wanted_states, wanted_ids, duration_ms, transactional_id_pattern, until))
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """State, producer, timeout and partitions of each transactional id. KafkaError says why the first that failed
+        did: TRANSACTIONAL_ID_NOT_FOUND."""
+        return _without_errors(self.try_describe_transactions(transactional_ids))
+
+    def try_describe_transactions(self, transactional_ids: Iterable[str]) -> Answers[str, TransactionDescription]:
+        """As `describe_transactions`, with the error in the place of the description where there was one."""
+        wanted = list(transactional_ids)
+        return self._ask(lambda deadline: self._core.transactions.describe_transactions(wanted, deadline))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], broker_id: int | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """The producers that the leader of each partition knows, or this broker as one of its replicas. KafkaError says
+        why the first that failed did."""
+        wanted = list(map(topic_partition, partitions))
+        ask = self._core.transactions.describe_producers
+        return _without_errors(self._ask(lambda deadline: ask(wanted, broker_id, deadline)))
+
+    def abort_transaction(self, spec: AbortTransactionSpec) -> None:
+        """Write an abort marker into one partition, whatever the transaction's coordinator knows: for a transaction
+        that hangs there because no coordinator will end it."""
+        self._ask(lambda deadline: self._core.transactions.abort_transaction(spec, deadline))
+
+    def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdAndEpoch]:
+        """Let no producer with one of these transactional ids go on; an open transaction is aborted. Returns each id's
+        producer id and new epoch. KafkaError says why the first that failed did; the others are fenced."""
+        wanted, timeout_ms = list(transactional_ids), self._request_timeout_ms
+        ask = self._core.transactions.fence_producers
+        return _without_errors(self._ask(lambda deadline: ask(wanted, timeout_ms, deadline)))
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
     python -m pykraft consume --bootstrap-server HOST:PORT --topic NAME --from-beginning
     python -m pykraft get-offsets --bootstrap-server HOST:PORT
     python -m pykraft consumer-groups --bootstrap-server HOST:PORT --describe --all-groups
+    python -m pykraft transactions --bootstrap-server HOST:PORT list
 
     python -m pykraft delete-records --bootstrap-server HOST:PORT --offset-json-file FILE
     python -m pykraft log-dirs --bootstrap-server HOST:PORT --describe
@@ -24,8 +25,8 @@
 
 All but the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-start.sh, kafka-
 topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh, kafka-consumer-
-groups.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with Apache Kafka as well,
-and Kafka's tools with a pykraft node.
+groups.sh, kafka-transactions.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with
+Apache Kafka as well, and Kafka's tools with a pykraft node.
 
 A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
 on standard error and exit code 1.
@@ -53,6 +54,7 @@ COMMANDS = {
     "consume": "print records as lines",
     "get-offsets": "print the offsets of partitions",
     "consumer-groups": "list, describe, reset and delete consumer groups and their offsets",
+    "transactions": "list and describe transactions and producers, find and abort those that hang",
     "delete-records": "delete what lies before given offsets",
     "log-dirs": "print what lies in the brokers' log directories",
     "dump-log": "print what the files of a log hold",

@@ -95,6 +95,22 @@ def converted(
     return answer
 
 
+def chained(
+    first: "Promise[T | KafkaError]", ask: "Callable[[T], Promise[U | KafkaError]]"
+) -> "Promise[U | KafkaError]":
+    """What is asked with the first answer; the first error is the answer to all."""
+    answer: Promise[U | KafkaError] = Promise()
+
+    def on_first(found: T | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            answer.keep(found)
+        else:
+            ask(found).then(answer.keep)
+
+    first.then(on_first)
+    return answer
+
+
 class _Call(Generic[K, V]):
     """One call under way. `open` are the keys without a value or a final error, in the order of the question."""
 

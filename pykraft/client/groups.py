@@ -16,12 +16,12 @@ RemoveMembersFromConsumerGroupHandler.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Self, TypeVar
 
 from pykraft.client.admin import AdminCalls, ClusterDescription
-from pykraft.client.api_driver import Answers, ApiDriver, ApiHandler, converted, key_answer
+from pykraft.client.api_driver import Answers, ApiDriver, ApiHandler, chained, converted, key_answer
 from pykraft.client.group_offsets import CHANNEL, ask_coordinator, coordinator_handler
 from pykraft.client.lookups import BrokerStrategy
 from pykraft.common.core import Promise
@@ -167,7 +167,7 @@ class GroupCalls:
                 if (not states or listing.state in states) and (not types or listing.group_type in types)
             ]
 
-        return converted(_chained(self._cluster.describe_cluster(deadline), ask_brokers), merged)
+        return converted(chained(self._cluster.describe_cluster(deadline), ask_brokers), merged)
 
     def describe_consumer_groups(
         self, group_ids: Iterable[str], deadline: int
@@ -198,7 +198,7 @@ class GroupCalls:
 
             return converted(self._driver.ask_each(asked_second, others, deadline), merged)
 
-        return _chained(self._driver.ask_each(asked_first, group_ids, deadline), ask_again)
+        return chained(self._driver.ask_each(asked_first, group_ids, deadline), ask_again)
 
     def delete_consumer_groups(
         self, group_ids: Iterable[str], deadline: int
@@ -249,7 +249,7 @@ class GroupCalls:
                 ]
             )
 
-        return _chained(self.describe_consumer_groups([group_id], deadline), leave_all)
+        return chained(self.describe_consumer_groups([group_id], deadline), leave_all)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -308,22 +308,6 @@ class GroupCalls:
             None,
             None,
         )
-
-
-def _chained(
-    first: "Promise[T | KafkaError]", ask: "Callable[[T], Promise[U | KafkaError]]"
-) -> "Promise[U | KafkaError]":
-    """What is asked with the first answer; the first error is the answer to all."""
-    answer: Promise[U | KafkaError] = Promise()
-
-    def on_first(found: T | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            answer.keep(found)
-        else:
-            ask(found).then(answer.keep)
-
-    first.then(on_first)
-    return answer
 
 
 def _may_be_classic(answer: ConsumerGroupDescription | KafkaError) -> bool:

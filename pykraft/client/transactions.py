@@ -54,7 +54,7 @@ LAST_V1_PRODUCE = 11
 T = TypeVar("T")
 
 
-class TransactionState(Enum):
+class TransactionManagerState(Enum):
     """Where a transactional producer is, and in words what its user must do, or wait for, next."""
 
     UNINITIALIZED = "call init_transactions() first"
@@ -67,8 +67,8 @@ class TransactionState(Enum):
     FATAL_ERROR = "the producer has failed: close it"
 
 
-_S = TransactionState
-SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = {
+_S = TransactionManagerState
+SOURCES: Mapping[TransactionManagerState, frozenset[TransactionManagerState]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING}),
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
@@ -115,7 +115,7 @@ class TransactionManager:
         self._calls = TransactionCalls(driver, self.id)
         self._accumulator = accumulator
         self._numbering = numbering
-        self.state = TransactionState.UNINITIALIZED
+        self.state = TransactionManagerState.UNINITIALIZED
         self.is_v2 = False
         """Whether the cluster has ``transaction.version`` 2."""
         self._error: TransactionError | None = None
@@ -136,7 +136,7 @@ class TransactionManager:
 
     def initialize(self) -> "Promise[KafkaError | None]":
         """Get the producer id, and fence older producers. Kept with the error, or None."""
-        self._enter(TransactionState.INITIALIZING, "init_transactions()")
+        self._enter(TransactionManagerState.INITIALIZING, "init_transactions()")
         self._end = Promise()
         end = self._end
         self._ask_for_version(lambda: self._ask_for_identity(ProducerIdAndEpoch()))
@@ -144,11 +144,11 @@ class TransactionManager:
 
     def begin(self) -> None:
         """Begin a transaction. The coordinator hears of it with the first partition."""
-        self._enter(TransactionState.IN_TRANSACTION, "begin_transaction()")
+        self._enter(TransactionManagerState.IN_TRANSACTION, "begin_transaction()")
 
     def check_open(self, what: str) -> None:
         """Raise an error if `what` needs an open transaction and there is none."""
-        if self.state is not TransactionState.IN_TRANSACTION:
+        if self.state is not TransactionManagerState.IN_TRANSACTION:
             raise self._refusal(what)
 
     def add(self, topic_partition: TopicPartition) -> None:
@@ -183,14 +183,14 @@ class TransactionManager:
 
     def commit(self) -> "Promise[KafkaError | None]":
         """Make the transaction visible as a whole. Kept with the error, or None."""
-        self._enter(TransactionState.COMMITTING, "commit_transaction()")
+        self._enter(TransactionManagerState.COMMITTING, "commit_transaction()")
         self._accumulator.flushes += 1
         self._end = Promise()
         return self._end
 
     def abort(self) -> "Promise[KafkaError | None]":
         """Undo the transaction. Kept with the error, or None."""
-        self._enter(TransactionState.ABORTING, "abort_transaction()")
+        self._enter(TransactionManagerState.ABORTING, "abort_transaction()")
         self._new.clear()
         self._end = Promise()
         return self._end
@@ -198,14 +198,14 @@ class TransactionManager:
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that only the user can end."""
-        return self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
+        return self.state in (TransactionManagerState.IN_TRANSACTION, TransactionManagerState.ABORTABLE_ERROR)
 
     def _refusal(self, what: str) -> Exception:
         if self._error is not None and self.state in _HAS_FAILED:
             return self._error
         return RuntimeError(f"{what} of {self.id} is not possible now: {self.state.value}")
 
-    def _enter(self, state: TransactionState, what: str) -> None:
+    def _enter(self, state: TransactionManagerState, what: str) -> None:
         """Go on to this state. If the table does not allow it: the TransactionError of the present state, or
         RuntimeError."""
         if self.state not in SOURCES[state]:
@@ -237,7 +237,7 @@ class TransactionManager:
             self._drop()
         if self._new and not self._under_way and self.state in _MAY_SEND:
             self._add_partitions()
-        is_completing = self.state in (TransactionState.COMMITTING, TransactionState.ABORTING)
+        is_completing = self.state in (TransactionManagerState.COMMITTING, TransactionManagerState.ABORTING)
         if is_completing and not (self._is_ending or self._under_way or has_under_way or self._accumulator.has_unsent):
             self._is_ending = True
             self._end_transaction()
@@ -288,7 +288,7 @@ class TransactionManager:
 
     def _end_transaction(self) -> None:
         """EndTxn, unless the coordinator knows nothing of this transaction."""
-        is_commit = self.state is TransactionState.COMMITTING
+        is_commit = self.state is TransactionManagerState.COMMITTING
 
         def then(identity: ProducerIdAndEpoch) -> None:
             if identity != self._numbering.identity:
@@ -333,7 +333,7 @@ class TransactionManager:
 
     def _become_ready(self) -> None:
         self._end_flush()
-        self.state = TransactionState.READY
+        self.state = TransactionManagerState.READY
         self._error = None
         self._is_started = self._has_failed = self._was_upgraded = False
         self._new.clear()
@@ -346,7 +346,7 @@ class TransactionManager:
         def on_answer(found: "T | KafkaError") -> None:
             if isinstance(found, KafkaError):
                 self._refused(what, found)
-            elif self.state is not TransactionState.FATAL_ERROR:
+            elif self.state is not TransactionManagerState.FATAL_ERROR:
                 then(found)
 
         answer.then(on_answer)
@@ -358,12 +358,12 @@ class TransactionManager:
         sentence = f"{self.id}: {what}: {error.detail or error.code.text}"
         if error.code in _FENCED:
             self._fail(ProducerFencedError(self.id))
-        elif self.state is TransactionState.INITIALIZING and error.code in (*_ABORTABLE, *_NOT_ALLOWED):
-            self.state = TransactionState.UNINITIALIZED
+        elif self.state is TransactionManagerState.INITIALIZING and error.code in (*_ABORTABLE, *_NOT_ALLOWED):
+            self.state = TransactionManagerState.UNINITIALIZED
             again = TransactionError(error.code, f"{sentence}. Call init_transactions() again")
             self._settle(again)
             return again
-        elif error.code in _ABORTABLE and self.state is not TransactionState.ABORTING:
+        elif error.code in _ABORTABLE and self.state is not TransactionManagerState.ABORTING:
             self._fail(TransactionAbortableError(error.code, sentence))
         else:
             self._fail(TransactionFatalError(error.code, sentence))
@@ -372,7 +372,7 @@ class TransactionManager:
     def _fail(self, error: TransactionError) -> None:
         """The transaction, or the producer, is of no use any more."""
         is_fatal = isinstance(error, TransactionFatalError)
-        state = TransactionState.FATAL_ERROR if is_fatal else TransactionState.ABORTABLE_ERROR
+        state = TransactionManagerState.FATAL_ERROR if is_fatal else TransactionManagerState.ABORTABLE_ERROR
         if self.state not in SOURCES[state]:
             return  # it has failed before, or is being aborted
         self._end_flush()
@@ -388,5 +388,5 @@ class TransactionManager:
             end.keep(outcome)
 
     def _end_flush(self) -> None:
-        if self.state is TransactionState.COMMITTING:
+        if self.state is TransactionManagerState.COMMITTING:
             self._accumulator.flushes -= 1

@@ -18,7 +18,7 @@ from pykraft.client.errors import (
 )
 from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.client.producer import Outgoing, ProducerCore
-from pykraft.client.transactions import SOURCES, TransactionManager, TransactionState
+from pykraft.client.transactions import SOURCES, TransactionManager, TransactionManagerState
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -299,7 +299,7 @@ def test_an_empty_transaction_is_a_matter_of_the_producer_alone(version: int, is
     some = Transacting(version).begun()
     assert some.finish(some.manager.commit() if is_commit else some.manager.abort()) is None
     assert some.heard == []
-    assert some.manager.state is TransactionState.READY
+    assert some.manager.state is TransactionManagerState.READY
 
 
 def test_a_member_of_a_group_is_named_and_fenced_by_no_version_that_cannot_name_it() -> None:
@@ -559,28 +559,28 @@ CALLS = {
     "abort": lambda some: some.manager.abort(),
 }
 ALLOWED = {
-    TransactionState.UNINITIALIZED: {"init"},
-    TransactionState.INITIALIZING: set(),
-    TransactionState.READY: {"begin"},
-    TransactionState.IN_TRANSACTION: {"send", "offsets", "commit", "abort"},
-    TransactionState.COMMITTING: set(),
-    TransactionState.ABORTING: set(),
+    TransactionManagerState.UNINITIALIZED: {"init"},
+    TransactionManagerState.INITIALIZING: set(),
+    TransactionManagerState.READY: {"begin"},
+    TransactionManagerState.IN_TRANSACTION: {"send", "offsets", "commit", "abort"},
+    TransactionManagerState.COMMITTING: set(),
+    TransactionManagerState.ABORTING: set(),
 }
 
 
 @pytest.mark.parametrize("state", ALLOWED, ids=lambda state: state.name)
 @pytest.mark.parametrize("call", CALLS)
-def test_each_call_has_its_states(state: TransactionState, call: str) -> None:
+def test_each_call_has_its_states(state: TransactionManagerState, call: str) -> None:
     some = Transacting()
     some.run()
-    if state is TransactionState.INITIALIZING:
+    if state is TransactionManagerState.INITIALIZING:
         some.manager.initialize()
-    elif state is TransactionState.READY:
+    elif state is TransactionManagerState.READY:
         some.ready()
-    elif state is not TransactionState.UNINITIALIZED:
+    elif state is not TransactionManagerState.UNINITIALIZED:
         some.begun()
-        if state is not TransactionState.IN_TRANSACTION:
-            CALLS["commit" if state is TransactionState.COMMITTING else "abort"](some)
+        if state is not TransactionManagerState.IN_TRANSACTION:
+            CALLS["commit" if state is TransactionManagerState.COMMITTING else "abort"](some)
     assert some.manager.state is state
     if call in ALLOWED[state]:
         CALLS[call](some)
@@ -592,7 +592,7 @@ def test_each_call_has_its_states(state: TransactionState, call: str) -> None:
 
 
 def test_every_state_has_a_row() -> None:
-    assert set(SOURCES) == set(TransactionState)
+    assert set(SOURCES) == set(TransactionManagerState)
 
 
 @pytest.mark.parametrize(
