@@ -386,6 +386,7 @@ def command(server: Server, capsys: pytest.CaptureFixture[str], *arguments: str)
     return code, out.splitlines(), complaints
 
 
+@pytest.mark.long
 def test_the_tables_are_those_of_kafkas_tool(
     server: Server, topic: str, producers: Producers, capsys: pytest.CaptureFixture[str]
 ) -> None:
