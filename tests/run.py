@@ -106,8 +106,9 @@ SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 JUDGED_TWICE = tuple(f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors"))
 """In `make test` these ask pykraft alone, or few cases; as judges Apache Kafka as well, or many."""
 
-KAFKA_CLIENT_TESTS = ("tests/judges/test_kafka_client_tests.py",)
-"""`make judges` runs them against pykraft. In the long runs Apache Kafka itself has to pass them again."""
+JUDGED_BY_LIBRARIES = tuple(f"tests/judges/test_{name}.py" for name in ("kafka_client_tests", "groups_of_libraries"))
+KAFKA = "itself or apache"
+"""`make judges` runs these against pykraft. In the long runs Apache Kafka itself has to pass them."""
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
@@ -160,7 +161,7 @@ SUITES = (
     ),
     Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=3600, cores=2),
     Suite("groups", "pytest", JUDGED_TWICE, ("judges",), ("--long",), limit_s=1800, cores=2),
-    Suite("calibration", "pytest", KAFKA_CLIENT_TESTS, ("soak",), ("--long", "-k", "itself"), limit_s=3600, cores=2),
+    Suite("calibration", "pytest", JUDGED_BY_LIBRARIES, ("soak",), ("--long", "-k", KAFKA), limit_s=3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )

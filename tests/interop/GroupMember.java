@@ -12,6 +12,7 @@ import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -34,6 +35,8 @@ public class GroupMember {
         settings.put("auto.offset.reset", "earliest");
         settings.put("auto.commit.interval.ms", "100");
         settings.put("metadata.max.age.ms", "1000");
+        // When it reaches no broker it would forget all topics (KIP-899), and as the group's leader ask for a rebalance.
+        settings.put("metadata.recovery.strategy", "none");
         if (protocol.equals("classic")) {
             settings.put("session.timeout.ms", System.getenv().getOrDefault("GROUP_SESSION_MS", "2000"));
             settings.put("heartbeat.interval.ms", "200");
@@ -63,7 +66,9 @@ public class GroupMember {
             }
         };
         try (var consumer = consumer(servers, protocol, group)) {
-            if (topic.startsWith("^")) {
+            if (topic.startsWith("^") && protocol.equals("consumer")) {
+                consumer.subscribe(new SubscriptionPattern(topic), listener); // the coordinator matches it
+            } else if (topic.startsWith("^")) {
                 consumer.subscribe(Pattern.compile(topic), listener);
             } else {
                 consumer.subscribe(List.of(topic), listener);

@@ -14,11 +14,12 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 from tests.harness import apache_kafka
@@ -35,6 +36,7 @@ KAFKAJS_VERSION = "2.2.4"
 SESSION_MS = 2000
 FETCH_S = 300
 HERE = pathlib.Path(__file__).parent
+_READ = re.compile(r"(\S+-\d+) (\d+)\n")
 FRANZ = HERE / "franz"
 
 
@@ -112,13 +114,14 @@ class Member:
         """How often that has changed, or was given again."""
         self.seen: dict[str, list[int]] = defaultdict(list)
         """The offsets that it has read, by partition."""
+        self._complaints: deque[str] = deque(maxlen=30)
         self._process = subprocess.Popen(
             command(library, servers, group, topic),
             cwd=ROOT,
             env={**os.environ, "GROUP_SESSION_MS": str(session_ms)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         self._listener = threading.Thread(target=self._listen)
@@ -127,12 +130,13 @@ class Member:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            first, *rest = line.split()
-            if first == "assigned":
-                self.assigned = rest
+            if line.startswith("assigned"):
+                self.assigned = line.split()[1:]
                 self.changes += 1
+            elif (read := _READ.fullmatch(line)) is not None:
+                self.seen[read[1]].append(int(read[2]))
             else:
-                self.seen[first].append(int(rest[0]))
+                self._complaints.append(line)
 
     def kill(self) -> None:
         """End it with SIGKILL, if it still runs."""
@@ -144,7 +148,9 @@ class Member:
 
     def __str__(self) -> str:
         """For a test that failed."""
-        ended = "" if self._process.poll() is None else f", ended with {self._process.returncode}"
+        ended = ""
+        if self._process.poll() is not None:
+            ended = f", ended with {self._process.returncode}: {''.join(self._complaints)}"
         return f"{self.library} owns {self.assigned}{ended}"
 
 
@@ -174,7 +180,8 @@ class Peer:
 
     def committed(self, group: str, topic: str, partition: int) -> str:
         """The offset and its metadata, or "none"."""
-        return self._ask("committed", group, topic, partition)
+        # confluent-kafka writes the zero byte after its text, which it does not show when it reads.
+        return self._ask("committed", group, topic, partition).removesuffix("\0")
 
     def close(self) -> None:
         self._process.kill()

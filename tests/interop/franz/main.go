@@ -81,8 +81,7 @@ func consume(servers []string, protocol, group, topic string) error {
 		options = append(options, kgo.Balancers(kgo.RangeBalancer()),
 			kgo.SessionTimeout(session()), kgo.HeartbeatInterval(heartbeat))
 	} else {
-		ctx = context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)
-		options = append(options, kgo.WithContext(ctx))
+		options = append(options, kgo.ServerSideBalancer())
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
