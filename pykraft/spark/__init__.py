@@ -1,7 +1,8 @@
 """Kafka's topics as Spark DataFrames: ``spark.read.format("pykraft")``, with the options of Spark's own Kafka source.
 
 `session` starts Spark, `register` adds the source to a session that something else has started, `stop` ends the first.
-There is no stream and no sink: what else is left out stands in `pykraft/SKIPPED.md`, what an option does in `options`.
+``spark.readStream`` reads the same as a stream. There is no sink. `pykraft/SKIPPED.md` lists what is left out, and
+`options` says what an option does.
 """
 
 from pykraft.extras import require

@@ -9,9 +9,10 @@ a reader of committed data is shown nothing of aborted transactions: the leader 
 each with the first offset of that transaction, and from there on the producer's batches are left out until its abort
 marker. So the way through the range is counted in batches, by the offset after the last one, and never in records.
 
-A leader that has gone, or moved, is looked up anew. An offset that the log does not have (any more) is an error, or,
+A leader that has gone, or moved, is looked up again. An offset that the log does not have (any more) is an error, or,
 with ``failOnDataLoss=false``, the reason to go on at the log's start; and a log that ends before the range does, and
-goes on so as long as patience lasts, ends the range.
+goes on so as long as patience lasts, ends the range. So does a topic that was deleted, even if another one has its name
+now: the range knows the id of the topic for which it was planned.
 
 Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollector,CompletedFetch} and
 org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.
@@ -23,7 +24,7 @@ from typing import NamedTuple, cast
 
 from pykraft.client import config as keys
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError, ProtocolError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FetchRequest, FetchResponse
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.markers import read_marker
@@ -31,14 +32,17 @@ from pykraft.spark.options import ReadOptions
 from pykraft.spark.wire import BROKEN, Brokers, Connection, Leader
 
 READ_COMMITTED = 1
+_TOPIC_IS_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads: the offsets [start, end) of one partition."""
+    """What one task reads: the offsets [start, end) of one partition. With a `topic_id`, of no other topic of the same
+    name."""
 
     partition: TopicPartition
     start: int
     end: int
+    topic_id: Uuid | None = None
 
     @property
     def size(self) -> int:
@@ -76,6 +80,7 @@ class PartitionFetch:
         self._partition = offsets.partition
         self._position = offsets.start
         self._end = offsets.end
+        self._topic_id = offsets.topic_id
         self._read_committed = self._config[keys.ISOLATION_LEVEL] == "read_committed"
         self._connection: Connection | None = None
         self._leader: Leader
@@ -98,12 +103,7 @@ class PartitionFetch:
         try:
             seen = brokers.retried(what, lambda: self._attempt(brokers))
         except KafkaError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._go_on_after_loss(brokers)
-            elif self._is_at_the_end and not self._options.fail_on_data_loss:
-                self._position = self._end
-            else:
-                raise
+            self._go_on_after(error, brokers)
             return []
         self._fetch_ahead()
         return seen
@@ -122,7 +122,7 @@ class PartitionFetch:
     def _fetch(self, brokers: Brokers) -> FetchResponse.Topic.Partition:
         """The answer to a fetch at the position; KafkaError if it is an error, or brings nothing."""
         if self._connection is None:
-            self._leader = brokers.leader(self._partition)
+            self._leader = self._found_leader(brokers)
             self._connection = brokers.connect(self._leader.node.endpoint, self._config[keys.FETCH_MAX_WAIT_MS])
         if not self._is_under_way:
             self._connection.send(self._request(self._leader))
@@ -145,6 +145,17 @@ class PartitionFetch:
             detail = f"the leader of {self._partition} shows the offsets before {seen} only"
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, detail)
         return answer
+
+    def _found_leader(self, brokers: Brokers) -> Leader:
+        leader = brokers.leader(self._partition)
+        if self._topic_id is not None and leader.topic_id not in (self._topic_id, ZERO_UUID):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"topic {self._partition.topic} was deleted and created again after this query was planned: the records"
+                f" of {self._partition} from offset {self._position} to {self._end} are gone (failOnDataLoss=false goes"
+                " on without them)",
+            )
+        return leader
 
     def _request(self, leader: Leader) -> FetchRequest:
         partition = FetchRequest.Topic.Partition(
@@ -213,6 +224,15 @@ class PartitionFetch:
             )
         raise CorruptRecordError(f"{where}: what the broker sent does not go on from there")
 
+    def _go_on_after(self, error: KafkaError, brokers: Brokers) -> None:
+        """Go on with what is there, if that is what the user wants; raise the error if not."""
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._go_on_after_loss(brokers)
+        elif (self._is_at_the_end or error.code in _TOPIC_IS_GONE) and not self._options.fail_on_data_loss:
+            self._position = self._end
+        else:
+            raise error
+
     def _go_on_after_loss(self, brokers: Brokers) -> None:
         """The log does not have the offset: say so, or go on at the first one that it has."""
         first = brokers.offsets({self._partition: EARLIEST_TIMESTAMP})[self._partition]
@@ -221,7 +241,7 @@ class PartitionFetch:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self._partition} has the offsets from {first} to {end}, and no longer offset {self._position}:"
-                " records were deleted while they were read (failOnDataLoss=false goes on without them)",
+                " records were deleted before they were read (failOnDataLoss=false goes on without them)",
             )
         if self._position >= end:
             self._position = self._end

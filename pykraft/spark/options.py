@@ -8,21 +8,27 @@ kafka.*                            settings of a Kafka consumer, where they have
 subscribe                          topics: ``a,b``; this or one of the next two is needed
 assign                             partitions: ``{"a": [0, 1], "b": [2]}``
 subscribePattern                   topics whose names hold a match of this regular expression
-startingOffsets                    ``earliest`` (the default), or ``{"a": {"0": 23, "1": -2}}``; -2 means earliest
-endingOffsets                      ``latest`` (the default), or as above; -1 means latest, and the offset is not read
+startingOffsets                    ``earliest`` (a batch's default), ``latest`` (a stream's), or ``{"a": {"0": 23, "1":
+                                   -2}}``; -2 means earliest, -1 means latest
+endingOffsets                      ``latest`` (the default), or as above; that offset itself is not read
 startingTimestamp, endingTimestamp milliseconds since 1970: from or up to the first record that is as young
 starting-, endingOffsetsByTimestamp  the same for each partition: ``{"a": {"0": 1700000000000}}``
 startingOffsetsByTimestampStrategy ``error`` (the default) or ``latest``, where no record is as young
 includeHeaders                     ``true`` for the column `headers`
 minPartitions                      cut the partitions' ranges of offsets into about so many tasks
 maxRecordsPerPartition             cut them so that none has more offsets
+maxOffsetsPerTrigger               a stream's batch reads about this many offsets, in proportion to what partitions hold
 failOnDataLoss                     ``false`` to read what is there where an asked offset is not, or is no more
+isolationLevel                     ``read_committed``: short for kafka.isolation.level
+fetchOffset.numRetries             how often a stream asks again when its records seem to be gone (3 times)
+fetchOffset.retryIntervalMs        the pause before it does (1000)
 kafkaConsumer.pollTimeoutMs        how long a task waits for records that should be there
 =================================  =====================================================================================
 
-A time goes before an offset where both are given, as in Spark. Options that only a stream has are accepted and have no
-effect. Everything else is refused with one sentence, also a setting ``kafka.*`` that the consumer here does not have:
-an option that is passed over in silence, because of a slip in its name, is an afternoon lost.
+A time goes before an offset where both are given, as in Spark. A batch query accepts the options of a stream, and they
+have no effect. A stream refuses the options that say where a batch ends. Everything else is refused with one sentence,
+also a setting ``kafka.*`` that the consumer here does not have: an option that is passed over in silence, because of a
+slip in its name, is an afternoon lost.
 
 What Spark's own source does otherwise: it passes over unknown options; its regular expressions are Java's; it reads
 nothing of a partition that `assign` names and that does not exist, and nothing of Kafka's internal topics, where here
@@ -61,6 +67,10 @@ INCLUDE_HEADERS = boolean("includeHeaders", False, "whether there is a column `h
 MIN_PARTITIONS = integer("minPartitions", 0, "tasks", at_least=1)
 MAX_RECORDS_PER_PARTITION = integer("maxRecordsPerPartition", 0, "offsets of a task", at_least=1, kind="long")
 FAIL_ON_DATA_LOSS = boolean("failOnDataLoss", True, "whether missing records are an error")
+MAX_OFFSETS_PER_TRIGGER = integer("maxOffsetsPerTrigger", 0, "offsets of a stream's batch", at_least=1, kind="long")
+ISOLATION_LEVEL = string("isolationLevel", "", "", ["read_uncommitted", "read_committed"])
+LOSS_RETRIES = integer("fetchOffset.numRetries", 3, "how often a stream asks again", at_least=0)
+LOSS_RETRY_INTERVAL_MS = integer("fetchOffset.retryIntervalMs", 1000, "milliseconds", at_least=0, kind="long")
 POLL_TIMEOUT_MS = integer("kafkaConsumer.pollTimeoutMs", 0, "milliseconds", at_least=1, kind="long")
 
 _DEFINITION = ConfigDef(
@@ -78,19 +88,26 @@ _DEFINITION = ConfigDef(
         INCLUDE_HEADERS,
         MIN_PARTITIONS,
         MAX_RECORDS_PER_PARTITION,
+        MAX_OFFSETS_PER_TRIGGER,
         FAIL_ON_DATA_LOSS,
+        ISOLATION_LEVEL,
+        LOSS_RETRIES,
+        LOSS_RETRY_INTERVAL_MS,
         POLL_TIMEOUT_MS,
     ]
 )
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
-_WITHOUT_EFFECT = (
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-)
+_WORDS_OF = {STARTING_OFFSETS.name: "earliest, latest (of a stream), or ", ENDING_OFFSETS.name: "latest, or "}
+_WITHOUT_EFFECT = ("groupIdPrefix", "minOffsetsPerTrigger", "maxTriggerDelay")
+_NOT_OF_A_STREAM = {
+    **dict.fromkeys(
+        (ENDING_OFFSETS.name, ENDING_TIMESTAMP.name, ENDING_BY_TIMESTAMP.name),
+        "a stream has no end: trigger(availableNow=True) ends the query at the offsets of its start",
+    ),
+    **dict.fromkeys(
+        _WITHOUT_EFFECT[1:], "Spark 4.3 gives a source in Python no limit with a delay: trigger(processingTime=...)"
+    ),
+}
 _OF_A_TABLE = "provider"
 """Only ``CREATE TABLE ... USING pykraft`` says it. Spark 4.3 hands over a table's options then, and not to queries."""
 _KAFKA = "kafka."
@@ -101,6 +118,7 @@ _REFUSED = {
     "value.deserializer": "values are bytes: cast the column",
     "interceptor.classes": "there are no interceptors",
 }
+_ISOLATION = "isolation.level"
 _FETCH_BYTES = "max.partition.fetch.bytes"
 _DEFAULT_FETCH_BYTES = 4 << 20
 """Each task reads one partition over a connection of its own: more than a consumer's 1 MiB pays."""
@@ -134,35 +152,73 @@ class ReadOptions:
     """0 if it was not set."""
     max_records_per_partition: int
     """0 if it was not set."""
+    max_offsets_per_trigger: int
+    """0 if it was not set."""
     fail_on_data_loss: bool
+    loss_retries: int
+    """How often a stream looks again before it takes records for lost."""
+    loss_retry_interval_ms: int
     patience_ms: int
     """How long a task, or the planning, waits for brokers that do not answer as they should."""
+
+
+def check_options(options: Mapping[str, str]) -> bool:
+    """Whether the schema has the column `headers`. ConfigError if an option makes sense neither in a batch query nor in
+    a stream: Spark asks for the schema before it says which of them it is."""
+    return _Said(options).values[INCLUDE_HEADERS]
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     """What the options of a batch query say; ConfigError, with one sentence, if they do not make sense. Names may be in
     any case."""
-    said = _by_their_names(options)
-    values = _DEFINITION.resolve(said)
-    consumer = _consumer_config(options)
-    _check_what_to_read(values, said)
-    starting = _bound(values, said, STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, STARTING_OFFSETS)
-    ending = _bound(values, said, ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP, ENDING_OFFSETS)
-    _check_bounds(starting, ending)
-    return ReadOptions(
-        consumer=consumer,
-        topics=values[SUBSCRIBE],
-        pattern=_checked_pattern(values[SUBSCRIBE_PATTERN]),
-        assigned=_partitions(values[ASSIGN]) if ASSIGN.name in said else (),
-        starting=starting,
-        ending=ending,
-        latest_if_none_as_young=values[TIMESTAMP_STRATEGY] == "latest",
-        include_headers=values[INCLUDE_HEADERS],
-        min_partitions=values[MIN_PARTITIONS],
-        max_records_per_partition=values[MAX_RECORDS_PER_PARTITION],
-        fail_on_data_loss=values[FAIL_ON_DATA_LOSS],
-        patience_ms=values[POLL_TIMEOUT_MS] or consumer[DEFAULT_API_TIMEOUT_MS],
-    )
+    said = _Said(options)
+    found = said.read_options(EARLIEST)
+    _check_bounds(found.starting, found.ending)
+    return found
+
+
+def stream_options(options: Mapping[str, str]) -> ReadOptions:
+    """The same for a stream, which begins at the end of the log where nothing else is said."""
+    for option in options:
+        for name, why in _NOT_OF_A_STREAM.items():
+            if option.lower() == name.lower():
+                raise ConfigError(f"{name} cannot be set: {why}")
+    return _Said(options).read_options(LATEST)
+
+
+class _Said:
+    """What the user said: `values` of the source's own options, and the consumer's settings."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._own = _by_their_names(options)
+        self.values = _DEFINITION.resolve(self._own)
+        self._consumer = _consumer_config(options, self.values[ISOLATION_LEVEL])
+        _check_what_to_read(self.values, self._own)
+        self._pattern = _checked_pattern(self.values[SUBSCRIBE_PATTERN])
+
+    def read_options(self, begin: int) -> ReadOptions:
+        """All of it; `begin` is where the query begins if nothing is said."""
+        values, said = self.values, self._own
+        starting = _bound(values, said, STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, STARTING_OFFSETS)
+        if starting.option not in said:
+            starting = Bound(starting.option, begin)
+        return ReadOptions(
+            consumer=self._consumer,
+            topics=values[SUBSCRIBE],
+            pattern=self._pattern,
+            assigned=_partitions(values[ASSIGN]) if ASSIGN.name in said else (),
+            starting=starting,
+            ending=_bound(values, said, ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP, ENDING_OFFSETS),
+            latest_if_none_as_young=values[TIMESTAMP_STRATEGY] == "latest",
+            include_headers=values[INCLUDE_HEADERS],
+            min_partitions=values[MIN_PARTITIONS],
+            max_records_per_partition=values[MAX_RECORDS_PER_PARTITION],
+            max_offsets_per_trigger=values[MAX_OFFSETS_PER_TRIGGER],
+            fail_on_data_loss=values[FAIL_ON_DATA_LOSS],
+            loss_retries=values[LOSS_RETRIES],
+            loss_retry_interval_ms=values[LOSS_RETRY_INTERVAL_MS],
+            patience_ms=values[POLL_TIMEOUT_MS] or self._consumer[DEFAULT_API_TIMEOUT_MS],
+        )
 
 
 def _by_their_names(options: Mapping[str, str]) -> dict[str, str]:
@@ -184,7 +240,7 @@ def _by_their_names(options: Mapping[str, str]) -> dict[str, str]:
     return said
 
 
-def _consumer_config(options: Mapping[str, str]) -> Config:
+def _consumer_config(options: Mapping[str, str], isolation_level: str) -> Config:
     """The settings of the consumer: all that begins with ``kafka.``."""
     settings: dict[str, object] = {_FETCH_BYTES: _DEFAULT_FETCH_BYTES}
     for option, value in options.items():
@@ -193,6 +249,8 @@ def _consumer_config(options: Mapping[str, str]) -> Config:
             if setting in _REFUSED:
                 raise ConfigError(f"kafka.{setting} cannot be set: {_REFUSED[setting]}")
             settings[setting] = value
+    if isolation_level and settings.setdefault(_ISOLATION, isolation_level) != isolation_level:
+        raise ConfigError(f"isolationLevel is {isolation_level} and kafka.{_ISOLATION} is not: set one of them")
     try:
         consumer = client_config(CONSUMER_CONFIG, settings)
         bootstrap_endpoints(consumer)
@@ -271,7 +329,9 @@ def _object(option: str, text: str, example: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        words = {STARTING_OFFSETS.name: "earliest, or ", ENDING_OFFSETS.name: "latest, or "}.get(option, "")
+        words = {STARTING_OFFSETS.name: "earliest, latest (of a stream), or ", ENDING_OFFSETS.name: "latest, or "}.get(
+            option, ""
+        )
         raise ConfigError(f"{option} is {text!r}, but must be {words}like {example}")
     return found
 

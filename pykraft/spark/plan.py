@@ -41,8 +41,7 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
 def assigned_partitions(options: ReadOptions, brokers: Brokers) -> list[TopicPartition]:
     """The partitions that were asked for, in order; KafkaError if one does not exist."""
     if options.pattern:
-        topics = [topic for topic in brokers.topics() if re.search(options.pattern, topic)]
-        return brokers.partitions(topics)
+        return [one for one in brokers.existing_partitions(None) if re.search(options.pattern, one.topic)]
     existing = brokers.partitions(options.topics or {partition.topic for partition in options.assigned})
     if not options.assigned:
         return existing
@@ -50,6 +49,18 @@ def assigned_partitions(options: ReadOptions, brokers: Brokers) -> list[TopicPar
     if missing:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"assign names {missing[0]}, which does not exist")
     return list(options.assigned)
+
+
+def starting_offsets(
+    options: ReadOptions, partitions: Sequence[TopicPartition], brokers: Brokers
+) -> dict[TopicPartition, int]:
+    """Where a stream begins, in each partition: within its log, or it is an error."""
+    starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
+    if isinstance(options.starting.marks, int):
+        return starts
+    empty = [OffsetRange(partition, offset, offset) for partition, offset in starts.items()]
+    inside = _within_the_logs(empty, options, brokers)
+    return {each.partition: each.start if each.start > starts[each.partition] else each.end for each in inside}
 
 
 def _resolve(
@@ -83,7 +94,8 @@ def _within_the_logs(ranges: Sequence[OffsetRange], options: ReadOptions, broker
     firsts = brokers.offsets(dict.fromkeys(partitions, EARLIEST))
     ends = brokers.offsets(dict.fromkeys(partitions, LATEST))
     inside = []
-    for partition, start, end in ranges:
+    for offsets in ranges:
+        partition, start, end = offsets.partition, offsets.start, offsets.end
         first, last = firsts[partition], ends[partition]
         if options.fail_on_data_loss:
             for bound, offset in ((options.starting, start), (options.ending, end)):
@@ -93,7 +105,7 @@ def _within_the_logs(ranges: Sequence[OffsetRange], options: ReadOptions, broker
                         f"{bound.option} asks for offset {offset} of {partition}, which has the offsets from {first} to"
                         f" {last} (failOnDataLoss=false reads what is there)",
                     )
-        inside.append(OffsetRange(partition, max(start, first), min(end, last)))
+        inside.append(offsets._replace(start=max(start, first), end=min(end, last)))
     return inside
 
 
@@ -127,6 +139,6 @@ def _parts(offsets: OffsetRange, count: int) -> list[OffsetRange]:
     start = offsets.start
     for left in range(min(count, offsets.size), 0, -1):
         end = start + (offsets.end - start) // left
-        found.append(OffsetRange(offsets.partition, start, end))
+        found.append(offsets._replace(start=start, end=end))
         start = end
     return found

@@ -1,4 +1,4 @@
-"""The data source that Spark sees: ``spark.read.format("pykraft")``.
+"""The data source that Spark sees: ``spark.read.format("pykraft")``, and ``spark.readStream``.
 
 Spark is a program in Java, and it runs each step of a data source written in Python in a Python process of its own, to
 which it sends pickled objects. So nothing is shared between the steps but what is handed on, and this file is where
@@ -10,6 +10,9 @@ they meet:
 3. Each task, in an executor, unpickles the reader and one range of offsets, fetches it from the partition's leader
    (`fetch`), and hands Arrow record batches to Spark (`decode`).
 
+A stream (`StreamReader`) is planned once for each of its batches, between two offsets that Spark keeps (`stream`,
+`offsets`); its tasks read like those of step 3.
+
 No record passes through the driver, and none through the process of the notebook. And no task commits or remembers
 anything: a task that dies is run again, from the same range, and a query that is run twice is planned twice. Between
 the two plans the topic may have grown; within one it cannot, because both ends of each range are fixed in step 2.
@@ -18,25 +21,31 @@ What a user did wrong, or what the cluster answers, is one sentence; the frames 
 it. Spark leaves a traceback out if the worker says so, and the worker ends with the exception: `plainly` says so. A
 mistake of this package keeps its traceback.
 
-Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch} and, in what Spark wants of it,
-pyspark.sql.datasource.
+Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch,KafkaMicroBatchStream} and, in what Spark wants of
+it, pyspark.sql.datasource.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.spark.columns import check_columns, spark_schema
 from pykraft.spark.decode import Decoder
 from pykraft.spark.fetch import OffsetRange, PartitionFetch
-from pykraft.spark.options import ReadOptions, read_options
+from pykraft.spark.offsets import StreamOffset, offsets_as_json
+from pykraft.spark.options import ReadOptions, check_options, read_options, stream_options
 from pykraft.spark.plan import plan
+from pykraft.spark.stream import StreamPlanner
+
+Json = dict[str, Any]
+"""The JSON object of an offset, as `StreamOffset` writes it."""
 
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _NO_SINK = "this source only reads: collect() the rows, and send them with pykraft's Producer"
@@ -62,15 +71,15 @@ class PykraftDataSource(DataSource):
     def schema(self) -> StructType:
         """Checks the options; ConfigError says what is wrong with them."""
         with plainly():
-            return spark_schema(read_options(self.options).include_headers)
+            return spark_schema(check_options(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":
         """`schema` is ours, or what the user asked for in its place: some of our columns."""
         with plainly():
             return BatchReader(read_options(self.options), check_columns(schema))
 
-    def streamReader(self, schema: StructType) -> "NoStream":  # noqa: N802 (Spark's name)
-        return NoStream()
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 (Spark's name)
+        return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         with plainly():
@@ -79,17 +88,6 @@ class PykraftDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
         with plainly():
             raise ConfigError(_NO_SINK)
-
-
-class NoStream(DataSourceStreamReader):
-    """Says that there is no stream, when Spark asks where it begins: what `streamReader` raises, Spark 4.3 loses."""
-
-    def initialOffset(self) -> NoReturn:  # noqa: N802
-        with plainly():
-            raise ConfigError("this source is no stream: spark.read reads what the topics hold when the query runs")
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        raise AssertionError("what has no beginning has no partitions")
 
 
 class BatchReader(DataSourceReader):
@@ -109,6 +107,63 @@ class BatchReader(DataSourceReader):
         with plainly():
             if partition.value is not None:
                 yield from rows(self._options, self._columns, partition.value)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One stream's reading. Spark makes two: one plans all batches, in a process that lives as long as the query; the
+    other one travels to the executors and reads. Options that make no sense are found out by the first method that
+    Spark calls: what the constructor raises, Spark 4.3 loses."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._said = options
+        self._schema = schema
+        self._planner: StreamPlanner | None = None
+
+    @contextmanager
+    def _planning(self) -> Iterator[StreamPlanner]:
+        with plainly():
+            if self._planner is None:
+                check_columns(self._schema)
+                self._planner = StreamPlanner(stream_options(self._said))
+            yield self._planner
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        with self._planning() as planner:
+            return planner.initial_offset().as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        with plainly():
+            most = stream_options(self._said).max_offsets_per_trigger
+            return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with self._planning() as planner:
+            planner.fix_target()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        with self._planning() as planner:
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            return planner.latest_offset(StreamOffset.of_json(start), most).as_json()
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """The ends of the topics; what they are ahead of the batch's end is the query's lag."""
+        with self._planning() as planner:
+            return offsets_as_json(planner.latest.offsets) or None if planner.latest else None
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """On the driver: one partition for each range of offsets of the batch."""
+        with self._planning() as planner:
+            ranges = planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
+            return [InputPartition(offsets) for offsets in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In an executor: the rows of one range."""
+        with plainly():
+            yield from rows(stream_options(self._said), check_columns(self._schema), partition.value)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
 
 
 def rows(options: ReadOptions, columns: Sequence[str], offsets: OffsetRange) -> Iterator[pa.RecordBatch]:

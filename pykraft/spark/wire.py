@@ -35,6 +35,7 @@ FIRST_CONTACT_S = 5.0
 """Brokers may still be starting; a wrong address stays one."""
 UNKNOWN_TOPIC_S = 2.0
 """The news of a fresh topic may take a moment to reach the broker that is asked."""
+_NEWS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 T = TypeVar("T")
 
@@ -149,6 +150,10 @@ class Brokers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -167,13 +172,24 @@ class Brokers:
             for number in sorted(partition.partition_index for partition in self._topics[topic].partitions)
         ]
 
-    def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+    def existing_partitions(self, topics: Iterable[str] | None) -> list[TopicPartition]:
+        """The partitions, in order, of those of the topics that exist; of None, of all topics but Kafka's own."""
+        asked = None if topics is None else sorted(set(topics))
 
-        def ask() -> list[str]:
-            return sorted(topic.name or "" for topic in self._metadata(None).topics if not topic.is_internal)
+        def ask() -> list[TopicPartition]:
+            found = []
+            for topic in self._metadata(asked).topics:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (asked is None and topic.is_internal):
+                    continue
+                self._note(topic)
+                found += [TopicPartition(topic.name or "", each.partition_index) for each in topic.partitions]
+            return sorted(found)
 
         return self.retried("reading the cluster's metadata", ask)
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic whose partitions were asked for; `ZERO_UUID` if its brokers have no ids."""
+        return self._topics[topic].topic_id
 
     def leader(self, partition: TopicPartition) -> Leader:
         """Who leads the partition, as far as is known. KafkaError if nobody does, or there is no such partition."""
@@ -193,16 +209,20 @@ class Brokers:
 
     def _refresh(self, topics: list[str]) -> None:
         for topic in self._metadata(topics).topics:
-            name = topic.name or ""
-            error = ErrorCode.of(topic.error_code)
-            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise KafkaError(error, f"there is no topic {name!r} on {self._known_as()}")
-            if error is not ErrorCode.NONE:
-                raise KafkaError(error, f"topic {name!r}: {error.text}")
-            self._topics[name] = topic
+            self._note(topic)
         missing = [topic for topic in topics if topic not in self._topics]
         if missing:
             raise ProtocolError(f"an answer about {missing[0]!r} does not name it")
+
+    def _note(self, topic: MetadataResponse.Topic) -> None:
+        """Remember an answer about a topic; KafkaError if it is an error."""
+        name = topic.name or ""
+        error = ErrorCode.of(topic.error_code)
+        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise KafkaError(error, f"there is no topic {name!r} on {self._known_as()}")
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"topic {name!r}: {error.text}")
+        self._topics[name] = topic
 
     def _metadata(self, topics: list[str] | None) -> MetadataResponse:
         asked = None if topics is None else [MetadataRequest.Topic(name=topic) for topic in topics]
@@ -303,7 +323,7 @@ class Brokers:
 
     def _give_up_or_pause(self, what: str, obstacle: Exception, waited_s: float, attempts: int) -> None:
         """Wait before the next attempt, or raise if there has been enough waiting."""
-        is_unknown = isinstance(obstacle, KafkaError) and obstacle.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_unknown = isinstance(obstacle, KafkaError) and obstacle.code in _NEWS
         if is_unknown and waited_s > UNKNOWN_TOPIC_S:
             raise obstacle
         if not self._nodes and waited_s > FIRST_CONTACT_S:

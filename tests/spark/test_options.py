@@ -9,7 +9,7 @@ import pytest
 from pykraft.client.config import BOOTSTRAP_SERVERS, ISOLATION_LEVEL, MAX_PARTITION_FETCH_BYTES
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import TopicPartition
-from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions, read_options
+from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions, read_options, stream_options
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 SERVERS = {"kafka.bootstrap.servers": "h1:9092,h2:9093"}
@@ -95,6 +95,35 @@ def test_what_only_a_stream_or_a_group_has_is_accepted(name: str) -> None:
     assert read_options({**SERVERS, "subscribe": "a", name: "7"}).topics == ("a",)
 
 
+def test_a_stream_begins_at_the_end_if_nothing_else_is_said() -> None:
+    assert stream_options({**SERVERS, "subscribe": "a"}).starting.marks == LATEST
+    assert stream_options({**SERVERS, "subscribe": "a", "startingOffsets": "earliest"}).starting.marks == EARLIEST
+    mixed = {"subscribe": "a", "startingOffsets": '{"a": {"0": -1, "1": -2}}', "maxOffsetsPerTrigger": "7"}
+    found = stream_options({**SERVERS, **mixed})
+    assert (found.starting.marks, found.max_offsets_per_trigger) == ({A0: LATEST, A1: EARLIEST}, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("endingOffsets", "a stream has no end"),
+        ("ENDINGtimestamp", "a stream has no end"),
+        ("endingOffsetsByTimestamp", "a stream has no end"),
+        ("minOffsetsPerTrigger", "no limit with a delay"),
+        ("maxTriggerDelay", "no limit with a delay"),
+    ],
+)
+def test_what_a_stream_cannot_have_is_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        stream_options({**SERVERS, "subscribe": "a", name: "7"})
+
+
+def test_the_isolation_level_has_a_short_name() -> None:
+    assert read(subscribe="a", isolationLevel="read_committed").consumer[ISOLATION_LEVEL] == "read_committed"
+    both = {"isolationLevel": "read_committed", "kafka__isolation__level": "read_committed"}
+    assert read(subscribe="a", **both).consumer[ISOLATION_LEVEL] == "read_committed"
+
+
 def test_options_travel() -> None:
     found = read(subscribe="a", startingOffsets='{"a": {"0": 23}}', minPartitions="7", includeHeaders="TRUE")
     again = pickle.loads(pickle.dumps(found))
@@ -115,7 +144,10 @@ def test_options_travel() -> None:
         ({"assign": '{"a": [-1]}'}, "but must be like"),
         ({"assign": '{"a": [true]}'}, "but must be like"),
         ({"subscribePattern": "("}, "subscribePattern is '(', which is no regular expression: missing )"),
-        ({"subscribe": "a", "startingOffsets": "first"}, "startingOffsets is 'first', but must be earliest, or like {"),
+        (
+            {"subscribe": "a", "startingOffsets": "first"},
+            "startingOffsets is 'first', but must be earliest, latest (of a",
+        ),
         ({"subscribe": "a", "startingOffsets": "latest"}, "startingOffsets is latest, which leaves nothing to read"),
         ({"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "startingOffsets of a-0 is latest, which leaves"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "endingOffsets is earliest, which leaves nothing to read"),
@@ -132,8 +164,11 @@ def test_options_travel() -> None:
             {"subscribe": "a", "endingOffsetsByTimestamp": '{"a":{"0":9223372036854775808}}'},
             "endingOffsetsByTimestamp says 9223372036854775808 of partition '0' of a",
         ),
-        ({"subscribe": "a", "startingOffsets": "[" * 100_000}, "but must be earliest, or like"),
-        ({"subscribe": "a", "startingOffsets": "[1]"}, "startingOffsets is '[1]', but must be earliest, or like"),
+        ({"subscribe": "a", "startingOffsets": "[" * 100_000}, "but must be earliest, latest (of a stream), or like"),
+        (
+            {"subscribe": "a", "startingOffsets": "[1]"},
+            "startingOffsets is '[1]', but must be earliest, latest (of a",
+        ),
         ({"subscribe": "a", "endingOffsets": "{"}, "endingOffsets is '{', but must be latest, or like"),
         (
             {"subscribe": "a", "startingOffsets": '{"a":{"0":3}}', "endingOffsets": '{"a":{"0":2}}'},
@@ -156,6 +191,12 @@ def test_options_travel() -> None:
         ({"subscribe": "a", "maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5', but must be"),
         ({"subscribe": "a", "startingOffset": "earliest"}, "startingOffset is no option of this source; it has kafka."),
         ({"subscribe": "a", "kafka__isolation__level": "x"}, "kafka.isolation.level is 'x', but must be one of"),
+        ({"subscribe": "a", "isolationLevel": "x"}, "isolationLevel is 'x', but must be one of read_uncommitted, read"),
+        (
+            {"subscribe": "a", "isolationLevel": "read_committed", "kafka__isolation__level": "read_uncommitted"},
+            "isolationLevel is read_committed and kafka.isolation.level is not: set one of them",
+        ),
+        ({"subscribe": "a", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0', but must be a whole number"),
         ({"subscribe": "a", "kafka__bootstrap__servers": "h"}, "kafka.bootstrap.servers: 'h' is no host:port"),
         (
             {"subscribe": "a", "kafka__max__partition__fetch__bytes": "2147483648"},
