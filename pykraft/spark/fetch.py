@@ -72,12 +72,15 @@ class Visibility:
 
 
 class PartitionFetch:
-    """Reads one range. `batches` may be iterated once."""
+    """Reads one range. `batches` may be iterated once. The records from `start` on are to be seen."""
 
     def __init__(self, options: ReadOptions, offsets: OffsetRange) -> None:
         self._options = options
         self._config = options.consumer
         self._partition = offsets.partition
+        self.start = offsets.start
+        """The first offset that a reader should see: it moves on when records before it were deleted, for a broker
+        still sends the whole batch in which its log begins."""
         self._position = offsets.start
         self._end = offsets.end
         self._topic_id = offsets.topic_id
@@ -246,4 +249,4 @@ class PartitionFetch:
         if self._position >= end:
             self._position = self._end
         else:
-            self._position = max(self._position, first)
+            self.start = self._position = max(self._position, first)

@@ -169,5 +169,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def rows(options: ReadOptions, columns: Sequence[str], offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of one range as Arrow record batches with these columns."""
     decoder = Decoder(*offsets.partition, columns)
-    for batches in PartitionFetch(options, offsets).batches():
-        yield from decoder.rows(batches, offsets.start, offsets.end)
+    fetch = PartitionFetch(options, offsets)
+    for batches in fetch.batches():
+        yield from decoder.rows(batches, fetch.start, offsets.end)

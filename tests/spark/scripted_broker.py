@@ -149,9 +149,12 @@ class ScriptedBroker:
             ],
         )
 
-    def offsets(self, request: ListOffsetsRequest) -> Response:
+    def offsets(self, request: ListOffsetsRequest, first: int | None = None) -> Response:
+        """The ends of the log, which begins with its first batch if nothing else is said."""
         end = self.batches[-1].next_offset if self.batches else 0
-        known = {EARLIEST_TIMESTAMP: self.batches[0].base_offset if self.batches else 0, LATEST_TIMESTAMP: end}
+        if first is None:
+            first = self.batches[0].base_offset if self.batches else 0
+        known = {EARLIEST_TIMESTAMP: first, LATEST_TIMESTAMP: end}
         return ListOffsetsResponse(
             topics=[
                 ListOffsetsResponse.Topic(

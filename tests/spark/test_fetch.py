@@ -12,7 +12,7 @@ import pytest
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
-from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest
 from pykraft.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.spark import wire
@@ -409,6 +409,18 @@ def test_or_they_are_left_out(start: int, end: int, found: list[int]) -> None:
     with ScriptedBroker(log(6, first=4)) as broker:
         out_of_range(broker)
         assert values(broker, start, end, failOnDataLoss="false") == found
+
+
+def test_deleted_records_are_left_out_of_a_batch_that_is_partly_there() -> None:
+    """DeleteRecords moves the log's first offset into a batch, and a broker sends whole batches."""
+
+    def script(request: Any) -> Any:
+        if isinstance(request, FetchRequest) and fetch_offset(request) < 5:
+            return broker.fetch(request, records=b"", error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return broker.offsets(request, first=5) if isinstance(request, ListOffsetsRequest) else None
+
+    with ScriptedBroker(log(8, per_batch=4), script=script) as broker:
+        assert values(broker, 2, 8, failOnDataLoss="false") == [5, 6, 7]
 
 
 def test_of_a_log_that_has_become_shorter_as_much_is_read_as_there_is() -> None:
