@@ -57,9 +57,16 @@ def test_a_topic_is_seen_with_the_racks_of_its_replicas() -> None:
 
 def test_the_view_follows_the_image() -> None:
     topics = ImageTopics(BASE)
+    assert topics.named("people") == TopicInfo(PEOPLE, "people", 1)
     _, topics.image = change(BASE, partition(PEOPLE, 1, [2]))
-    seen = topics.named("people")
-    assert seen is not None and seen.partitions == 2
+    assert topics.named("people") == TopicInfo(PEOPLE, "people", 2)
+    _, topics.image = change(topics.image, broker(2, "attic"))
+    assert topics.named("people") == TopicInfo(PEOPLE, "people", 2, (("attic",), ("attic",)))
+
+
+def test_a_topic_is_looked_at_once_an_image() -> None:
+    topics = ImageTopics(BASE)
+    assert topics.named("orders") is topics.by_id(ORDERS) is not None
 
 
 def test_a_change_names_what_it_created_and_what_it_altered() -> None:
