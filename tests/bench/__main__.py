@@ -20,6 +20,8 @@ import pyspark
 
 from pykraft.course.machine import Machine
 from tests.bench import (
+    group_memory,
+    groups,
     idle_follower,
     librdkafka,
     many_partitions,
@@ -74,6 +76,8 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "storage": storage.measure,
     "partitions": many_partitions.measure,
     "idle_follower": idle_follower.measure,
+    "groups": groups.measure,
+    "group_memory": group_memory.measure,
     "spark": replay,
 }
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from pykraft.common.config import ConfigDef
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, tombstone
-from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
 from pykraft.coordinator.group.offsets import OFFSET_COMMIT, commit_record
-from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.result import CoordinatorTimer
 from pykraft.coordinator.runtime import java_hash, partition_for
-from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.protocol.messages.coordinators import (
     GROUP_RECORDS,
     CoordinatorRecord,
@@ -22,33 +15,8 @@ from pykraft.protocol.messages.coordinators import (
     encode_coordinator_record,
 )
 from pykraft.records.batch import batches
-from pykraft.server.group_topics import ImageTopics
 from tests.golden.dumps import DATA
-
-
-class NoTimer(CoordinatorTimer):
-    """Nothing is due in these tests."""
-
-    def schedule(self, *_: object) -> None:
-        pass
-
-    def cancel(self, key: str) -> None:
-        pass
-
-    def is_scheduled(self, key: str) -> bool:
-        return False
-
-
-def shard() -> GroupShard:
-    config = ConfigDef(GROUP_KEYS).resolve({})
-    return GroupShard(
-        timer=NoTimer(),
-        config=config,
-        topics=ImageTopics(EMPTY_IMAGE),
-        config_of=lambda _: ConsumerGroupConfig(),
-        random=Random(1),
-        time_ms=lambda: 0,
-    )
+from tests.harness.lone_shard import lone_shard
 
 
 def records(partition: int) -> list[tuple[bytes, bytes | None, int]]:
@@ -70,7 +38,7 @@ def decoded(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def test_a_group_of_kafkas_is_known_with_its_offsets() -> None:
-    state = shard()
+    state = lone_shard()
     for _, key, value, producer_id in ALL:
         state.replay(decoded(key, value), producer_id)
     group = state.groups["golden-classic"]
@@ -99,7 +67,7 @@ def test_java_hashes_strings_so() -> None:
 @pytest.mark.parametrize(("key", "value"), [(k, v) for _, k, v, p in ALL if k[:2] in (b"\0\1", b"\0\2") and p < 0])
 def test_a_record_of_kafkas_is_written_again_byte_for_byte(key: bytes, value: bytes | None) -> None:
     """The shard takes it in, and makes the record for what it knows then."""
-    state = shard()
+    state = lone_shard()
     record = decoded(key, value)
     state.replay(record, -1)
     name = record.key.group  # type: ignore[attr-defined]

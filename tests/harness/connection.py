@@ -120,7 +120,7 @@ def answer_that(
     condition: Callable[[Any], bool], address: str, request: Request, version: int, timeout_s: float = 30
 ) -> Any:
     """Ask again and again until the answer is so; that answer."""
-    with Connection(address) as connection:
+    with Connection(address, max(PATIENCE_S, timeout_s)) as connection:
         deadline = time.monotonic() + timeout_s
         while not condition(answer := connection.ask(request, version)):
             assert time.monotonic() < deadline, f"after {timeout_s:g} s {address} answers {answer}"

@@ -9,10 +9,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pykraft import Admin, Cluster
-from tests.bench import raw, sink, small_requests
+from tests.bench import group_memory, groups, idle_follower, librdkafka, raw, sink, small_requests
 from tests.bench.load_generator import compiler, load_generator
 from tests.bench.rows import Row, beside, table, worst
+from tests.bench.scripted_members import ConsumerMember, Lines, ScriptedGroup
 from tests.bench.sides import Side, fresh_topic, leaders
+
+MOST_BYTES_PER_OFFSET = 600
+"""440 in CPython 3.11. 2,000 would make 200 MB of a thousand groups with a hundred offsets each."""
 
 
 def test_the_ratio_is_that_of_the_medians() -> None:
@@ -81,3 +85,52 @@ def test_a_client_reads_any_offset_from_the_sink() -> None:
             assert offsets == list(range(4711, 4711 + 5000))
         finally:
             consumer.close()
+
+
+def test_the_rows_of_groups_measure_what_they_say(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librdkafka, "RECORDS", 300)
+    with Cluster(nodes=1, directory=tmp_path, properties=groups.SETTINGS) as cluster:
+        side = Side("pykraft", cluster.bootstrap_servers)
+        with groups.lasting_topics([side], 10) as topics:
+            topic = topics[side.name]
+            for kind in groups.KINDS:
+                figures = groups.rebalance(side, topic, kind, members=3, partitions=10)
+                assert len(figures) == 4 and 0 < max(figures.values()) < groups.TIMEOUT_S
+            for count in groups.GROUP_COUNTS:
+                per_second, _ = groups.commits(side, topic, count, seconds=0.2).values()
+                assert per_second > 0
+            librdkafka.produce(side.bootstrap_servers, topic, librdkafka.BATCH_SIZES[0])
+            for name, read in groups.READERS.items():
+                first, last = read(side.bootstrap_servers, topic, f"reader with {name}")
+                assert first <= last
+            group_memory.commit_all(side, topic, ["m1", "m2"], 10)
+            with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+                committed = admin.list_consumer_group_offsets("m2")
+            assert sorted(offset.offset for offset in committed.values()) == list(range(1_000_000, 1_000_010))
+
+
+def test_a_scripted_group_has_settled_only_when_each_partition_has_one_owner() -> None:
+    with Lines() as lines:
+        group = ScriptedGroup(ConsumerMember, lines, "", "g", "t", 4)
+        group.members = [ConsumerMember(None, "g", "t", 4) for _ in range(2)]
+        one, other = group.members
+        for epoch, shares, is_settled in (
+            ((1, 1), ((0, 1), (2, 3)), True),
+            ((1, 2), ((0, 1), (2, 3)), False),
+            ((1, 1), ((0, 1), (1, 2)), False),
+            ((1, 1), ((0, 1), (2,)), False),
+            ((1, 1), ((0,), (1, 2, 3)), False),
+        ):
+            (one.epoch, other.epoch), (one.partitions, other.partitions) = epoch, shares
+            one.is_settled = other.is_settled = True
+            assert group.has_settled() is is_settled
+        one.epoch, one.partitions, other.partitions, one.is_settled = 1, (0, 1), (2, 3), False
+        assert not group.has_settled()
+
+
+def test_a_committed_offset_takes_few_bytes() -> None:
+    assert group_memory.bytes_per_offset(100, 100) < MOST_BYTES_PER_OFFSET
+
+
+def test_a_fetch_in_a_session_names_no_idle_partition() -> None:
+    assert max(idle_follower.frames(in_session=True)) < 100 < 30_000 < min(idle_follower.frames(in_session=False))
