@@ -133,19 +133,24 @@ class Member(ABC):
         self.partitions: tuple[int, ...] = ()
         self.is_settled = False
         """It has its assignment, and the coordinator wants nothing from it."""
+        self._is_leaving = False
+        self.has_left = False
 
     @abstractmethod
     def join(self) -> None:
         """Send the first request of a new member."""
 
-    @abstractmethod
     def leave(self) -> None:
-        """Leave the group; `has_left` is true once that is answered."""
+        """Leave the group; `has_left` is true once that is answered. What else is answered does not count any more."""
+        self._is_leaving = True
+        self._heartbeat_at = float("inf")
+        self._leave()
+
+    @abstractmethod
+    def _leave(self) -> None: ...
 
     @abstractmethod
     def _heartbeat(self) -> None: ...
-
-    has_left = False
 
     def on_time(self, now_s: float) -> float:
         """Send a heartbeat if one is due; when the next one is."""
@@ -159,6 +164,10 @@ class Member(ABC):
 
     def _left(self, _: object) -> None:
         self.has_left = True
+
+    def _ask(self, request: Request, on_answer: Callable[[Any], None]) -> None:
+        """Send a request; what is answered to a member that leaves is dropped."""
+        self._line.ask(request, lambda response: None if self._is_leaving else on_answer(response))
 
 
 class ClassicMember(Member):
@@ -176,7 +185,7 @@ class ClassicMember(Member):
             protocol_type="consumer",
             protocols=[JoinGroupRequest.Protocol(name=PROTOCOL, metadata=metadata)],
         )
-        self._line.ask(request, self._joined)
+        self._ask(request, self._joined)
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -193,7 +202,7 @@ class ClassicMember(Member):
             protocol_name=PROTOCOL,
             assignments=self._assign([each.member_id for each in response.members]),
         )
-        self._line.ask(request, self._synced)
+        self._ask(request, self._synced)
 
     def _assign(self, member_ids: Sequence[str]) -> list[SyncGroupRequest.Assignment]:
         """Neighbouring partitions to each member, if this one leads and so knows them."""
@@ -217,7 +226,7 @@ class ClassicMember(Member):
 
     def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self.epoch, member_id=self.member_id)
-        self._line.ask(request, self._alive)
+        self._ask(request, self._alive)
 
     def _alive(self, response: HeartbeatResponse) -> None:
         if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -226,7 +235,7 @@ class ClassicMember(Member):
         assert not response.error_code, f"Heartbeat: {ErrorCode(response.error_code).name}"
         self._wait()
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         leaving = LeaveGroupRequest.Member(member_id=self.member_id)
         self._line.ask(LeaveGroupRequest(group_id=self._group_id, members=[leaving]), self._left)
 
@@ -241,21 +250,18 @@ class ConsumerMember(Member):
 
     def join(self) -> None:
         self.member_id = str(Uuid(uuid.uuid4().bytes))
-        self._ask(
+        request = self._request(
             member_epoch=0,
             rebalance_timeout_ms=REBALANCE_MS,
             subscribed_topic_names=[self._topic],
             topic_partitions=[],
         )
+        self._ask(request, self._answered)
 
-    def _ask(self, **fields: Any) -> None:
-        request = ConsumerGroupHeartbeatRequest(group_id=self._group_id, member_id=self.member_id, **fields)
-        self._line.ask(request, self._answered)
+    def _request(self, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(group_id=self._group_id, member_id=self.member_id, **fields)
 
     def _answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        if self.has_left or response.member_epoch < 0:
-            self.has_left = True
-            return
         assert not response.error_code, f"{ErrorCode(response.error_code).name}: {response.error_message}"
         self.epoch = response.member_epoch
         self.is_settled = response.assignment is None
@@ -264,13 +270,13 @@ class ConsumerMember(Member):
             return
         owned: Sequence[OwnedPartitions] = response.assignment.topic_partitions
         self.partitions = tuple(number for topic in owned for number in topic.partitions)
-        self._ask(member_epoch=self.epoch, topic_partitions=owned)
+        self._ask(self._request(member_epoch=self.epoch, topic_partitions=owned), self._answered)
 
     def _heartbeat(self) -> None:
-        self._ask(member_epoch=self.epoch)
+        self._ask(self._request(member_epoch=self.epoch), self._answered)
 
-    def leave(self) -> None:
-        self._ask(member_epoch=-1)
+    def _leave(self) -> None:
+        self._line.ask(self._request(member_epoch=-1), self._left)
 
 
 class ScriptedGroup:
@@ -301,7 +307,7 @@ class ScriptedGroup:
     def leave(self, timeout_s: float) -> None:
         for member in self.members:
             member.leave()
-        self._run_until(lambda: all(member.has_left for member in self.members), timeout_s, with_heartbeats=False)
+        self._run_until(lambda: all(member.has_left for member in self.members), timeout_s)
 
     def has_settled(self) -> bool:
         """All are in the same generation or epoch, each partition has one owner, and all have the same share."""
@@ -311,10 +317,10 @@ class ScriptedGroup:
         owned = {number for member in self.members for number in member.partitions}
         return len(owned) == sum(shares) == self._count and max(shares) - min(shares) <= 1
 
-    def _run_until(self, condition: Callable[[], bool], timeout_s: float, with_heartbeats: bool = True) -> None:
+    def _run_until(self, condition: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             now_s = time.monotonic()
             assert now_s < deadline, f"the group has not settled after {timeout_s:g} s"
             due_s = min((member.on_time(now_s) for member in self.members), default=deadline)
-            self._lines.poll(max(0.0, min(due_s, deadline) - now_s) if with_heartbeats else 1.0)
+            self._lines.poll(max(0.0, min(due_s, deadline) - now_s))

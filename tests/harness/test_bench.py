@@ -15,7 +15,7 @@ from tests.bench.rows import Row, beside, table, worst
 from tests.bench.scripted_members import ConsumerMember, Lines, ScriptedGroup
 from tests.bench.sides import Side, fresh_topic, leaders
 
-MOST_BYTES_PER_OFFSET = 600
+MOST_BYTES_PER_OFFSET = 500
 """440 in CPython 3.11. 2,000 would make 200 MB of a thousand groups with a hundred offsets each."""
 
 
