@@ -361,13 +361,9 @@ class Consumer(ClosesOnExit):
         return committed if committed is None or metadata else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As which member this consumer takes part in its group."""
-        membership = self._group("group_metadata()").membership
+        """As which member of its group this consumer has polled its records, for `send_offsets_to_transaction`."""
         with self._thread.lock:
-            generation = membership.generation
-            return ConsumerGroupMetadata(
-                membership.group_id, generation.id, generation.member_id, membership.instance_id
-            )
+            return self._group("group_metadata()").held_as
 
     def _group(self, what: str) -> GroupPart:
         if self._core.group is None:

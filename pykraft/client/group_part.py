@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.commits import Commits, Offsets
+from pykraft.client.commits import Commits, ConsumerGroupMetadata, Offsets
 from pykraft.client.membership import Membership
 from pykraft.client.subscription import SubscriptionState
 from pykraft.common.config import Config
@@ -58,6 +58,9 @@ class GroupPart(ABC):
         self._script: Script | None = None
         self._awaited: Promise[KafkaError | None] | None = None
         """The commit that the script waits for."""
+        self.held_as = ConsumerGroupMetadata(membership.group_id, group_instance_id=membership.instance_id)
+        """As which member this consumer holds what its user has polled. The membership may be lost or renewed at any
+        time; what belongs to the old one must be fenced, so this changes only when the user polls again."""
 
     def poll(self, now: int) -> Poll:
         parts = [self.commits.poll(now)]
@@ -89,6 +92,10 @@ class GroupPart(ABC):
                 return self._script.send(now)
             except StopIteration:
                 self._script = None
+        generation = self.membership.generation
+        self.held_as = ConsumerGroupMetadata(
+            self.membership.group_id, generation.id, generation.member_id, self.membership.instance_id
+        )
         return None
 
     def _begin_script(self) -> bool:

@@ -307,6 +307,17 @@ def test_a_leave_that_is_not_answered_is_not_repeated() -> None:
     assert some.script.sent == []
 
 
+def test_what_was_polled_belongs_to_the_membership_of_then_also_when_that_is_lost() -> None:
+    some = Member().stable(0, 1)
+    held = some.group.held_as
+    assert (held.generation_id, held.member_id) == (1, "m")
+    some.script.poll(HEARTBEAT_MS)
+    some.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert some.group.held_as == held, "a transaction with offsets of then must be fenced"
+    some.user_polls()
+    assert some.group.held_as.member_id == ""
+
+
 @pytest.mark.parametrize(("state", "method"), [("stable", "on_partitions_revoked"), ("removed", "on_partitions_lost")])
 def test_a_member_that_departs_gives_up_what_it_owns(state: str, method: str) -> None:
     some = Member().stable(0)
