@@ -159,6 +159,7 @@ SUITES = (
         Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
         for name in ("histories-1", "histories-2")
     ),
+    Suite("planted bugs", "pytest", ("tests/sim/test_planted_bugs.py",), ("soak",), ("--long",), limit_s=3600, cores=2),
     Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=3600, cores=2),
     Suite("groups", "pytest", JUDGED_TWICE, ("judges",), ("--long",), limit_s=1800, cores=2),
     Suite("calibration", "pytest", JUDGED_BY_LIBRARIES, ("soak",), ("--long", "-k", KAFKA), limit_s=3600, cores=2),

@@ -27,12 +27,14 @@ from pykraft.server.config import read_node_config
 from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.storage_format import format_directories
+from pykraft.sim.classic_group_laws import ClassicGroupLaws
+from pykraft.sim.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.faults import Faults
 from pykraft.sim.group_laws import GroupLaws
-from pykraft.sim.group_workload import GROUP, GroupWorkload
+from pykraft.sim.group_workload import GroupWorkload
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.invariants import PLAIN, Violation, require
-from pykraft.sim.knobs import Knobs, draw
+from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, draw
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.watcher import Progress, Watcher
@@ -101,7 +103,7 @@ class SimulatedCluster:
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
         self._maker: TopicMaker
-        self._group: GroupWorkload | None = None
+        self._groups: list[GroupWorkload] = []
         self._make_clients()
         self._is_storm_over = False
         self.is_settled = False
@@ -150,7 +152,7 @@ class SimulatedCluster:
             "log.dirs": "/data",
             "auto.create.topics.enable": "false",
             **self.knobs.properties,
-            **(self.knobs.group.properties if self.knobs.group is not None else {}),
+            **{name: value for group in self.knobs.groups for name, value in group.properties.items()},
         }
         return {key: str(value) for key, value in found.items()}
 
@@ -159,7 +161,7 @@ class SimulatedCluster:
         servers = ",".join(f"node-{node_id}:{_BROKER_PORT}" for node_id in range(1, knobs.brokers + 1))
         settings = {name: str(value) for name, value in knobs.topic.items()}
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
-        self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.group is not None else 0)
+        self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
         self._add_client("admin", self._maker)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
@@ -180,20 +182,29 @@ class SimulatedCluster:
             reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
-        if knobs.group is not None:
-            self.watcher.group = GroupLaws(GROUP, has_ghosts=bool(knobs.ghost))
-            self._group = GroupWorkload(
-                knobs.group,
-                TOPIC,
-                servers,
-                [f"node-{node_id}" for node_id in range(1, knobs.brokers + 1)],
-                self.scheduler,
-                self.network,
-                self.watcher,
-                self.watcher.group,
-                self._dice("group"),
-                self._report,
-            )
+        for group in knobs.groups:
+            self._groups.append(self._make_group(group, servers))
+
+    def _make_group(self, knobs: GroupKnobs, servers: str) -> GroupWorkload:
+        has_ghosts = bool(self.knobs.ghost)
+        laws: GroupLaws
+        if knobs.protocol == CLASSIC:
+            laws = ClassicGroupLaws(knobs.group_id, has_ghosts)
+        else:
+            laws = ConsumerGroupLaws(knobs.group_id, has_ghosts, self.watcher.topic_name)
+        self.watcher.groups[knobs.group_id] = laws
+        return GroupWorkload(
+            knobs,
+            TOPIC,
+            servers,
+            [f"node-{node_id}" for node_id in range(1, self.knobs.brokers + 1)],
+            self.scheduler,
+            self.network,
+            self.watcher,
+            laws,
+            self._dice("group" if knobs.protocol == CLASSIC else "consumer group"),
+            self._report,
+        )
 
     def _add_client(self, name: str, core: RequestManager) -> None:
         client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name))
@@ -230,8 +241,8 @@ class SimulatedCluster:
 
     def begin(self) -> None:
         self._faults.begin()
-        if self._group is not None:
-            self._group.begin()
+        for group in self._groups:
+            group.begin()
         self.scheduler.at(self.knobs.storm_until_ms * US_PER_MS, self._end_storm)
 
     def step(self) -> None:
@@ -253,7 +264,9 @@ class SimulatedCluster:
     def report(self) -> Report:
         progress = self.watcher.progress
         progress.events = self.scheduler.steps
-        progress.rebalances = 0 if self.watcher.group is None else self.watcher.group.rebalances
+        for knobs in self.knobs.groups:
+            rebalances = self.watcher.groups[knobs.group_id].rebalances
+            setattr(progress, f"{knobs.protocol}_rebalances", rebalances)
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------
@@ -264,11 +277,25 @@ class SimulatedCluster:
         self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
-        if self._group is not None:
-            self._group.end()
+        for group in self._groups:
+            group.end()
+            if group.loses_one_at_the_end:
+                self._crash_with_coordinator(group)
         self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
         self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
         self._check_settled()
+
+    def _crash_with_coordinator(self, group: GroupWorkload) -> None:
+        """The storm's last blow: a member and the node that coordinates its group, at once."""
+        for node_id, broker in self._brokers():
+            is_here = any(
+                group.group_id in broker.groups.runtime.active(number).groups
+                for number in broker.groups.runtime.active_partitions()
+            )
+            if is_here and not self.watcher.lossy:
+                group.lose_one()
+                self._faults.crash(self.nodes[node_id])
+                return
 
     def _check_settled(self) -> None:
         missing = self._missing()
@@ -327,7 +354,7 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < len(self.watcher.history(key).values):
                     return f"a consumer has read {key} up to {position} of {len(self.watcher.history(key).values)}"
-        return None if self._group is None else self._missing_in_group(self._group)
+        return next((why for group in self._groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
         partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
@@ -341,18 +368,19 @@ class SimulatedCluster:
                 log = broker.replicas.partition(TopicPartition(GROUP_TOPIC, number)).log
                 if log.high_watermark != log.log_end_offset or broker.groups.runtime.has_waiting(number):
                     return f"{GROUP_TOPIC}-{number} on node {node_id} is not wholly committed"
-                known = broker.groups.runtime.active(number).classic.group(GROUP)
+                known = broker.groups.runtime.active(number).groups.get(group.group_id)
                 if known is not None:
                     found.append((known.state_name, sorted(known.members)))
-        expected = sorted(member.group.membership.generation.member_id for member in group.members)
-        return None if found == [(ClassicState.STABLE.value, expected)] else f"the group is {found}, not {expected}"
+        expected = sorted(member.member_id for member in group.members)
+        is_expected = found == [(ClassicState.STABLE.value, expected)]
+        return None if is_expected else f"the group {group.group_id} is {found}, not {expected}"
 
     def _brokers(self) -> list[tuple[int, Broker]]:
         nodes = [(node_id, machine.node) for node_id, machine in self.nodes.items()]
         return [(node_id, node.broker) for node_id, node in nodes if node is not None and node.broker is not None]
 
     def _check_end(self) -> None:
-        """The images are those that the metadata log alone gives, and the same for everybody at the same offset."""
+        """The images are those that the metadata log alone gives, and the same for all nodes at the same offset."""
         images: dict[int, MetadataImage] = {}
         for node_id, machine in self.nodes.items():
             assert machine.node is not None
@@ -361,7 +389,7 @@ class SimulatedCluster:
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
-        if self.watcher.group is not None:
+        for laws in self.watcher.groups.values():
             for node_id, broker in self._brokers():
                 internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])
-                self.watcher.group.check_coordinator(broker.groups, internal, self.scheduler.now)
+                laws.check_coordinator(broker.groups, internal, self.scheduler.now)

@@ -58,7 +58,7 @@ class Faults:
         self._scheduler.after(self._knobs.storm_from_ms * US_PER_MS + 1, start)
 
     def end(self) -> None:
-        """No more trouble: the network is whole, everybody is started."""
+        """No more trouble: the network is whole, all nodes are started."""
         self._is_over = True
         self._make_calm()
         for machine in self._nodes.values():
@@ -85,13 +85,13 @@ class Faults:
 
     def _crash(self) -> None:
         if self._up:
-            self._end(self._random.choice(self._up))
+            self.crash(self._random.choice(self._up))
 
     def _crash_controller(self) -> None:
         """The active controller, also one that has just been elected."""
         leaders = [m for m in self._up if m.node is not None and m.node.raft.replica.quorum.is_leader]
         if leaders:
-            self._end(self._random.choice(leaders))
+            self.crash(self._random.choice(leaders))
 
     def _crash_leader(self) -> None:
         """A node that leads a partition."""
@@ -103,7 +103,7 @@ class Faults:
             and any(partition.is_leader for partition in machine.node.broker.replicas.partitions.values())
         ]
         if leaders:
-            self._end(self._random.choice(leaders))
+            self.crash(self._random.choice(leaders))
 
     def _crash_coordinator(self) -> None:
         """A node that coordinates groups; one on which members wait, if there is one."""
@@ -111,9 +111,10 @@ class Faults:
         coordinators = [machine for machine in self._up if busy.get(machine.node_id)]
         waited_for = [machine for machine in coordinators if any(busy[machine.node_id].values())]
         if coordinators:
-            self._end(self._random.choice(waited_for or coordinators))
+            self.crash(self._random.choice(waited_for or coordinators))
 
-    def _end(self, machine: SimulatedNode) -> None:
+    def crash(self, machine: SimulatedNode) -> None:
+        """The process ends, now; another begins later."""
         self._report("crash", {"node": machine.node_id})
         machine.crash()
 

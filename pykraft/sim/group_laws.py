@@ -1,25 +1,24 @@
-"""The laws of a consumer group, as its members see it and as ``__consumer_offsets`` keeps it.
+"""The laws of a group's committed offsets, as its members see them and as ``__consumer_offsets`` keeps them.
 
-Three things are watched: the committed records of the internal topic, the requests and answers of each member, and what
-each member's user does. A *generation* of the group begins in the log with the record of its assignment.
+Three things are watched: the committed records of the internal topic, the requests and responses of each member, and
+what each member's user does. Which member may own a partition is a matter of the group's protocol: `ClassicGroupLaws`
+and `ConsumerGroupLaws` know that. Both call the time in which a member's ownership stays the same its *tenure*: in a
+classic group a generation, in a consumer group an epoch of one member.
 
-*Of membership*: generations only grow along the log. A record assigns a partition to one member. A member owns what the
-committed record of its generation assigns to it, so a partition has at most one owner in a generation.
+*Of committed offsets*: a member commits what the group has read. Each commit in the log was sent by a member in the
+tenure in which it is in the log. An acknowledged commit is committed. The next owner of a partition begins at that
+commit or at a later one. Within a tenure the offset does not move back, unless a request arrives late: one whose sender
+had given it up when it sent the higher one, or its ghost. (Kafka does not promise more: a commit has no number.)
 
-*Of committed offsets*: a member commits what the group has read. Each commit in the log was sent by a member of the
-generation in which it lies there. An acknowledged commit is committed. Whoever owns a partition next begins at that
-commit or at a later one. Within a generation the offset does not move back, unless a request arrives late: one whose
-sender had given it up when it sent the higher one, or its ghost. (Kafka does not promise more: a commit has no number.)
-
-*Of reading*: no record is skipped. What lies before a record that a member reads was read by the group.
+*Of reading*: no record is skipped. The group has read everything before a record that a member reads.
 
 *Of coordinators*, once all is quiet: the leader's state is what a fresh replay of the committed log gives.
 
-Follows what org.apache.kafka.coordinator.group.classic.ClassicGroup and KIP-429 promise, and Kafka's
-OffsetCommitRequest.
+Follows what Kafka's OffsetCommitRequest and OffsetFetchRequest promise.
 """
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,9 +29,10 @@ from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.protocol.messages.coordinators import (
     GROUP_RECORDS,
-    ConsumerProtocolAssignment,
+    CoordinatorRecord,
+    GroupKey,
+    GroupMemberKey,
     GroupMetadataKey,
-    GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_coordinator_record,
@@ -42,14 +42,11 @@ from pykraft.records.record import Record
 from pykraft.server.coordinators import GROUP_TOPIC, GroupCoordinator, InternalLog
 from pykraft.sim.invariants import PartitionHistory, Violation, require
 
-_NO_GENERATION = -1
-_VERSION_BYTES = 2
-
 
 class Commit(NamedTuple):
-    """An offset that lies in the log, and the generation in which it lies there."""
+    """An offset in the log, and the tenures of the members that may have sent it: equal requests look the same."""
 
-    generation: int
+    tenures: frozenset[Hashable]
     offset: int
 
 
@@ -57,7 +54,7 @@ class Commit(NamedTuple):
 class SentCommit:
     """An offset that a member has sent, and whether it has had any answer."""
 
-    generation: int
+    tenure: Hashable
     offset: int
     is_answered: bool = False
 
@@ -70,9 +67,9 @@ class _Place:
     """Every record before this one was read by a member."""
     sent: list[SentCommit] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    """As they lie in the log."""
+    """In the order of the log."""
     acknowledged: int = 0
-    """So many of them a new owner must know: the last of these was acknowledged."""
+    """A new owner must know this many of them: the last of these was acknowledged."""
 
     @property
     def offset(self) -> int | None:
@@ -82,89 +79,93 @@ class _Place:
 class InternalHistory(PartitionHistory):
     """What was committed in one partition of ``__consumer_offsets``. Equal records may come again there."""
 
-    def __init__(self, topic_partition: TopicPartition, laws: "GroupLaws") -> None:
+    def __init__(self, topic_partition: TopicPartition, groups: Mapping[str, "GroupLaws"]) -> None:
         super().__init__(topic_partition)
-        self._laws = laws
+        self._groups = groups
 
     def take(self, record: Record) -> None:
         self.values.append(record.value)
-        self._laws.on_record(record)
+        decoded = decode_coordinator_record(GROUP_RECORDS, record.key or b"", record.value)
+        laws = self._groups.get(_group_id(decoded))
+        if laws is not None:
+            laws.on_record(decoded)
 
 
-class GroupLaws:
+class GroupLaws(ABC):
     """Holds one group against its laws."""
 
     def __init__(self, group_id: str, has_ghosts: bool) -> None:
         self.group_id = group_id
-        self._has_ghosts = has_ghosts
+        self.has_ghosts = has_ghosts
         self._places: dict[TopicPartition, _Place] = {}
-        self.generation = _NO_GENERATION
-        self.metadata: GroupMetadataValue | None = None
-        """The last committed record of the group."""
-        self._assigned: dict[int, dict[str, frozenset[TopicPartition]]] = {}
-        """By generation and member id, as the committed records say."""
-        self._owners: dict[int, dict[TopicPartition, str]] = {}
-        """By generation and partition, as the members say."""
         self.rebalances = 0
 
     def place(self, topic_partition: TopicPartition) -> _Place:
         return self._places.setdefault(topic_partition, _Place())
 
+    # --- what each protocol knows -------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The group's generation or epoch, by its committed records: settled members are there."""
+
+    @abstractmethod
+    def on_group_record(self, record: CoordinatorRecord) -> None:
+        """A record of the group's is committed that is not an offset."""
+
+    @abstractmethod
+    def tenure(self, request: OffsetCommitRequest) -> Hashable:
+        """In which tenure this member commits."""
+
+    @abstractmethod
+    def is_present(self, tenure: Hashable) -> bool:
+        """Whether a commit of this tenure may come next in the log."""
+
+    @abstractmethod
+    def check_group(self, what: str, group: Any) -> None:
+        """A shard has this group; `what` says which shard."""
+
     # --- the log ------------------------------------------------------------------------------------------------------
 
-    def on_record(self, record: Record) -> None:
-        """A record of the internal topic is committed."""
-        decoded = decode_coordinator_record(GROUP_RECORDS, record.key or b"", record.value)
+    def on_record(self, decoded: CoordinatorRecord) -> None:
+        """A record of this group is committed in the internal topic."""
         key, value = decoded.key, decoded.value
-        if isinstance(key, GroupMetadataKey) and key.group == self.group_id:
-            if not isinstance(value, GroupMetadataValue):
-                raise Violation(f"{self.group_id} was deleted")
-            self._on_generation(value)
-        elif isinstance(key, OffsetCommitKey) and key.group == self.group_id:
-            place = TopicPartition(key.topic, key.partition)
-            if not isinstance(value, OffsetCommitValue):
-                raise Violation(f"{self.group_id}: the offset of {place} was deleted")
-            self._on_commit(place, value.offset)
-
-    def _on_generation(self, value: GroupMetadataValue) -> None:
-        require(
-            value.generation >= self.generation,
-            f"{self.group_id} goes back from generation {self.generation} to {value.generation}",
-        )
-        self.rebalances += bool(value.members) and value.generation > self.generation
-        self.generation, self.metadata = value.generation, value
-        owners: dict[TopicPartition, str] = {}
-        for member in value.members:
-            assigned = assigned_partitions(bytes(member.assignment))
-            self._assigned.setdefault(value.generation, {})[member.member_id] = assigned
-            for key in sorted(assigned):
-                other = owners.setdefault(key, member.member_id)
-                require(other == member.member_id, f"{key} is assigned to {other} and to {member.member_id}")
+        if not isinstance(key, OffsetCommitKey):
+            self.on_group_record(decoded)
+            return
+        place = TopicPartition(key.topic, key.partition)
+        if not isinstance(value, OffsetCommitValue):
+            raise Violation(f"{self.group_id}: the offset of {place} was deleted")
+        self._on_commit(place, value.offset)
 
     def _on_commit(self, key: TopicPartition, offset: int) -> None:
         place = self.place(key)
-        twins = [sent for sent in place.sent if (sent.generation, sent.offset) == (self.generation, offset)]
+        twins = [each for each in place.sent if each.offset == offset and self.is_present(each.tenure)]
         require(
             bool(twins),
-            f"{key}: offset {offset} was committed in generation {self.generation}, in which no member has sent it",
+            f"{key}: offset {offset} was committed in epoch {self.epoch} of {self.group_id}; no member that may commit "
+            "now has sent it",
         )
+        tenures = frozenset(each.tenure for each in twins)
         last = place.commits[-1] if place.commits else None
-        if last is not None and last.generation == self.generation and last.offset > offset:
+        if last is not None and tenures <= last.tenures and last.offset > offset:
             require(
-                self._has_ghosts or any(not sent.is_answered for sent in twins),
-                f"{key}: the committed offset goes back from {last.offset} to {offset} in generation {self.generation}",
+                self.has_ghosts or any(not each.is_answered for each in twins),
+                f"{key}: the committed offset goes back from {last.offset} to {offset} in {twins[0].tenure}",
             )
-        place.commits.append(Commit(self.generation, offset))
+        place.commits.append(Commit(tenures, offset))
 
     # --- what members send and hear -----------------------------------------------------------------------------------
 
     def send_commit(self, request: OffsetCommitRequest) -> list[SentCommit]:
         """A member sends a commit; what `hear_commit` will want."""
         found = []
+        tenure = self.tenure(request)
         for key, offset in _committed(request):
             place = self.place(key)
             require(offset <= place.read_up_to, f"{key}: {offset} is committed; only {place.read_up_to} were read")
-            found.append(SentCommit(request.generation_id_or_member_epoch, offset))
+            found.append(SentCommit(tenure, offset))
             place.sent.append(found[-1])
         return found
 
@@ -173,27 +174,26 @@ class GroupLaws:
     ) -> None:
         """The coordinator has answered a commit."""
         errors = [part.error_code for topic in response.topics for part in topic.partitions]
-        for (key, offset), each, error in zip(_committed(request), sent, errors, strict=True):
+        for (key, _), each, error in zip(_committed(request), sent, errors, strict=True):
             each.is_answered = True
             if not error:
-                self._acknowledge(key, Commit(each.generation, offset))
+                self._acknowledge(key, each)
 
-    def _acknowledge(self, key: TopicPartition, commit: Commit) -> None:
+    def _acknowledge(self, key: TopicPartition, sent: SentCommit) -> None:
         place = self.place(key)
         for count in range(len(place.commits), 0, -1):
-            if place.commits[count - 1] == commit:
+            commit = place.commits[count - 1]
+            if commit.offset == sent.offset and sent.tenure in commit.tenures:
                 place.acknowledged = max(place.acknowledged, count)
                 return
-        raise Violation(
-            f"{key}: offset {commit.offset} of generation {commit.generation} was acknowledged, and is not committed"
-        )
+        raise Violation(f"{key}: offset {sent.offset} of {sent.tenure} was acknowledged, and is not committed")
 
     def known_commits(self) -> dict[TopicPartition, int]:
-        """A member asks for the committed offsets now: so many commits the answer must know."""
+        """A member asks for the committed offsets now: the answer must know this many commits."""
         return {key: place.acknowledged for key, place in self._places.items()}
 
     def hear_offsets(self, known: Mapping[TopicPartition, int], response: OffsetFetchResponse) -> None:
-        """A member is told where to begin."""
+        """A member hears where to begin."""
         for topic in response.groups[0].topics:
             for part in topic.partitions:
                 key = TopicPartition(topic.name, part.partition_index)
@@ -203,30 +203,14 @@ class GroupLaws:
                 commits = self.place(key).commits[max(0, least - 1) :]
                 require(
                     any(commit.offset == part.committed_offset for commit in commits),
-                    f"{key}: a new owner is told offset {part.committed_offset}; committed is "
+                    f"{key}: a new owner hears offset {part.committed_offset}; committed is "
                     f"{sorted({commit.offset for commit in commits})}",
                 )
 
     # --- what members do ----------------------------------------------------------------------------------------------
 
-    def own(self, member_id: str, name: str, generation: int, owned: frozenset[TopicPartition]) -> None:
-        """A member has taken over its assignment. `name` stays when a static member comes back under a new id."""
-        assigned = self._assigned.get(generation, {}).get(member_id)
-        require(
-            assigned is not None,
-            f"{member_id} was given an assignment of generation {generation}, of which no record is committed",
-        )
-        require(
-            assigned == owned,
-            f"{member_id} owns {_names(owned)} in generation {generation}, and is assigned {_names(assigned or ())}",
-        )
-        owners = self._owners.setdefault(generation, {})
-        for key in sorted(owned):
-            other = owners.setdefault(key, name)
-            require(other == name, f"{key} is owned by {other} and by {name} in generation {generation}")
-
     def read(self, key: TopicPartition, offset: int) -> None:
-        """A member was given this record."""
+        """A member has got this record."""
         place = self.place(key)
         require(
             offset <= place.read_up_to,
@@ -255,31 +239,24 @@ class GroupLaws:
 
     def _check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
         require(sorted(live.groups) == sorted(fresh.groups), f"groups {sorted(live.groups)} and {sorted(fresh.groups)}")
-        for what, shard in (("has", live), ("would load", fresh)):
-            group = shard.classic.group(self.group_id)
+        for which, shard in (("has", live), ("would load", fresh)):
+            group = shard.groups.get(self.group_id)
             if group is None:
                 continue
-            found = group.record(group.assignments()).value
-            require(
-                _lasting(found) == _lasting(self.metadata),
-                f"the coordinator of {self.group_id} {what} {found}; the last record is {self.metadata}",
-            )
+            what = f"the coordinator of {self.group_id} {which}"
+            self.check_group(what, group)
             offsets = {key: committed.offset for key, committed in shard.offsets.of(self.group_id).items()}
             expected = {key: place.offset for key, place in self._places.items() if place.commits}
-            require(
-                offsets == expected, f"the coordinator of {self.group_id} {what} {offsets}; committed is {expected}"
-            )
+            require(offsets == expected, f"{what} {offsets}; committed is {expected}")
 
 
-def assigned_partitions(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions in a member's assignment."""
-    if not data:
-        return frozenset()
-    version = int.from_bytes(data[:_VERSION_BYTES], "big")
-    found = ConsumerProtocolAssignment.decode(data, version, _VERSION_BYTES)
-    return frozenset(
-        TopicPartition(part.topic, number) for part in found.assigned_partitions for number in part.partitions
-    )
+def _group_id(decoded: CoordinatorRecord) -> str:
+    """The group that the record is about."""
+    key = decoded.key
+    if isinstance(key, GroupKey | GroupMemberKey):
+        return key.group_id
+    assert isinstance(key, GroupMetadataKey | OffsetCommitKey), f"no group here writes {key}"
+    return key.group
 
 
 def _committed(request: OffsetCommitRequest) -> list[tuple[TopicPartition, int]]:
@@ -290,12 +267,5 @@ def _committed(request: OffsetCommitRequest) -> list[tuple[TopicPartition, int]]
     ]
 
 
-def _lasting(value: Any) -> tuple[Any, ...]:
-    """What of a group's record stays as it is until the next one."""
-    assert isinstance(value, GroupMetadataValue)
-    members = [(each.member_id, each.group_instance_id, bytes(each.assignment)) for each in value.members]
-    return value.generation, value.protocol_type, value.protocol, value.leader, members
-
-
-def _names(keys: Iterable[TopicPartition]) -> list[str]:
+def names(keys: Iterable[TopicPartition]) -> list[str]:
     return [str(key) for key in sorted(keys)]

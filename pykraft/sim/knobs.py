@@ -26,14 +26,18 @@ FAULTS = (
 )
 
 
-GROUP_SHARE = 0.36
-"""So many of the seeds have a consumer group."""
+CLASSIC = "classic"
+CONSUMER = "consumer"
+GROUPS = {CLASSIC: ("g", 0.36), CONSUMER: ("consumers", 0.36)}
+"""By group protocol, the group's id, and how many of the seeds have such a group. Some have both."""
 
 
 @dataclass(frozen=True)
 class GroupKnobs:
-    """The draw of a seed that has a consumer group. Times are milliseconds."""
+    """The draw of one group. Times are milliseconds."""
 
+    protocol: str
+    group_id: str
     members: int
     static_members: int
     """So many of them have a group.instance.id."""
@@ -49,6 +53,10 @@ class GroupKnobs:
     """How likely the coordinator's node crashes, compared to the other kinds of trouble."""
     properties: dict[str, int]
     """Of each node."""
+    session_ms: int
+    """Without a heartbeat for this long a member is removed."""
+    crashes_at_end: bool
+    """At the end of the storm a member and its coordinator's node crash together."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,8 @@ class Knobs:
     """From when until when all this goes on, unless too much has happened by then."""
     clock_skew_ms: int
     background_us: int
-    group: GroupKnobs | None
-    """None in most seeds."""
+    groups: tuple[GroupKnobs, ...]
+    """None in most seeds, at most one of each protocol."""
 
 
 def draw(seed: int) -> Knobs:
@@ -89,12 +97,12 @@ def draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    group = _group(Random(f"groups {seed}"), brokers)
+    groups = _groups(seed, brokers)
     return Knobs(
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
-        properties=_properties(random) | _fetch_sessions(Random(f"fetch sessions {seed}")),
+        properties=_properties(random, bool(groups)) | _fetch_sessions(Random(f"fetch sessions {seed}")),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -104,7 +112,7 @@ def draw(seed: int) -> Knobs:
         has_plain_producer=Random(f"plain {seed}").random() < 0.25,
         consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
         records_per_s=random.choice((20, 60, 100)),
-        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds} | _group_faults(group),
+        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds} | _group_faults(groups),
         fault_every_ms=random.choice((250, 500, 1000, 2000)),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
@@ -114,11 +122,11 @@ def draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
-        group=group,
+        groups=groups,
     )
 
 
-def _properties(random: Random) -> dict[str, int]:
+def _properties(random: Random, has_groups: bool) -> dict[str, int]:
     session = random.choice((300, 600, 1500))
     fetch_wait = random.choice((10, 100, 500))
     fetch_timeout = random.choice((200, 400, 1000))
@@ -132,7 +140,8 @@ def _properties(random: Random) -> dict[str, int]:
         "controller.quorum.append.linger.ms": random.choice((0, 5, 25)),
         "internal.metadata.max.fetch.size.in.bytes": random.choice((1, 200, 8 << 20)),
         "internal.metadata.max.batch.size.in.bytes": random.choice((2_000, 8 << 20)),
-        "internal.metadata.log.segment.bytes": random.choice((1_000, 8_000, 1 << 20)),
+        # The records that make the groups' topic may come in one batch with others, and a segment must hold that.
+        "internal.metadata.log.segment.bytes": random.choice((2_000 if has_groups else 1_000, 8_000, 1 << 20)),
         "metadata.max.idle.interval.ms": random.choice((100, 500)),
         "replica.lag.time.max.ms": fetch_wait + random.choice((200, 1000, 3000)),
         "replica.fetch.wait.max.ms": fetch_wait,
@@ -173,21 +182,30 @@ def _consumer(random: Random) -> dict[str, object]:
     }
 
 
-def _group(random: Random, brokers: int) -> GroupKnobs | None:
-    if random.random() >= GROUP_SHARE:
-        return None
+def _groups(seed: int, brokers: int) -> tuple[GroupKnobs, ...]:
+    dice = {CLASSIC: Random(f"groups {seed}"), CONSUMER: Random(f"consumer groups {seed}")}
+    return tuple(
+        _group(dice[protocol], brokers, protocol) for protocol in GROUPS if _has_group(dice[protocol], protocol)
+    )
+
+
+def _has_group(random: Random, protocol: str) -> bool:
+    return random.random() < GROUPS[protocol][1]
+
+
+def _group(random: Random, brokers: int, protocol: str) -> GroupKnobs:
     members = random.randint(2, 4)
     session = random.choice((300, 600, 1500))
     heartbeat = session // random.choice((2, 3, 6))
     commits = random.choice(("auto", "auto", "sync", "async"))
     return GroupKnobs(
+        protocol=protocol,
+        group_id=GROUPS[protocol][0],
         members=members,
         static_members=random.choice((0, 0, 1, members)),
         settings={
             **_consumer(random),
-            "group.protocol": random.choice(("classic",)),
-            "session.timeout.ms": session,
-            "heartbeat.interval.ms": heartbeat,
+            "group.protocol": random.choice((protocol,)),
             # A member hears of a rebalance by its heartbeat: with less time than that, no rebalance would have all.
             "max.poll.interval.ms": heartbeat + random.choice((400, 1000, 3000)),
             "max.partition.fetch.bytes": random.choice((1_000, 1 << 20)),
@@ -196,16 +214,7 @@ def _group(random: Random, brokers: int) -> GroupKnobs | None:
             "enable.auto.commit": commits == "auto",
             "auto.commit.interval.ms": random.choice((20, 100, 700)),
             "metadata.max.age.ms": random.choice((1_000, 300_000)),
-            "partition.assignment.strategy": random.choice(
-                (
-                    "range",
-                    "roundrobin",
-                    "sticky",
-                    "cooperative-sticky",
-                    "cooperative-sticky",
-                    "range,cooperative-sticky",
-                )
-            ),
+            **(_classic if protocol == CLASSIC else _modern)(random, session, heartbeat),
         },
         commits=commits,
         event_every_ms=random.choice((300, 700, 1500)),
@@ -219,9 +228,41 @@ def _group(random: Random, brokers: int) -> GroupKnobs | None:
             "group.min.session.timeout.ms": 100,
             "group.initial.rebalance.delay.ms": random.choice((0, 50, 500)),
             "min.insync.replicas": random.choice((1, 2)),
+            "group.consumer.min.session.timeout.ms": 100,
+            "group.consumer.min.heartbeat.interval.ms": 10,
+            **(_times(session, heartbeat) if protocol == CONSUMER else {}),
         },
+        session_ms=session,
+        crashes_at_end=random.random() < 0.3,
     )
 
 
-def _group_faults(group: GroupKnobs | None) -> dict[str, float]:
-    return {} if group is None else {"crash_coordinator": group.crash_coordinator}
+def _classic(random: Random, session: int, heartbeat: int) -> dict[str, object]:
+    """What a classic member chooses itself."""
+    strategies = (
+        "range",
+        "roundrobin",
+        "sticky",
+        "cooperative-sticky",
+        "cooperative-sticky",
+        "range,cooperative-sticky",
+    )
+    return {
+        "session.timeout.ms": session,
+        "heartbeat.interval.ms": heartbeat,
+        "partition.assignment.strategy": random.choice(strategies),
+    }
+
+
+def _modern(random: Random, session: int, heartbeat: int) -> dict[str, object]:
+    """What is left to choose for a member of a consumer group."""
+    return {"group.remote.assignor": random.choice((None, "uniform", "range"))}
+
+
+def _times(session: int, heartbeat: int) -> dict[str, int]:
+    """The broker chooses the times of consumer groups."""
+    return {"group.consumer.session.timeout.ms": session, "group.consumer.heartbeat.interval.ms": heartbeat}
+
+
+def _group_faults(groups: tuple[GroupKnobs, ...]) -> dict[str, float]:
+    return {"crash_coordinator": max(group.crash_coordinator for group in groups)} if groups else {}

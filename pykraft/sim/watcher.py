@@ -9,11 +9,13 @@ run in which nothing happens proves nothing.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import METADATA_TOPIC, TopicPartition
+from pykraft.common.types import METADATA_TOPIC, TopicPartition, Uuid
 from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -47,12 +49,21 @@ class Progress:
     acknowledged: int = 0
     consumed: int = 0
     crashes: int = 0
-    rebalances: int = 0
-    """Generations of the consumer group whose assignment was committed."""
-    members_lost: int = 0
-    coordinator_moves: int = 0
-    """Shards of the group coordinator that were lost while requests waited there."""
+    classic_rebalances: int = 0
+    """Generations of classic groups whose assignment was committed."""
+    classic_members_lost: int = 0
+    classic_coordinator_moves: int = 0
+    """Shards of the group coordinator that were lost while classic groups had work in flight there."""
+    consumer_rebalances: int = 0
+    """Epochs of consumer groups whose target assignment was committed."""
+    consumer_members_lost: int = 0
+    consumer_coordinator_moves: int = 0
     events: int = 0
+
+    def count(self, protocol: str, what: str, by: int = 1) -> None:
+        """Something befell a group of this protocol."""
+        name = f"{protocol}_{what}"
+        setattr(self, name, getattr(self, name) + by)
 
     def __add__(self, other: "Progress") -> "Progress":
         return Progress(
@@ -80,25 +91,36 @@ class Coordinators:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self.busy: dict[int, dict[int, bool]] = {}
-        """By node and partition: whether requests wait there."""
+        self.busy: dict[int, dict[int, frozenset[str]]] = {}
+        """By node and partition: the protocols of the groups that have work in flight there."""
 
     def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard]) -> None:
-        busy = {partition: _is_busy(runtime, partition) for partition in runtime.active_partitions()}
-        lost = [partition for partition, was_busy in self.busy.get(node_id, {}).items() if was_busy]
-        self._progress.coordinator_moves += sum(partition not in busy for partition in lost)
+        busy = {partition: _busy_protocols(runtime, partition) for partition in runtime.active_partitions()}
+        lost = [protocols for partition, protocols in self.busy.get(node_id, {}).items() if partition not in busy]
+        self._count(lost)
         self.busy[node_id] = busy
 
     def look_for_the_last_time(self, node_id: int) -> None:
         """The node ends, and its shards with it."""
-        self._progress.coordinator_moves += sum(self.busy.pop(node_id, {}).values())
+        self._count(self.busy.pop(node_id, {}).values())
+
+    def _count(self, lost: Iterable[frozenset[str]]) -> None:
+        for protocols in lost:
+            for protocol in protocols:
+                self._progress.count(protocol, "coordinator_moves")
 
 
-def _is_busy(runtime: CoordinatorRuntime[GroupShard], partition: int) -> bool:
+def _busy_protocols(runtime: CoordinatorRuntime[GroupShard], partition: int) -> frozenset[str]:
+    """A group has work in flight while it rebalances, and while a response waits until its records are committed."""
     groups = runtime.active(partition).groups.values()
-    members = [member for group in groups if isinstance(group, ClassicGroup) for member in group.members.values()]
-    is_waited_for = any(member.joining is not None or member.syncing is not None for member in members)
-    return is_waited_for or runtime.has_waiting(partition)
+    has_waiting = runtime.has_waiting(partition)
+    return frozenset(group.group_type for group in groups if has_waiting or _is_rebalancing(group))
+
+
+def _is_rebalancing(group: ClassicGroup | ConsumerGroup) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return group.state in (ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING)
+    return any(member.joining is not None or member.syncing is not None for member in group.members.values())
 
 
 class Watcher:
@@ -114,17 +136,22 @@ class Watcher:
         self._newest_image: MetadataImage | None = None
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
-        self.group: GroupLaws | None = None
-        """Those of the consumer group, if there is one."""
+        self.groups: dict[str, GroupLaws] = {}
+        """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
         if topic_partition not in self.partitions:
-            if self.group is not None and topic_partition.topic == GROUP_TOPIC:
-                self.partitions[topic_partition] = InternalHistory(topic_partition, self.group)
+            if topic_partition.topic == GROUP_TOPIC:
+                self.partitions[topic_partition] = InternalHistory(topic_partition, self.groups)
             else:
                 self.partitions[topic_partition] = PartitionHistory(topic_partition)
         return self.partitions[topic_partition]
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        """The name of a topic that a node knows."""
+        assert self._newest_image is not None
+        return self._newest_image.topics[topic_id].name
 
     # --- events that a node reports -----------------------------------------------------------------------------------
 
@@ -176,7 +203,7 @@ class Watcher:
         if node.broker is not None:
             for topic_partition, partition in node.broker.replicas.partitions.items():
                 self._look_at_partition(machine, seen, topic_partition, partition)
-            if self.group is not None:
+            if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:

@@ -14,11 +14,16 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ReplicaKey
 from pykraft.controller.replication_control import ReplicationControl
-from pykraft.coordinator.group import shard
+from pykraft.coordinator.group import reconciliation, shard
 from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_group import ConsumerGroup
+from pykraft.coordinator.group.consumer_group_member import Assignment, overlaps
+from pykraft.coordinator.group.reconciliation import Heard
+from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.coordinator.runtime import CoordinatorRuntime
-from pykraft.protocol.messages.coordinators import GroupMetadataValue
+from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadataValue
+from pykraft.protocol.messages.group_values import GroupTargetAssignmentMemberValue
 from pykraft.raft import election
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import QuorumState, Unattached
@@ -258,6 +263,12 @@ def a_stale_generation_accepted() -> None:
 
 
 @bug
+def a_stale_member_epoch_accepted() -> None:
+    """The same in a consumer group: any epoch of a member's will do."""
+    put(ConsumerGroup, "_check_epoch", lambda self, member, received: None)
+
+
+@bug
 def a_member_forgotten_on_replay() -> None:
     """A coordinator that takes over does not know the last member."""
     from_record = ClassicGroup.from_record
@@ -269,6 +280,34 @@ def a_member_forgotten_on_replay() -> None:
         return group
 
     put(ClassicGroup, "from_record", staticmethod(forget))
+
+
+@bug
+def a_session_timer_not_restarted_on_load() -> None:
+    """A coordinator that takes over waits for the members that it has loaded, however long they are gone."""
+    put(GroupShard, "on_loaded", lambda self, now: self._schedule_expiry())
+
+
+@bug
+def a_partition_assigned_before_its_owner_revoked_it() -> None:
+    """A heartbeat that does not say what its member owns counts as a revocation."""
+
+    def still_owns(heard: Heard, partitions: Assignment) -> bool:
+        return heard.owned is not None and overlaps(heard.owned, partitions)
+
+    put(reconciliation, "_still_owns", still_owns)
+
+
+@bug
+def a_target_assignment_from_an_older_epoch() -> None:
+    """A member's first target stays, whatever the coordinator computes later."""
+    replay_target = ConsumerGroup.replay_target
+
+    def replay(self: ConsumerGroup, key: GroupMemberKey, value: GroupTargetAssignmentMemberValue | None) -> None:
+        if value is None or key.member_id not in self.target_assignment:
+            replay_target(self, key, value)
+
+    put(ConsumerGroup, "replay_target", replay)
 
 
 # --- the controller ---------------------------------------------------------------------------------------------------

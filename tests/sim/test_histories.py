@@ -20,9 +20,12 @@ FLOORS = {
     "isr_changes": 500,
     "acknowledged": 65_000,
     "crashes": 200,
-    "rebalances": 63,
-    "members_lost": 46,
-    "coordinator_moves": 7,
+    "classic_rebalances": 57,
+    "classic_members_lost": 46,
+    "classic_coordinator_moves": 10,
+    "consumer_rebalances": 105,
+    "consumer_members_lost": 31,
+    "consumer_coordinator_moves": 8,
 }
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
@@ -60,7 +63,7 @@ def test_the_histories_together_are_eventful(reports: list[Report]) -> None:
     assert not poor, f"below the floors: {poor}"
 
 
-@pytest.mark.parametrize("seed", [16, 52])
+@pytest.mark.parametrize("seed", [16, 39])
 def test_a_seed_gives_the_same_history_whatever_the_hash_seed(seed: int) -> None:
     lines = set()
     for hash_seed in ("0", "1"):
