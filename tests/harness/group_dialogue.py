@@ -206,7 +206,16 @@ class Talk:
         self._side = side
         self._group_id = group_id
         self._member_ids: dict[str, str] = {}
-        self._generations: dict[str, int] = {}
+        self._former_ids: dict[str, str] = {}
+        """What members with these ids were called."""
+        self.epochs: dict[str, int] = {}
+        """Of each member the epoch or the generation that it has heard last."""
+        self.owned: dict[str, str] = {}
+        """Of each member the partitions that it has heard of last."""
+        self.error = ErrorCode.NONE
+        """In the last answer."""
+        self.is_empty = False
+        """It was an empty consumer group at the last look."""
         self._leader = ""
         self._names = {topic_id: name for name, topic_id in side.ids.items()}
         self.lines: list[str] = []
@@ -255,15 +264,24 @@ class Talk:
         self.lines.append(f"> {who} joins{known}{static}: {' '.join(topics)}; it has {owns or 'nothing'}")
         self._side.send(who, request, version)
 
+    def forget(self, who: str) -> None:
+        """The member begins anew, without an id."""
+        member_id = self._member_ids.pop(who, "")
+        if member_id not in ("", who):
+            self._former_ids[member_id] = f"{who} number {len(self._former_ids)}"
+        self.epochs.pop(who, None)
+        self.owned.pop(who, None)
+
     def joined(self, *who: str) -> None:
         """The answers to these members' JoinGroup. Which one leads is not written down, if there are several."""
         members: list[str] = []
         for each in who:
             answer = self._side.receive(each)
+            self.error = ErrorCode.of(answer.error_code)
             if answer.member_id:
                 self._member_ids[each] = answer.member_id
             if not answer.error_code:
-                self._generations[each] = answer.generation_id
+                self.epochs[each] = answer.generation_id
             if answer.leader and answer.leader == answer.member_id:
                 self._leader = each
             members += [f"{m.member_id}: {self._subscription(m.metadata)}" for m in answer.members]
@@ -296,7 +314,7 @@ class Talk:
             said = {"protocol_type": "consumer", "protocol_name": "range", **fields}
             request = SyncGroupRequest(
                 group_id=self._group_id,
-                generation_id=said.pop("generation", self._generations.get(each, -1)),
+                generation_id=said.pop("generation", self.epochs.get(each, -1)),
                 member_id=self._member_ids.get(each, each),
                 group_instance_id=said.pop("instance", None),
                 assignments=brings,
@@ -310,7 +328,10 @@ class Talk:
         """The answers to these members' SyncGroup."""
         for each in sorted(who):
             answer = self._side.receive(each)
+            self.error = ErrorCode.of(answer.error_code)
             has = self._assignment(answer.assignment) if not answer.error_code else ""
+            if not answer.error_code:
+                self.owned[each] = has.partition(" (")[0].replace("no bytes", "")
             protocol = f"{answer.protocol_type or None} {answer.protocol_name or None}"
             self.lines += [f"> {each} syncs", f"  {each} hears {_error(answer)}, {protocol}: {has}".rstrip(": ")]
 
@@ -318,11 +339,12 @@ class Talk:
         """A classic heartbeat."""
         request = HeartbeatRequest(
             group_id=self._group_id,
-            generation_id=self._generations.get(who, -1) if generation is None else generation,
+            generation_id=self.epochs.get(who, -1) if generation is None else generation,
             member_id=self._member_ids.get(who, who),
             group_instance_id=instance,
         )
         answer = self._ask(who, request)
+        self.error = ErrorCode.of(answer.error_code)
         self.lines += [f"> {who} beats in {request.generation_id}", f"  {who} hears {_error(answer)}"]
 
     def leave(self, *who: str, instances: Mapping[str, str] | None = None, version: int = 5) -> None:
@@ -355,12 +377,15 @@ class Talk:
         answer = self._ask(who, request)
         shown = "" if owns is None else f"; it has {owns or 'nothing'}"
         self.lines.append(f"> {who} in epoch {epoch}{': ' if topics else ''}{' '.join(topics)}{shown}")
+        self.error = ErrorCode.of(answer.error_code)
         if answer.error_code:
             self.lines.append(self._named(f"  {_error(answer)}: {answer.error_message or ''}".rstrip(": ")))
         else:
             text = f"  epoch {answer.member_epoch}"
+            self.epochs[who] = answer.member_epoch
             if answer.assignment is not None:
-                text += f": {self._by_id(answer.assignment.topic_partitions)}"
+                self.owned[who] = self._by_id(answer.assignment.topic_partitions)
+                text += f": {self.owned[who]}"
             self.lines.append(text.rstrip())
 
     # --- both ---------------------------------------------------------------------------------------------------------
@@ -382,8 +407,10 @@ class Talk:
 
     def look(self) -> None:
         """What the group looks like, as each kind of group."""
-        new = self._ask("admin", ConsumerGroupDescribeRequest(group_ids=[self._group_id])).groups[0]
-        old = self._ask("admin", DescribeGroupsRequest(groups=[self._group_id])).groups[0]
+        new, old = self._described()
+        while not new.error_code and not old.error_code:  # a change was committed between the two questions
+            new, old = self._described()
+        self.is_empty = new.group_state == "Empty"
         self.lines.append(f"= as a consumer group: {_error(new)} {new.group_state} {new.group_epoch}")
         for member in sorted(new.members, key=lambda member: self._named(member.member_id)):
             has = self._by_name(member.assignment.topic_partitions)
@@ -395,6 +422,11 @@ class Talk:
         for member in sorted(old.members, key=lambda member: self._named(member.member_id)):
             has = self._assignment(member.member_assignment)
             self.lines.append(self._named(f"    {member.member_id}: has {has}").rstrip())
+
+    def _described(self) -> tuple[Any, Any]:
+        new = self._ask("admin", ConsumerGroupDescribeRequest(group_ids=[self._group_id])).groups[0]
+        old = self._ask("admin", DescribeGroupsRequest(groups=[self._group_id])).groups[0]
+        return new, old
 
     def until_gone(self, who: str, after_ms: int) -> None:
         """The member is silent until the coordinator has removed it."""
@@ -445,9 +477,9 @@ class Talk:
         return self._side.receive(speaker)
 
     def _named(self, text: str) -> str:
-        for name, member_id in self._member_ids.items():
-            if member_id != name:
-                text = text.replace(member_id, name)
+        named = {member_id: name for name, member_id in self._member_ids.items() if member_id != name}
+        for member_id, name in (named | self._former_ids).items():
+            text = text.replace(member_id, name)
         return text
 
     def _by_id(self, parts: Any) -> str:

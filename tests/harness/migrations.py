@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Uuid
 from tests.harness.group_dialogue import Talk
 
@@ -301,6 +303,65 @@ ALLOWED: list[Dialogue] = [
 FORBIDDEN: list[Dialogue] = [no_group_changes_its_protocol]
 """With the policy `disabled`."""
 DISABLED = {"group.consumer.migration.policy": "disabled"}
+
+
+def at_random(seed: int, steps: int = 60) -> Dialogue:
+    """One classic member and three of the newer protocol come, go and err. There is one classic member, as several
+    would wait for each other; the others have ids that come after all that a coordinator gives."""
+
+    def dialogue(talk: Talk) -> None:
+        random = Random(seed)
+        topics = {who: ["orders"] for who in ("a", "~x", "~y", "~z")}
+        for _ in range(steps):
+            who = random.choice(["a", "a", "a", *topics])
+            if random.random() < 0.1:
+                topics[who] = random.choice([["orders"], ["people"], ["orders", "people"]])
+            if who == "a":
+                _classic_step(talk, random, topics[who])
+            else:
+                _consumer_step(talk, random, who, topics[who])
+            if talk.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                talk.forget(who)
+            elif talk.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION):
+                talk.epochs.pop(who, None)
+            talk.look()
+
+    dialogue.__name__ = f"at_random_{seed}"
+    return dialogue
+
+
+def _classic_step(talk: Talk, random: Random, topics: list[str]) -> None:
+    if talk.is_empty:  # Kafka forgets such a group without a record, if a member with an id wants to join it
+        talk.forget("a")
+    step = random.choices(["join", "sync", "beat", "leave", "commit"], [6, 4, 4, 1, 1])[0]
+    if step == "join" or "a" not in talk.epochs:
+        owns = random.choice([talk.owned.get("a", ""), ""])
+        talk.join("a", *topics, owns=owns)
+    elif step == "sync":
+        talk.sync("a", given={"a": "orders 0 1 2 3" if "orders" in topics else "people 0 1"})
+    elif step == "beat":
+        talk.beat("a")
+    elif step == "commit":
+        talk.commit("a", talk.epochs["a"])
+    else:
+        talk.leave("a")
+        talk.forget("a")
+
+
+def _consumer_step(talk: Talk, random: Random, who: str, topics: list[str]) -> None:
+    static = {"instance_id": "i1"} if who == "~x" else {}
+    if who not in talk.epochs:
+        talk.heartbeat(who, 0, "", *topics, **static)
+        return
+    epoch = random.choices([talk.epochs[who], talk.epochs[who] - 1, 0, -1, -2], [20, 2, 1, 6, 1])[0]
+    owns = random.choice([talk.owned.get(who, ""), "", None])
+    if epoch < 0:
+        talk.heartbeat(who, epoch, None, **static)
+        talk.forget(who)
+    elif epoch == 0:
+        talk.heartbeat(who, 0, "", *topics, **static)
+    else:
+        talk.heartbeat(who, epoch, owns, *(topics if random.random() < 0.2 else ()), **static)
 
 
 def read_answers() -> tuple[dict[str, Uuid], dict[str, list[str]]]:

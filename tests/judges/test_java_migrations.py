@@ -29,11 +29,13 @@ from tests.harness.migrations import (
     FORBIDDEN,
     PROPERTIES,
     Dialogue,
+    at_random,
     read_answers,
     without_hashes,
     write_answers,
 )
 
+SEEDS = 20
 pytestmark = pytest.mark.limit(300)
 
 
@@ -123,3 +125,12 @@ def test_apache_kafka_answers_as_is_written_down_and_as_pykraft(
     _, expected = read_answers()
     for name, lines in said.items():
         assert without_hashes(lines) == without_hashes(expected[name]), name
+
+
+def test_both_coordinators_agree_on_members_of_both_protocols_that_come_go_and_err_at_random(
+    side: tuple[KafkaSide, dict[str, str], list[Dialogue]],
+) -> None:
+    kafka, properties, _ = side
+    for seed in range(SEEDS):
+        dialogue = at_random(seed)
+        assert held(OurSide(kafka.ids, properties), dialogue) == held(kafka, dialogue), f"seed {seed}"
