@@ -11,9 +11,11 @@ import confluent_kafka.admin as confluent
 import pytest
 
 from pykraft import Admin, AlterConfigOp, ConfigResource, ConfigResourceType
+from pykraft.cli import main
 from pykraft.protocol.messages.configs import Operation
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import java_command
+from tests.harness.kafka_tools import run_tool
 from tests.harness.others import module
 from tests.interop.test_others import make_topic, wait_until
 
@@ -152,3 +154,27 @@ def test_kafkas_own_tool_changes_and_shows_settings(servers: str) -> None:
         f"  cleanup.policy=compact,delete sensitive=false synonyms={{{policies}}}",
         "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
     ]
+
+
+@pytest.mark.long
+def test_kafkas_own_tool_and_ours_print_the_same_of_groups(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+
+    def theirs(*calls: str) -> list[str]:
+        arguments = [["--bootstrap-server", servers, *call.split()] for call in calls]
+        return [told.out for told in run_tool("kafka.admin.ConfigCommand", arguments)]
+
+    def ours(call: str) -> str:
+        capsys.readouterr()
+        main(["configs", "--bootstrap-server", servers, *call.split()])
+        return capsys.readouterr().out
+
+    changed = "--alter --entity-type groups --entity-name g --add-config consumer.heartbeat.interval.ms=6000"
+    done = "Completed updating config for group g.\n"
+    assert theirs(changed) == [done]
+    describes = ["--describe --group g", "--describe --group none", "--describe --entity-type groups"]
+    wait_until(lambda: "=6000" in ours(describes[0]))
+    assert theirs(*describes) == [ours(call) for call in describes]
+    assert ours("--alter --group g --delete-config consumer.heartbeat.interval.ms") == done
+    wait_until(lambda: "=6000" not in theirs(describes[0])[0])
