@@ -63,6 +63,12 @@ class TransactionEnd(NamedTuple):
     transaction_version: int = 0
 
 
+def timer_key(kind: str, *names: str) -> str:
+    """The key of a timer for these names. Clients choose the names, so each has its length in front: no two lists of
+    names run together to the same key."""
+    return ":".join([kind, *(f"{len(name)}:{name}" for name in names)])
+
+
 class CoordinatorTimer(Protocol):
     """Things that a shard does later. Each has a key; a new one takes the place of the one before. They are soft state:
     when a shard is loaded, it schedules them again."""

@@ -463,6 +463,16 @@ def test_a_coordinator_that_loads_the_group_waits_a_whole_session_for_its_member
     assert script.group.state == "Empty"
 
 
+def test_the_session_of_a_member_is_not_that_of_another_group_whose_name_runs_together_with_its_own() -> None:
+    script = ConsumerGroupScript({"orders": 4})
+    script.join("b-c", "orders", group_id="a")
+    script.join("c", "orders", group_id="a-b")
+    script.pass_time(SESSION_MS - 1)
+    script.heartbeat("c", 1, group_id="a-b")
+    script.pass_time(1)
+    assert [sorted(script.groups[group_id].members) for group_id in ("a", "a-b")] == [[], ["c"]]
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 

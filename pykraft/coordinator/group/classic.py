@@ -37,7 +37,7 @@ from pykraft.coordinator.group.classic_group import (
     empty_record,
     refused_join,
 )
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, timer_key
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
@@ -564,12 +564,12 @@ def _random_id(random: Random) -> str:
 
 
 def _heartbeat_key(group_id: str, member_id: str) -> str:
-    return f"heartbeat:{group_id}:{member_id}"
+    return timer_key("heartbeat", group_id, member_id)
 
 
 def _join_key(group_id: str) -> str:
-    return f"join:{group_id}"
+    return timer_key("join", group_id)
 
 
 def _sync_key(group_id: str) -> str:
-    return f"sync:{group_id}"
+    return timer_key("sync", group_id)

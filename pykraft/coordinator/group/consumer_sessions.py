@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember, MemberState
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, timer_key
 
 Remove = Callable[[ConsumerGroup, ConsumerGroupMember], CoordinatorResult[None]]
 
@@ -94,16 +94,16 @@ class MemberSessions:
 
 
 def _session_key(group_id: str, member_id: str) -> str:
-    return f"session-timeout-{group_id}-{member_id}"
+    return timer_key("member-session", group_id, member_id)
 
 
 def _rebalance_key(group_id: str, member_id: str) -> str:
-    return f"rebalance-timeout-{group_id}-{member_id}"
+    return timer_key("member-rebalance", group_id, member_id)
 
 
 def _join_key(group_id: str, member_id: str) -> str:
-    return f"join-timeout-{group_id}-{member_id}"
+    return timer_key("member-join", group_id, member_id)
 
 
 def _sync_key(group_id: str, member_id: str) -> str:
-    return f"sync-timeout-{group_id}-{member_id}"
+    return timer_key("member-sync", group_id, member_id)

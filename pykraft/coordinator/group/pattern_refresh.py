@@ -27,7 +27,7 @@ from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember
 from pykraft.coordinator.group.consumer_group_records import epoch_record, pattern_record, pattern_tombstone
 from pykraft.coordinator.group.subscription_patterns import NOT_RESOLVED, compile_pattern, resolve
 from pykraft.coordinator.group.topics import Topics, metadata_hash
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
+from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, timer_key
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
 MIN_REFRESH_INTERVAL_MS = 10_000
@@ -143,4 +143,4 @@ class PatternRefresher:
 
 
 def _key(group_id: str) -> str:
-    return f"{group_id}-regex"
+    return timer_key("patterns", group_id)
