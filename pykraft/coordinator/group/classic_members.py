@@ -25,7 +25,7 @@ from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.coordinator.group.classic_group import CONSUMER_PROTOCOL
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember, MemberState
-from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager, plan_member, plan_reconciliation
+from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager, plan_member
 from pykraft.coordinator.group.consumer_membership import known_static_member, replaced_static_member
 from pykraft.coordinator.group.consumer_protocol import (
     assignment_bytes,
@@ -35,7 +35,7 @@ from pykraft.coordinator.group.consumer_protocol import (
 )
 from pykraft.coordinator.group.group_conversion import classic_metadata
 from pykraft.coordinator.group.pattern_refresh import Describable
-from pykraft.coordinator.group.reconciliation import Heard, Target
+from pykraft.coordinator.group.reconciliation import Target
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.messages.coordinators import ConsumerProtocolSubscription, CoordinatorRecord
 from pykraft.protocol.messages.group_values import ClassicMemberMetadata
@@ -112,15 +112,14 @@ class ClassicMembers:
         if check_metadata:
             epoch = manager.plan_epoch(group, member, updated, changed, records)
         owned = partitions_by_id(subscription.owned_partitions, manager.topics)
-        heard = Heard(owned, changed, manager.topic_ids_of(group, updated))
         if downgrades:
             # With another subscription a rebalance follows: the member then gets its partitions from the leader.
             target = Target(group.target_epoch, group.target_of(updated))
             if not changed:
-                updated = plan_reconciliation(group, updated, target, heard, records)
+                updated = manager.plan_reconciliation(group, updated, target, owned, changed, records)
             return manager.downgrade_for(group, records, _joined(updated), updated, must_rebalance=changed)
         target = manager.plan_target(group, epoch, member, updated, records)
-        updated = plan_reconciliation(group, updated, target, heard, records)
+        updated = manager.plan_reconciliation(group, updated, target, owned, changed, records)
         group_id, member_id = group.group_id, updated.member_id
         timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 

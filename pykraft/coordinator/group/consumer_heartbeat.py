@@ -173,8 +173,8 @@ class ConsumerGroupManager:
             epoch = self.plan_epoch(group, member, updated, must_bump, records)
 
         target = self.plan_target(group, epoch, member, updated, records)
-        heard = Heard(owned, names_changed or pattern.changed, self.topic_ids_of(group, updated))
-        reconciled = plan_reconciliation(group, updated, target, heard, records)
+        changed = names_changed or pattern.changed
+        reconciled = self.plan_reconciliation(group, updated, target, owned, changed, records)
 
         moved = reconciled if reconciled != updated else None
         changes = _Changes(check_metadata, moved, to_resolve, describable, classic)
@@ -247,9 +247,23 @@ class ConsumerGroupManager:
         records += planned
         return Target(epoch, partitions)
 
-    def topic_ids_of(self, group: ConsumerGroup, member: ConsumerGroupMember) -> frozenset[Uuid]:
-        """The topics that this member subscribes to."""
-        return subscribed_topic_ids(member, group.resolved_patterns, self.topics)
+    def plan_reconciliation(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        target: Target,
+        owned: Assignment | None,
+        subscription_changed: bool,
+        records: list[CoordinatorRecord],
+    ) -> ConsumerGroupMember:
+        """Let the member, which owns these partitions, take a step towards its target, if it is not there yet."""
+        if not subscription_changed and member.is_reconciled_to(target.epoch):
+            return member
+        topic_ids = subscribed_topic_ids(member, group.resolved_patterns, self.topics)
+        reconciled = reconcile(member, target, Heard(owned, subscription_changed, topic_ids), group.owner_epoch)
+        if reconciled != member:
+            records.append(current_assignment_record(group.group_id, reconciled))
+        return reconciled
 
     def _after_heartbeat(self, group_id: str, member_id: str, changes: _Changes, now: int) -> None:
         if changes.upgraded is not None:
@@ -409,22 +423,6 @@ def plan_member(
     if updated != member:
         records.append(member_record(group.group_id, updated))
     return updated.subscribed_topic_names != member.subscribed_topic_names
-
-
-def plan_reconciliation(
-    group: ConsumerGroup,
-    member: ConsumerGroupMember,
-    target: Target,
-    heard: Heard,
-    records: list[CoordinatorRecord],
-) -> ConsumerGroupMember:
-    """Let the member take a step towards its target, if it is not there yet."""
-    if not heard.subscription_changed and member.is_reconciled_to(target.epoch):
-        return member
-    reconciled = reconcile(member, target, heard, group.owner_epoch)
-    if reconciled != member:
-        records.append(current_assignment_record(group.group_id, reconciled))
-    return reconciled
 
 
 def _response(
