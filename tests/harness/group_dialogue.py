@@ -49,6 +49,8 @@ from tests.harness.waiting import wait_until
 RACK = "cellar"
 TOPICS = {"orders": 4, "people": 2}
 GROUP_METADATA, REGULAR_EXPRESSION = 2, 16
+MEMBER_TOMBSTONES = [8, 7, 5]
+"""In this order they delete one member."""
 NEWEST = {
     JoinGroupRequest: 9,
     SyncGroupRequest: 5,
@@ -462,10 +464,14 @@ class Talk:
         kept = [
             (record.record_type, self._named(self._record(record))) for record in self._side.records(self._group_id)
         ]
-        lines = []
-        while kept:  # records of one kind, one after the other, have the order of a hash table
-            kind = kept[0][0]
-            count = next((i for i, (other, _) in enumerate(kept) if other != kind), len(kept))
+        lines: list[str] = []
+        while kept:  # records of one kind, and members that are removed together, have the order of a hash table
+            removed: list[list[str]] = []
+            while [kind for kind, text in kept[:3] if text.startswith("no ")] == MEMBER_TOMBSTONES:
+                removed.append([text for _, text in kept[:3]])
+                kept = kept[3:]
+            lines += [text for texts in sorted(removed) for text in texts]
+            count = next((i for i, (kind, _) in enumerate(kept) if kind != kept[0][0]), len(kept))
             lines += sorted(text for _, text in kept[:count])
             kept = kept[count:]
         return [*self.lines, *(f"# {line}".rstrip() for line in lines)]
