@@ -153,3 +153,23 @@ def copy(servers: str, source: str, target: str, copier: confluent_kafka.Produce
         return False
     finally:
         consumer.close()
+
+
+def test_a_transaction_outlives_the_leaders_of_its_partitions() -> None:
+    with Cluster(nodes=3, properties=PROPERTIES) as cluster:
+        servers = cluster.bootstrap_servers
+        topic = make_topic(servers, "txn-moved")
+        committed, aborted = producer(servers, "moved-1"), producer(servers, "moved-2")
+        for sender, name in ((committed, "kept"), (aborted, "lost")):
+            sender.begin_transaction()
+            send(sender, topic, f"{name} a", f"{name} b", f"{name} c")
+            sender.flush(PATIENCE_S)
+        for node in (1, 2, 3):
+            cluster.kill(node)
+            send(committed, topic, f"kept without {node}")
+            committed.flush(PATIENCE_S)
+            cluster.restart(node)
+        committed.commit_transaction(PATIENCE_S)
+        aborted.abort_transaction(PATIENCE_S)
+        found = values(servers, topic, "read_committed")
+        assert found == ["kept a", "kept b", "kept c", *(f"kept without {node}" for node in (1, 2, 3))]
