@@ -46,8 +46,8 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
 _REPLICAS_OF_INTERNAL_TOPICS = 3
-_LESSON_PARTITIONS_OF_OFFSETS_TOPIC = 3
-"""A lesson has a few groups. Kafka's 50 partitions would keep the first member of the first group waiting."""
+_LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
+"""A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
 
 
 class ClusterError(RuntimeError):
@@ -143,7 +143,8 @@ class Cluster:
             **PROFILES[self.timeouts],
         }
         if self.timeouts == "lesson":
-            others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_OFFSETS_TOPIC
+            others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
+            others["transaction.state.log.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
         others |= self._extra
         return {key: str(value) for key, value in {**own, **others}.items()}
 

@@ -15,8 +15,12 @@ from tests.harness.connection import answer_that
 NODES = (1, 2, 3)
 _NEWEST_METADATA = 12
 
-INTERNAL_TOPICS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
-PROPERTIES = PATIENT | UNDISTURBED | INTERNAL_TOPICS | {"replica.fetch.wait.max.ms": "100"}
+COORDINATORS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+PROPERTIES = PATIENT | UNDISTURBED | COORDINATORS | {"replica.fetch.wait.max.ms": "100"}
 
 
 class Server(Protocol):

@@ -7,15 +7,19 @@ CONCURRENT_TRANSACTIONS until then, for a time that no two runs have in common.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pykraft.common.errors import ErrorCode
+from pykraft.coordinator.runtime import partition_for
 from pykraft.protocol.messages.cluster import TRANSACTION_COORDINATOR, FindCoordinatorRequest
 from pykraft.protocol.messages.coordinators import (
     TRANSACTION_RECORDS,
+    CoordinatorRecord,
     TransactionLogKey,
     TransactionLogValue,
     decode_coordinator_record,
+    encode_coordinator_record,
 )
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.transactions import (
@@ -27,15 +31,25 @@ from pykraft.protocol.messages.transactions import (
     ListTransactionsRequest,
 )
 from pykraft.records.batch import batches
+from pykraft.records.builder import RecordBatchBuilder
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.servers import NODES
 from tests.conformance.transcript import lines_of
-from tests.harness.asking import versions
+from tests.harness.asking import produce, versions
+from tests.harness.connection import Connection
 
 TOPIC = "transactions-t"
 STATE_TOPIC = "__transaction_state"
 PARTITIONS = 3
 TIMEOUT_MS = 60_000
+LAST_EPOCH = (1 << 15) - 2
+
+
+def coordinators(talk: Dialogue, *names: str) -> dict[str, int]:
+    """The node that coordinates each of these transactional ids."""
+    find = FindCoordinatorRequest(key_type=TRANSACTION_COORDINATOR, coordinator_keys=list(names))
+    answer = talk.until(1, find, 4, lambda answer: not any(each.error_code for each in answer.coordinators))
+    return {each.key: each.node_id for each in answer.coordinators}
 
 
 class Producer:
@@ -44,14 +58,16 @@ class Producer:
     def __init__(self, talk: Dialogue, name: str) -> None:
         self.talk = talk
         self.name = name
-        find = FindCoordinatorRequest(key_type=TRANSACTION_COORDINATOR, coordinator_keys=[name])
-        found = talk.until(1, find, 4, lambda answer: not answer.coordinators[0].error_code)
-        self.node = found.coordinators[0].node_id
-        self.to = talk.to(self.node, f"coordinator of {name}")
         self.id, self.epoch = -1, -1
-        describe = DescribeTransactionsRequest(transactional_ids=[name])
-        unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND  # and not that the coordinator loads
-        talk.until(self.node, describe, 0, lambda answer: answer.transaction_states[0].error_code in (0, unknown))
+        self.find("coordinator")
+
+    def find(self, called: str) -> None:
+        """Find the coordinator, and wait until it has loaded the partition."""
+        self.node = coordinators(self.talk, self.name)[self.name]
+        self.to = self.talk.to(self.node, f"{called} of {self.name}")
+        describe = DescribeTransactionsRequest(transactional_ids=[self.name])
+        ready = (0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        self.talk.until(self.node, describe, 0, lambda answer: answer.transaction_states[0].error_code in ready)
 
     def settle(self) -> None:
         """Wait until no transaction is about to end. Nothing of it is written down."""
@@ -297,3 +313,82 @@ def test_transactions_are_listed(talk: Dialogue) -> None:
     for pattern in ("transactions-l.*-a", "listed", "", "(", "(?=a)", r"(a)\1"):
         me.to.ask(request.replace(transactional_id_pattern=pattern), 2, f"pattern {pattern!r}")
     me.end(False)
+
+
+def test_a_transaction_that_lasts_too_long(talk: Dialogue) -> None:
+    talk.topic(TOPIC + "6")
+    me = Producer(talk, "transactions-late")
+    me.begin()
+    me.init(says="with a short timeout", transaction_timeout_ms=300)
+    me.add_as_broker(TOPIC + "6")
+    describe = DescribeTransactionsRequest(transactional_ids=[me.name])
+    aborted = "CompleteAbort"
+    talk.until(me.node, describe, 0, lambda answer: answer.transaction_states[0].transaction_state == aborted)
+    me.describe()
+    me.add_as_broker(TOPIC + "6")
+    me.end(True)
+    me.end(False)
+    me.end(True, 4)
+    me.init(says="with its epoch", producer_id=me.id, producer_epoch=me.epoch)
+    me.init(says="anew")
+    me.records()
+
+
+def test_the_last_epoch_of_a_producer_id(talk: Dialogue) -> None:
+    """A record that says so is put into the log, and another node becomes the coordinator, which reads it."""
+    talk.topic(TOPIC + "7", [[1, 2]])
+    Producer(talk, "transactions-last").begin()
+    names = [f"transactions-last-{number}" for number in range(64)]
+    found = coordinators(talk, *names)
+    me = Producer(talk, next(name for name in names if found[name] == 3))
+    me.begin()
+    age(talk, me, LAST_EPOCH - 1)
+    talk.server.kill(3)
+    try:
+        find = FindCoordinatorRequest(key_type=TRANSACTION_COORDINATOR, coordinator_keys=[me.name])
+        talk.until(1, find, 4, lambda answer: answer.coordinators[0].node_id in (1, 2))
+        me.find("next coordinator")
+        anyone = InitProducerIdRequest(transaction_timeout_ms=TIMEOUT_MS)
+        talk.until(me.node, anyone, 5, lambda answer: not answer.error_code)  # it has a block of producer ids
+        me.describe()
+        me.init()
+        me.add_as_broker(TOPIC + "7")
+        old = me.id
+        answer = me.end(True)
+        me.describe()
+        me.end(True, says="again")
+        me.end(False, says="again")
+        me.init(says="with the id and epoch before", producer_id=old, producer_epoch=LAST_EPOCH)
+        me.end(False, says="nothing", producer_id=answer.producer_id, epoch=1)
+        me.describe()
+    finally:
+        talk.server.restart(3)
+        talk.lines = [line.replace(me.name, "this id") for line in talk.lines]
+
+
+def age(talk: Dialogue, producer: Producer, epoch: int) -> None:
+    """Write that the producer has this epoch. Its coordinator learns of it when it reads the log."""
+    key, value = encode_coordinator_record(
+        CoordinatorRecord(
+            0,
+            TransactionLogKey(transactional_id=producer.name),
+            1,
+            TransactionLogValue(
+                producer_id=producer.id,
+                producer_epoch=epoch,
+                transaction_timeout_ms=TIMEOUT_MS,
+                transaction_status=0,
+                transaction_partitions=None,
+                transaction_last_update_timestamp_ms=int(time.time() * 1000),
+                transaction_start_timestamp_ms=-1,
+            ),
+        )
+    )
+    builder = RecordBatchBuilder()
+    builder.append(int(time.time() * 1000), key, value)
+    records = (partition_for(producer.name, PARTITIONS), memoryview(bytearray(builder.build())))
+    request = produce(STATE_TOPIC, records, acks=-1)  # type: ignore[arg-type]
+    with Connection(talk.server.address(producer.node)) as connection:
+        connection.send_bytes(connection.frame(request, 9, 1, "__admin_client"))
+        answer: Any = connection.receive(request, 9, 1)
+    assert not answer.responses[0].partition_responses[0].error_code, answer
