@@ -1,8 +1,8 @@
 """The driver's coordinators on Apache Kafka: they are found by every version of the lookup, asked, and found again when
 they have moved.
 
-pykraft has no coordinators yet. What the client does with them is tried on three nodes of Apache Kafka: the
-coordinators of transactional ids are asked for producer ids (InitProducerId), which no other broker gives.
+The coordinators of transactional ids are asked for producer ids (InitProducerId), which no other broker gives. What
+pykraft's own coordinators answer beside Apache Kafka's is in tests/conformance/test_transactions.py.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ A test is a dialogue of producers with their coordinator; the test plays the lea
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
+from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode
 from pykraft.protocol.api import ListenerKind
@@ -252,23 +254,24 @@ def test_a_producer_of_two_phase_commits_has_no_timeout() -> None:
     t = Transactions()
     open_transaction(t)
     t.shard.transactions[NAME] = replace(t.shard.transactions[NAME], timeout_ms=(1 << 31) - 1)
-    t.pass_time(60 * MINUTE_MS)
+    t.pass_time(5 * MINUTE_MS)
     assert t.state() == "Ongoing"
 
 
 def test_a_transactional_id_that_is_not_used_for_long_is_forgotten() -> None:
-    t = Transactions(transactional_id_expiration_ms=str(100 * MINUTE_MS))
+    t = Transactions(
+        transactional_id_expiration_ms="30000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
+    )
     t.producer("other")
     open_transaction(t)
-    t.pass_time(61 * MINUTE_MS)
-    t.pass_time(1000)
+    t.pass_time(32_000)
+    gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert (t.describe("other").error_code, t.state()) == (gone, "Ongoing")
+    assert t.records()[-1].value is None
+    t.pass_time(39_000)
     t.marked()
     assert t.state() == "CompleteAbort"
-    t.pass_time(60 * MINUTE_MS)
-    gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert (t.describe("other").error_code, t.describe().error_code) == (gone, NONE)
-    assert t.records()[-1].value is None
-    t.pass_time(180 * MINUTE_MS)
+    t.pass_time(32_000)
     assert t.describe().error_code == gone
     assert t.add_as_broker((0, 0)) == {"t": UNKNOWN_ID}
 
@@ -399,6 +402,37 @@ def test_the_first_lookup_of_a_coordinator_has_the_internal_topic_made() -> None
         "segment.bytes": str(1 << 20),
         "unclean.leader.election.enable": "false",
     }
+
+
+def test_a_client_sees_the_topics_and_transactional_ids_that_it_may_describe() -> None:
+    t = Transactions(TransactionNode(authorizer=Shows("x", "u")))
+    for topic in (TRANSACTION_TOPIC, "t", "u"):
+        t.node.create(topic)
+    for name in ("x", "y"):
+        t.add_as_broker(t.producer(name), "t", "u", name=name)
+    assert [state.transactional_id for state in t.listed().transaction_states] == ["x"]
+    assert [topic.topic for topic in t.describe().topics] == ["u"]
+    assert t.describe("y").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class Shows:
+    """Lets clients DESCRIBE the resources of these names, and do all else."""
+
+    allows_all = False
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def allows(self, context: object, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        return operation is not AclOperation.DESCRIBE or name in self._names
+
+    def allowed(
+        self, context: object, operation: AclOperation, resource_type: AclResourceType, names: Collection[str]
+    ) -> Collection[str]:
+        return [name for name in names if self.allows(context, operation, resource_type, name)]
+
+    def allows_some(self, context: object, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        return True
 
 
 def test_a_broker_that_does_not_coordinate_says_so() -> None:

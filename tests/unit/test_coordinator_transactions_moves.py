@@ -111,9 +111,11 @@ def test_a_new_producer_id_in_place_of_exhausted_epochs_survives_the_move(moves:
 
 
 def test_a_transactional_id_that_has_expired_stays_forgotten_after_the_move() -> None:
-    t = Transactions(transactional_id_expiration_ms="1000")
+    t = Transactions(
+        transactional_id_expiration_ms="1000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
+    )
     t.producer()
-    t.pass_time(3_600_000)
+    t.pass_time(3000)
     assert t.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert moved(t).describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
