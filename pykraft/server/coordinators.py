@@ -70,6 +70,15 @@ def append_marker(
     return replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR, check=check)
 
 
+def check_producer(producer_id: int, producer_epoch: int) -> None:
+    """KafkaError unless a batch of a transaction can be this producer's."""
+    if producer_id < 0 or producer_epoch < 0:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"producer id {producer_id} with epoch {producer_epoch}: a transaction's batch needs both, from 0 on",
+        )
+
+
 class InternalLog:
     """The partitions of an internal topic on this broker. It is the runtime's PartitionLog."""
 
@@ -101,6 +110,7 @@ class InternalLog:
         builder = RecordBatchBuilder(base_sequence=self._base_sequence)
         check = NO_CHECK
         if writer is not None:
+            check_producer(writer.producer_id, writer.producer_epoch)
             builder = RecordBatchBuilder(
                 producer_id=writer.producer_id,
                 producer_epoch=writer.producer_epoch,

@@ -296,6 +296,13 @@ def test_what_is_wrong_with_one_partition_is_refused_alone(node: TransactionalNo
     assert error_of(send(node, 0, group_id="")) is ErrorCode.INVALID_GROUP_ID
 
 
+def test_offsets_without_a_producer_are_part_of_no_transaction() -> None:
+    node = TransactionalNode(transaction_partition_verification_enable="false")
+    for fields in ({"producer_id": -1}, {"producer_epoch": -1}):
+        assert error_of(send(node, 1, VERIFYING, **fields)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.log(GROUPS).log_end_offset == 0
+
+
 def test_another_broker_is_not_the_coordinator(node: TransactionalNode) -> None:
     node.lone.broker.replicas.partitions[GROUPS].leader_id = 2
     assert error_of(send(node, 1)) is ErrorCode.NOT_COORDINATOR

@@ -132,8 +132,8 @@ def test_markers_are_answered_once_the_followers_have_them() -> None:
         (2, 0, "INVALID_PRODUCER_EPOCH"),
         (2, 1, "NONE"),
         (1, 1, "NONE"),
-        (2, -1, "INVALID_PRODUCER_EPOCH"),
-        (0, -1, "INVALID_PRODUCER_EPOCH"),
+        (2, -1, "UNKNOWN_SERVER_ERROR"),
+        (0, -1, "UNKNOWN_SERVER_ERROR"),
     ],
 )
 def test_with_version_two_a_marker_has_a_higher_epoch_than_the_records(
@@ -142,6 +142,12 @@ def test_with_version_two_a_marker_has_a_higher_epoch_than_the_records(
     begin(node)
     assert node.markers((7, epoch, True), transaction_version=transaction_version) == {(7, T): ErrorCode[error]}
     assert (node.log().last_stable_offset == 2) is (error == "NONE")
+
+
+def test_a_marker_without_a_producer_is_refused_with_all_that_come_with_it(node: TransactionalNode) -> None:
+    errors = node.markers((7, 0, True), (-1, 0, True))
+    assert errors == {(producer_id, T): ErrorCode.UNKNOWN_SERVER_ERROR for producer_id in (7, -1)}
+    assert node.log().log_end_offset == 0
 
 
 def test_a_marker_that_is_repeated_is_written_again_if_no_transaction_is_open(node: TransactionalNode) -> None:

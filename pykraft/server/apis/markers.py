@@ -35,7 +35,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.groups import gather
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster
-from pykraft.server.coordinators import GROUP_TOPIC, GroupCoordinator, append_marker
+from pykraft.server.coordinators import GROUP_TOPIC, GroupCoordinator, append_marker, check_producer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.turns import PARTS_PER_TURN
@@ -73,6 +73,8 @@ class MarkerApis:
     ) -> Steps[Promise[WriteTxnMarkersResponse]]:
         if not allows_on_cluster(self._authorizer, context, AclOperation.ALTER):
             check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        for marker in request.markers:
+            check_producer(marker.producer_id, marker.producer_epoch)
         in_logs: list[tuple[_Place, ProduceResult]] = []
         in_groups: list[tuple[_Place, Promise[Any]]] = []
         for number, place in enumerate(_places(request), 1):
