@@ -261,8 +261,8 @@ def rebuilt_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def all_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last stable offset of each transaction as it is after the whole append."""
 
-    def plan(state: ProducerStateManager, batches: Any, origin: Any) -> ProducerUpdate:
-        update = original(state, batches, origin)
+    def plan(state: ProducerStateManager, *arguments: Any) -> ProducerUpdate:
+        update = original(state, *arguments)
         last = max((each.last_stable_offset for each in update.completed), default=0)
         update.completed[:] = [each._replace(last_stable_offset=last) for each in update.completed]
         return update
@@ -322,7 +322,7 @@ def without_timestamps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         ProducerEntry,
         "after_batch",
-        lambda entry, some, origin: replace(original(entry, some, origin), last_timestamp=0),
+        lambda entry, *arguments: replace(original(entry, *arguments), last_timestamp=0),
     )
 
 

@@ -14,7 +14,8 @@ from pykraft.storage.producer_state import (
     ProducerStateManager,
     decode_snapshot,
 )
-from tests.harness.storage import NEVER_MS, NOW_MS, at, marker, produced
+from pykraft.storage.verification_state import AppendCheck
+from tests.harness.storage import NEVER_MS, NOW_MS, at, marker, open_log, produced
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 TOP = 0x7FFFFFFF
@@ -277,6 +278,38 @@ def test_silent_producers_are_forgotten_but_not_with_an_open_transaction() -> No
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def test_a_verification_that_no_append_came_for_is_forgotten() -> None:
+    state = manager(expiration_ms=1000)
+    first = state.start_verification(7, 0, 0, False, NOW_MS)
+    assert state.start_verification(7, 1, 0, False, NOW_MS + 500) is first, "there is one for each producer"
+    state.remove_expired(NOW_MS + 999)
+    assert state.verifications.of(7) is first
+    state.remove_expired(NOW_MS + 1000)
+    assert state.verifications.of(7) is None
+    assert state.start_verification(7, 1, 0, False, NOW_MS + 1000) is not first
+
+
+def test_a_follower_takes_every_marker_and_batch_that_its_leader_took() -> None:
+    """The transaction's version is not in the log, nor what was verified."""
+    log = open_log()
+    assert log.append_as_follower(at(0, produced(7, 0, transactional=True)).buffer) == 1
+    assert log.append_as_follower(at(1, marker(7, True)).buffer) == 1
+    assert log.producer_state.first_unstable_offset == 0, "its marker may still be lost"
+    log.update_high_watermark(2)
+    assert log.producer_state.first_unstable_offset is None
+
+
+def test_what_a_follower_is_sent_ends_a_verification_of_the_time_when_it_led() -> None:
+    log = open_log()
+    verification = log.start_verification(7, 0, 0, False)
+    log.append_as_follower(at(0, produced(7, 0, transactional=True)).buffer)
+    log.append_as_follower(at(1, marker(7, False)).buffer)
+    late = AppendCheck(verification, needs_verification=True)
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(produced(7, 1, transactional=True), 0, check=late)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_snapshot_is_these_bytes() -> None:
