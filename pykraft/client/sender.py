@@ -237,8 +237,6 @@ class Sender:
     def _may_retry(self, batch: ProducerBatch, error: ErrorCode, now: int) -> bool:
         if self._is_late(batch, now) or batch.attempts > self._config[keys.RETRIES]:
             return False
-        if not self._allows(batch.topic_partition):
-            return False  # the transaction has failed, or is being aborted
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return self._numbering.may_retry(batch, self._has_earlier(batch))
         return error.retriable

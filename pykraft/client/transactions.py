@@ -245,7 +245,8 @@ class TransactionManager:
     def _drop(self) -> None:
         """Fail what waits: it must not be sent any more."""
         error = self._error or TransactionError(
-            ErrorCode.OPERATION_NOT_ATTEMPTED, f"{self.id}: the transaction was aborted before the record was sent"
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            f"{self.id}: the transaction was aborted before the record was acknowledged",
         )
         for batch in self._accumulator.take_all():
             self._accumulator.release(batch)
@@ -280,7 +281,7 @@ class TransactionManager:
             if found is None:
                 then()
                 return
-            error = self._refused(what, found)
+            error = self._refused(what, found, is_before_the_end=True)
             if told is not None:
                 told.keep(error)
 
@@ -353,8 +354,9 @@ class TransactionManager:
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
-    def _refused(self, what: str, error: KafkaError) -> KafkaError:
-        """A coordinator has refused a step for good; what the user is told."""
+    def _refused(self, what: str, error: KafkaError, is_before_the_end: bool = False) -> KafkaError:
+        """A coordinator has refused a step for good; what the user is told. An abort that is refused with an abortable
+        error is no abort: that is fatal, unless it was a step before the end, which the abort undoes."""
         sentence = f"{self.id}: {what}: {error.detail or error.code.text}"
         if error.code in _FENCED:
             self._fail(ProducerFencedError(self.id))
@@ -363,7 +365,7 @@ class TransactionManager:
             again = TransactionError(error.code, f"{sentence}. Call init_transactions() again")
             self._settle(again)
             return again
-        elif error.code in _ABORTABLE and self.state is not TransactionManagerState.ABORTING:
+        elif error.code in _ABORTABLE and (is_before_the_end or self.state is not TransactionManagerState.ABORTING):
             self._fail(TransactionAbortableError(error.code, sentence))
         else:
             self._fail(TransactionFatalError(error.code, sentence))

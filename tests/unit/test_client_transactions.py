@@ -73,6 +73,7 @@ class Transacting:
         self.manager: TransactionManager = self.core.transactions
         self.script = Script(self.core)
         self.version = version
+        self.leaders = LEADERS
         self.log = ScriptedLog()
         self.identity = ProducerIdAndEpoch(9, -1)
         self.errors: dict[type[Request], deque[ErrorCode | Failure]] = defaultdict(deque)
@@ -127,7 +128,7 @@ class Transacting:
     def _response(self, request: Any, error: ErrorCode) -> Any:
         match request:
             case MetadataRequest():
-                return described(LEADERS)
+                return described(self.leaders)
             case ApiVersionsRequest():
                 feature = ApiVersionsResponse.FinalizedFeature(
                     name="transaction.version", max_version_level=self.version, min_version_level=self.version
@@ -401,6 +402,76 @@ def test_after_a_failure_the_producer_learns_that_the_cluster_was_upgraded() -> 
     assert some.last(EndTxnRequest).versions[1] == 5
 
 
+def test_an_upgrade_brings_a_new_epoch() -> None:
+    some = Transacting(version=0).begun()
+    some.version = 2
+    some.errors[TxnOffsetCommitRequest].append(ErrorCode.TRANSACTION_ABORTABLE)
+    some.finish(some.manager.send_offsets(OFFSETS, GROUP))
+    assert some.finish(some.manager.abort()) is None
+    assert some.steps[-2:] == ["end", "init"]
+
+
+@VERSIONS
+def test_the_first_error_counts(version: int) -> None:
+    some = Transacting(version).begun()
+    some.held.add(ProduceRequest)
+    some.send(b"a", partition=0)
+    some.send(b"b", partition=1)
+    some.run()
+    some.errors[ProduceRequest].extend([ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD])
+    some.held.clear()
+    some.run()
+    assert some.told[b"a"] is some.told[b"b"]
+    with pytest.raises(TransactionAbortableError, match="INVALID_TIMESTAMP"):
+        some.manager.commit()
+    assert some.finish(some.manager.abort()) is None
+
+
+@VERSIONS
+def test_offsets_that_are_refused_after_the_error_or_the_abort_change_nothing(version: int) -> None:
+    for has_failed in (True, False):
+        some = Transacting(version).begun()
+        some.send(b"ok")
+        some.run()
+        some.held.add(TxnOffsetCommitRequest)
+        sent = some.manager.send_offsets(OFFSETS, GROUP)
+        some.run()
+        if has_failed:
+            some.errors[ProduceRequest].append(ErrorCode.INVALID_TIMESTAMP)
+            some.send(b"a")
+            some.run()
+        else:
+            end = some.manager.abort()
+            some.run()
+            assert "end" not in some.steps
+        some.errors[TxnOffsetCommitRequest].append(ErrorCode.UNKNOWN_MEMBER_ID)
+        some.held.clear()
+        assert isinstance(some.finish(sent), KafkaError)
+        if has_failed:
+            with pytest.raises(TransactionAbortableError, match="INVALID_TIMESTAMP"):
+                some.manager.commit()
+            end = some.manager.abort()
+        assert some.finish(end) is None
+
+
+@VERSIONS
+def test_nothing_is_sent_in_the_poll_in_which_the_transaction_fails(version: int) -> None:
+    some = Transacting(version, delivery_timeout_ms=10_000, request_timeout_ms=500)
+    some.leaders = {"t": [None, (2, 0)]}
+    some.begun()
+    some.send(b"late", partition=0)
+    some.send(b"sent", partition=1)
+    some.run()
+    some.script.now += 10_000
+    some.send(b"waiting", partition=1)
+    some.script.poll()
+    assert isinstance(some.told[b"sent"], RecordMetadata)
+    assert isinstance(some.told[b"late"], TransactionAbortableError)
+    assert not some.script.has_asked(ProduceRequest)
+    some.run()
+    assert some.told[b"waiting"] is some.told[b"late"]
+
+
 @VERSIONS
 def test_a_batch_that_fails_during_the_commit_fails_the_commit(version: int) -> None:
     some = Transacting(version).begun()
@@ -531,6 +602,15 @@ def test_the_parts_of_a_batch_that_is_too_large_share_its_numbers() -> None:
     assert [part.base_sequence for part in parts[2:]] == [part.last_sequence + 1 for part in parts[1:-1]]
     assert parts[-1].last_sequence == 5
     assert all(isinstance(place, RecordMetadata) for place in some.told.values())
+
+
+@VERSIONS
+def test_a_batch_that_may_be_in_the_log_is_not_split(version: int) -> None:
+    some = Transacting(version, batch_size=10_000).begun()
+    some.errors[ProduceRequest].extend([Failure.DISCONNECTED, ErrorCode.MESSAGE_TOO_LARGE])
+    some.send(b"a", b"b")
+    assert isinstance(some.finish(some.manager.commit()), TransactionAbortableError)
+    assert some.steps.count("produce") == 2
 
 
 @VERSIONS
