@@ -18,6 +18,7 @@ from pykraft.client.admin import AdminCalls, ClusterDescription
 from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHandler, chained, converted, key_answer
 from pykraft.client.lookups import BrokerStrategy, LookupStrategy
 from pykraft.client.numbering import ProducerIdAndEpoch
+from pykraft.client.transaction_calls import PAUSES_MS
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -261,6 +262,7 @@ class TransactionAdminCalls:
             request=lambda asked: InitProducerIdRequest(transactional_id=asked[0], transaction_timeout_ms=timeout_ms),
             read=read,
             channel=ADMIN_CHANNEL,
+            pauses_ms=PAUSES_MS,
         )
         return self._driver.ask_each(handler, transactional_ids, deadline)
 

@@ -41,7 +41,7 @@ _LAST_ADD_PARTITIONS = 3
 """From version 4 on, AddPartitionsToTxn is a question of brokers."""
 _LAST_V1_END_TXN = 4
 _LAST_V1_TXN_OFFSET_COMMIT = 4
-_PAUSES_MS = {ErrorCode.CONCURRENT_TRANSACTIONS: 20}
+PAUSES_MS = {ErrorCode.CONCURRENT_TRANSACTIONS: 20}
 """The markers of the transaction before are being written, which takes some milliseconds."""
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ class TransactionCalls:
             request=lambda asked: request,
             read=lambda asked, response: [(key, read(response))],
             channel=CHANNEL,
-            pauses_ms=_PAUSES_MS,
+            pauses_ms=PAUSES_MS,
         )
         return converted(self._driver.ask_all(handler, [key], FOREVER), lambda found: found[key])
 
