@@ -35,7 +35,7 @@ from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata, OnC
 from pykraft.client.config import consumer_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
-from pykraft.client.fetcher import FetchedRecord
+from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord
 from pykraft.client.group_part import ASSIGNED, GroupPart, ListenerCall
 from pykraft.client.offsets import OffsetAndTimestamp
 from pykraft.client.subscription import SubscriptionPattern
@@ -261,6 +261,12 @@ class Consumer(ClosesOnExit):
         with self._thread.lock:
             high_watermark = self._core.state(topic_partition(partition)).high_watermark
         return None if high_watermark < 0 else high_watermark
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets the position is behind the end, as the last fetch of this partition told it: the high
+        watermark, or the last stable offset for a reader of committed data. None before the first fetch."""
+        with self._thread.lock:
+            return self._core.state(topic_partition(partition)).lag(self._core.isolation_level == READ_COMMITTED)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

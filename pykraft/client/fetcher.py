@@ -235,6 +235,7 @@ class Fetcher:
                 continue  # given up meanwhile
             if not answer.error_code:
                 state.high_watermark = answer.high_watermark
+                state.last_stable_offset = answer.last_stable_offset
             if self._is_awaited(state, offsets.get(key)):  # not sought meanwhile
                 self._on_partition(node, key, state, answer, response, now)
 

@@ -95,6 +95,7 @@ class PartitionState:
         "high_watermark",
         "is_paused",
         "is_pending_revocation",
+        "last_stable_offset",
         "position",
         "reset_timestamp",
         "state",
@@ -111,6 +112,13 @@ class PartitionState:
         self.checked_epoch = NO_EPOCH
         """The leader epoch under which the position is known to be right."""
         self.high_watermark = -1
+        self.last_stable_offset = -1
+        """Where a reader of committed data stops: at the first record of an open transaction."""
+
+    def lag(self, read_committed: bool) -> int | None:
+        """How many offsets its reader is behind the end that it sees; None as long as that is not known."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        return None if end < 0 or self.position is None else max(0, end - self.position.offset)
 
     @property
     def is_fetchable(self) -> bool:

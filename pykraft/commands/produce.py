@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Send all lines. A record that fails ends the command with its reason; those before it are sent."""
     reader = LineReader(pairs("--reader-property", options.reader_property))
     settings = client_settings(options)
+    if settings.get("transactional.id"):
+        raise CommandError("transactional.id is set, but produce begins no transaction: leave it out")
     if options.compression_codec:
         settings["compression.type"] = options.compression_codec
     if options.request_required_acks:

@@ -38,6 +38,7 @@ from pykraft.common.types import TopicPartition
 _BATCH = 500
 """How many partitions are asked about at once."""
 _MINUTE_MS = 60_000
+_LARGEST_INT32 = (1 << 31) - 1
 _LISTED = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 _DESCRIBED = (
     *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState", "TransactionTimeoutMs"),
@@ -102,6 +103,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
+    partition = vars(options).get("partition")
+    if partition is not None and not 0 <= partition <= _LARGEST_INT32:
+        raise CommandError(f"--partition is {partition}, but must be 0 to {_LARGEST_INT32}")
     if options.verb == "find-hanging":
         if options.topic is None and options.broker_id is None:
             raise CommandError("find-hanging needs --topic or --broker-id, to limit the search")

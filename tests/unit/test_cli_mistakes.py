@@ -57,6 +57,10 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
             ["key.deserializer is no se"],
         ),
         (["topics", *NOBODY, "--list", "--command-config", "none.properties"], ["none.properties cannot be read"]),
+        (
+            ["produce", *NOBODY, "--topic", "t", "--command-property", "transactional.id=x"],
+            ["transactional.id is set, but produce begins no transaction"],
+        ),
         (["topics", *NOBODY, "--topics-with-overrides"], ["--list", "--describe"]),
         (["configs", *NOBODY], ["--describe", "--alter"]),
         (["configs", *NOBODY, "--describe"], ["--topic NAME", "--broker-defaults"]),

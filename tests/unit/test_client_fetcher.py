@@ -379,6 +379,20 @@ def test_aborted_records_are_seen_by_those_who_want_to(level: str, seen: list[in
     assert some.position() == (8 if not some.take() else None), "markers are passed and never seen"
 
 
+@pytest.mark.parametrize(("level", "lag"), [("read_uncommitted", 5), ("read_committed", 2)])
+def test_the_lag_ends_where_the_reader_must_stop(level: str, lag: int) -> None:
+    some = Fetching(isolation_level=level)
+    is_committed = level == "read_committed"
+    state = some.subscription.partitions[T0]
+    assert state.lag(is_committed) is None
+    some.poll()
+    answer = part(0, batch(0, 1))
+    answer.high_watermark, answer.last_stable_offset = 6, 3
+    some.answer(answer)
+    some.take()
+    assert state.lag(is_committed) == lag
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 

@@ -101,6 +101,8 @@ MISTAKES = {
         "which transaction to abort is said by --start-offset, or, for brokers before 3.0, by --producer-id, "
         "--producer-epoch and --coordinator-epoch together"
     ),
+    "find-hanging --topic t --partition -1": "--partition is -1, but must be 0 to 2147483647",
+    "describe-producers --topic t --partition 4000000000": "--partition is 4000000000, but must be 0 to 2147483647",
     "describe": "the following arguments are required: --transactional-id",
     "": "the following arguments are required: VERB",
 }
