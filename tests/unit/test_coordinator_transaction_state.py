@@ -74,7 +74,6 @@ WORDS = {
     "decide": Decision.DECIDE,
     "is decided": Decision.IS_DECIDED,
     "invalid": ErrorCode.INVALID_TXN_STATE,
-    "concurrent": ErrorCode.CONCURRENT_TRANSACTIONS,
     "fenced": ErrorCode.PRODUCER_FENCED,
 }
 
@@ -98,7 +97,7 @@ def rows(columns: int) -> dict[S, list[Decision | ErrorCode]]:
 
 def test_an_end_without_epoch_bump_is_what_the_table_says() -> None:
     found = {state: [outcome(state, 3, True, 0), outcome(state, 3, False, 0)] for state in rows(2)}
-    assert found == rows(2) and len(found) == 6
+    assert found == rows(2) and len(found) == 4
     for state, epoch, commit in product(found, (2, 4), (True, False)):
         assert outcome(state, epoch, commit, 0) == ErrorCode.PRODUCER_FENCED
 
@@ -106,9 +105,18 @@ def test_an_end_without_epoch_bump_is_what_the_table_says() -> None:
 def test_an_end_with_epoch_bump_is_what_the_table_says() -> None:
     columns = [(2, True), (3, True), (2, False), (3, False)]
     found = {state: [outcome(state, epoch, commit, 2) for epoch, commit in columns] for state in rows(4)}
-    assert found == rows(4) and len(found) == 6
+    assert found == rows(4) and len(found) == 4
     for state, epoch, commit in product(found, (1, 4), (True, False)):
         assert outcome(state, epoch, commit, 2) == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_while_markers_are_written_every_end_must_wait(state: S, version: int) -> None:
+    for producer_id, epoch, commit in product((7, 8), (1, 2, 3, 4), (True, False)):
+        with pytest.raises(KafkaError) as refused:
+            decide(replace(SOME, state=state), producer_id, epoch, commit, version)
+        assert refused.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -131,8 +139,6 @@ def test_the_last_epoch_of_the_previous_producer_id_repeats_only_a_complete_end(
     assert found == {
         S.EMPTY: fenced,
         S.ONGOING: fenced,
-        S.PREPARE_COMMIT: fenced,
-        S.PREPARE_ABORT: fenced,
         S.COMPLETE_COMMIT: Decision.IS_DECIDED,
         S.COMPLETE_ABORT: invalid,
     }

@@ -6,8 +6,6 @@ the state that it finds::
     state            commit           abort
     EMPTY            invalid          invalid
     ONGOING          decide           decide
-    PREPARE_COMMIT   concurrent       invalid
-    PREPARE_ABORT    invalid          concurrent
     COMPLETE_COMMIT  is decided       invalid
     COMPLETE_ABORT   invalid          is decided
 
@@ -18,12 +16,14 @@ present epoch it means the next transaction, and may abort it even if it has no 
     state            commit again   commit now     abort again   abort now
     EMPTY            fenced         invalid        fenced        decide
     ONGOING          fenced         decide         fenced        decide
-    PREPARE_COMMIT   concurrent     fenced         invalid       fenced
-    PREPARE_ABORT    invalid        fenced         concurrent    fenced
     COMPLETE_COMMIT  is decided     invalid        invalid       decide
     COMPLETE_ABORT   invalid        invalid        is decided    decide
 
-*invalid* is INVALID_TXN_STATE, *concurrent* CONCURRENT_TRANSACTIONS, *fenced* PRODUCER_FENCED.
+*invalid* is INVALID_TXN_STATE, *fenced* PRODUCER_FENCED.
+
+While the markers of an end are being written (PREPARE_COMMIT, PREPARE_ABORT), every EndTxn is answered with
+CONCURRENT_TRANSACTIONS, whatever id and epoch it names: the producer of the next transaction has them already. (Kafka
+looks at the pending transition before it looks at anything else.)
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction.
 """
@@ -52,19 +52,13 @@ class Decision(Enum):
 
 
 _DECIDE, _IS_DECIDED = Decision.DECIDE, Decision.IS_DECIDED
-_INVALID, _CONCURRENT, _FENCED = (
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.PRODUCER_FENCED,
-)
+_INVALID, _FENCED = ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED
 Outcome = Decision | ErrorCode
 
 WITHOUT_EPOCH_BUMP: Mapping[TransactionState, tuple[Outcome, Outcome]] = {
     # state: (commit, abort)
     _S.EMPTY: (_INVALID, _INVALID),
     _S.ONGOING: (_DECIDE, _DECIDE),
-    _S.PREPARE_COMMIT: (_CONCURRENT, _INVALID),
-    _S.PREPARE_ABORT: (_INVALID, _CONCURRENT),
     _S.COMPLETE_COMMIT: (_IS_DECIDED, _INVALID),
     _S.COMPLETE_ABORT: (_INVALID, _IS_DECIDED),
 }
@@ -72,8 +66,6 @@ WITH_EPOCH_BUMP: Mapping[TransactionState, tuple[Outcome, Outcome, Outcome, Outc
     # state: (commit again, commit now, abort again, abort now)
     _S.EMPTY: (_FENCED, _INVALID, _FENCED, _DECIDE),
     _S.ONGOING: (_FENCED, _DECIDE, _FENCED, _DECIDE),
-    _S.PREPARE_COMMIT: (_CONCURRENT, _FENCED, _INVALID, _FENCED),
-    _S.PREPARE_ABORT: (_INVALID, _FENCED, _CONCURRENT, _FENCED),
     _S.COMPLETE_COMMIT: (_IS_DECIDED, _INVALID, _INVALID, _DECIDE),
     _S.COMPLETE_ABORT: (_INVALID, _INVALID, _IS_DECIDED, _DECIDE),
 }
@@ -83,6 +75,8 @@ def decide(
     found: TransactionMetadata, producer_id: int, epoch: int, is_commit: bool, client_transaction_version: int
 ) -> Decision:
     """What to do about this EndTxn; KafkaError says why it is refused."""
+    if found.state.is_prepared:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_bumped = client_transaction_version >= FIRST_WITH_EPOCH_BUMP
     outcome = (_with_bump if is_bumped else _without_bump)(found, producer_id, epoch, is_commit)
     if isinstance(outcome, ErrorCode):
@@ -109,8 +103,6 @@ def _with_bump(found: TransactionMetadata, producer_id: int, epoch: int, is_comm
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     is_again = is_after_rotation or found.producer_epoch == epoch + 1
     if not is_again and found.producer_epoch != epoch:
-        return ErrorCode.PRODUCER_FENCED
-    if found.state.is_prepared and is_after_rotation:  # it is complete when the producer has its new id
         return ErrorCode.PRODUCER_FENCED
     commit_again, commit_now, abort_again, abort_now = WITH_EPOCH_BUMP[found.state]
     if is_commit:

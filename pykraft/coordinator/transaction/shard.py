@@ -185,6 +185,9 @@ class TransactionShard:
         client_transaction_version: int,
     ) -> CoordinatorResult[None]:
         """These partitions are part of the transaction; the first ones begin it. KafkaError if they cannot be."""
+        present = self.transactions.get(transactional_id)
+        if present is not None and present.state.is_prepared:  # this may be the producer id of the next transaction
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         found = self._of_producer(transactional_id, producer)
         if found.state is TransactionState.ONGOING and found.partitions.issuperset(partitions):
             return CoordinatorResult(None)
