@@ -19,15 +19,15 @@ from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions
+from pykraft.spark.pushdown import NO_OFFSET, PushedFilters
 from pykraft.spark.wire import Brokers
-
-NO_OFFSET = -1
 
 Offsets = Mapping[TopicPartition, int]
 
 
-def plan(options: ReadOptions) -> list[OffsetRange]:
-    """The ranges to read, none of them empty. ConfigError or KafkaError, with one sentence, if it cannot be planned."""
+def plan(options: ReadOptions, pushed: PushedFilters | None = None) -> list[OffsetRange]:
+    """The ranges to read, none of them empty: what the `pushed` filters leave of what was asked for. ConfigError or
+    KafkaError, with one sentence, if it cannot be planned."""
     with Brokers(options.consumer, options.patience_ms) as brokers:
         partitions = assigned_partitions(options, brokers)
         starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
@@ -35,6 +35,8 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
         ranges = [OffsetRange(partition, starts[partition], ends[partition]) for partition in partitions]
         if not isinstance(options.starting.marks, int) or not isinstance(options.ending.marks, int):
             ranges = _within_the_logs(ranges, options, brokers)
+        if pushed is not None:
+            ranges = pushed.clipped(ranges, brokers)
     return cut(ranges, options.min_partitions, options.max_records_per_partition)
 
 

@@ -48,6 +48,7 @@ _QUIET = {
     "spark.log.structuredLogging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 _OUR_WORDS = {
     "spark.master": "master",

@@ -6,7 +6,8 @@ they meet:
 
 1. ``load()`` makes a `PykraftDataSource` of the options and asks for its schema. A wrong option ends here.
 2. When a query is planned, the driver asks the `BatchReader` for partitions: that is where the brokers are asked for
-   topics and offsets (`plan`). A topic that does not exist, or an offset that its log does not have, ends here.
+   topics and offsets (`plan`), and where Spark's filters narrow them (`pushdown`). A topic that does not exist, or an
+   offset that its log does not have, ends here.
 3. Each task, in an executor, unpickles the reader and one range of offsets, fetches it from the partition's leader
    (`fetch`), and hands Arrow record batches to Spark (`decode`).
 
@@ -26,12 +27,13 @@ it, pyspark.sql.datasource.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -42,11 +44,13 @@ from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.offsets import StreamOffset, offsets_as_json
 from pykraft.spark.options import ReadOptions, check_options, read_options, stream_options
 from pykraft.spark.plan import plan
+from pykraft.spark.pushdown import PushedFilters
 from pykraft.spark.stream import StreamPlanner
 
 Json = dict[str, Any]
 """The JSON object of an offset, as `StreamOffset` writes it."""
 
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _NO_SINK = "this source only reads: collect() the rows, and send them with pykraft's Producer"
 
@@ -76,7 +80,8 @@ class PykraftDataSource(DataSource):
     def reader(self, schema: StructType) -> "BatchReader":
         """`schema` is ours, or what the user asked for in its place: some of our columns."""
         with plainly():
-            return BatchReader(read_options(self.options), check_columns(schema))
+            kind = FilteringReader if _is_asked_for_filters() else BatchReader
+            return kind(read_options(self.options), check_columns(schema))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 (Spark's name)
         return StreamReader(self.options, schema)
@@ -96,17 +101,34 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
+        self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """On the driver: one partition for each range of offsets."""
         with plainly():
-            return [InputPartition(offsets) for offsets in plan(self._options)] or [InputPartition(None)]
+            ranges = plan(self._options, self._pushed)
+            return [InputPartition(offsets) for offsets in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In an executor: the rows of one range. Of an empty plan Spark makes one partition of None."""
         with plainly():
             if partition.value is not None:
                 yield from rows(self._options, self._columns, partition.value)
+
+
+class FilteringReader(BatchReader):
+    """The same where Spark pushes filters down. A reader that has this method is an error where it does not, so there
+    are two classes; and the setting is not shown to a source, so `_is_asked_for_filters` looks at the process."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        return self._pushed.push(filters)
+
+
+def _is_asked_for_filters() -> bool:
+    """Whether this process is the worker that Spark plans a read in when it pushes filters down. It has a module of its
+    own, which a daemon imports, or Python runs."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", "") == _PUSHDOWN_WORKER
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -135,6 +135,29 @@ def test_there_are_as_many_tasks_as_partitions_or_as_were_asked_for(spark: Spark
     assert corpus.rows_of(cut) == corpus.read(kafka.bootstrap_servers, TOPIC)
 
 
+@pytest.mark.parametrize("pushes", ["true", "false"])
+def test_filters_give_the_same_rows_whether_spark_pushes_them_down_or_not(
+    spark: SparkSession, kafka: ClusterProcess, pushes: str
+) -> None:
+    """Pushed down they leave out tasks, which is how we see that they were. Of the corpus, every second timestamp is
+    from 1970, after younger ones."""
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, pushes)
+    try:
+        some = frame(spark, kafka, includeHeaders="true").where("partition > 0 and offset between 40 and 160")
+        young = some.where("timestamp >= '2001-01-01' and timestamp < '2023-11-14 22:13:20.150'")
+        found = corpus.rows_of(young)
+        tasks = some.where("partition != 2").rdd.getNumPartitions()
+    finally:
+        spark.conf.set(setting, "true")
+    assert tasks == (1 if pushes == "true" else corpus.FILLED)
+    assert found == [
+        row
+        for row in corpus.read(kafka.bootstrap_servers, TOPIC)
+        if row.partition > 0 and 40 <= row.offset <= 160 and 978_307_200_000 <= row.timestamp < 1_700_000_000_150
+    ]
+
+
 def test_several_topics_and_a_pattern(spark: SparkSession, kafka: ClusterProcess) -> None:
     for name in ("many-1", "many-2"):
         corpus.create(kafka.bootstrap_servers, name)
