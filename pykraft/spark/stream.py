@@ -33,6 +33,7 @@ from pykraft.spark.options import EARLIEST, LATEST, ReadOptions
 from pykraft.spark.plan import assigned_partitions, cut, starting_offsets
 from pykraft.spark.wire import Brokers
 
+_LISTS = 5
 _logger = logging.getLogger(__name__)
 
 
@@ -59,12 +60,8 @@ class StreamPlanner:
             topic_ids = self._topic_ids(partitions)
             offsets = starting_offsets(self._options, partitions, self._brokers)
             self._initial = StreamOffset(offsets, topic_ids, began=offsets)
-            if self._target is not None:  # records, or partitions, may have come since the target was fixed
-                ends = {
-                    partition: max(end, self._target.offsets.get(partition, 0)) for partition, end in offsets.items()
-                }
-                ids = {**self._target.topic_ids, **topic_ids}
-                self._target = StreamOffset({**self._target.offsets, **ends}, ids)
+            if self._target is not None:
+                self._target = _raised(self._target, self._initial)
         return self._initial
 
     def fix_target(self) -> None:
@@ -99,17 +96,18 @@ class StreamPlanner:
     # --- looking at the cluster ---------------------------------------------------------------------------------------
 
     def _look(self) -> StreamOffset:
-        """How far the topics go now."""
-        while True:
+        """How far the topics go now. A topic of a pattern may be deleted after it was listed: the next list does not
+        have it."""
+        for lists_left in range(_LISTS - 1, -1, -1):
             partitions = assigned_partitions(self._options, self._brokers)
             topic_ids = self._topic_ids(partitions)
             try:
                 return StreamOffset(self._brokers.offsets(dict.fromkeys(partitions, LATEST)), topic_ids)
             except KafkaError as error:
                 is_gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._options.pattern
-                if not is_gone:
+                if not (is_gone and lists_left):
                     raise
-                # a topic was deleted after it was listed: the next list does not have it
+        raise AssertionError("the last list raises or returns")
 
     def _topic_ids(self, partitions: list[TopicPartition]) -> dict[str, Uuid]:
         found = {topic: self._brokers.topic_id(topic) for topic in sorted({each.topic for each in partitions})}

@@ -76,6 +76,8 @@ class Topics:
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def found(partition: TopicPartition, mark: int) -> int:
+            if partition not in self.offsets:
+                return -1
             first, end = self.offsets[partition]
             named = {EARLIEST_TIMESTAMP: first, LATEST_TIMESTAMP: end}
             return named.get(mark, max(first, mark - 1000) if mark - 1000 < end else -1)
@@ -87,6 +89,7 @@ class Topics:
                     partitions=[
                         ListOffsetsResponse.Topic.Partition(
                             partition_index=part.partition_index,
+                            error_code=self._error(TopicPartition(topic.name, part.partition_index)),
                             offset=found(TopicPartition(topic.name, part.partition_index), part.timestamp),
                         )
                         for part in topic.partitions
@@ -95,6 +98,9 @@ class Topics:
                 for topic in request.topics
             ]
         )
+
+    def _error(self, partition: TopicPartition) -> ErrorCode:
+        return ErrorCode.NONE if partition in self.offsets else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Rig:
@@ -257,6 +263,21 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_offset() -> None:
         assert set(end.topic_ids) == {"t", "u"}
 
 
+def test_a_topic_of_a_pattern_that_is_deleted_after_it_was_listed_is_forgotten() -> None:
+    """It was not read yet, so there is nothing to lose."""
+    topics = Topics({T0: (0, 3), U0: (0, 0)})
+
+    def deletes(request: Any) -> Any:
+        if isinstance(request, ListOffsetsRequest):
+            topics.offsets = {T0: (0, 3)}
+        return topics(request)
+
+    with Rig(topics, subscribePattern=".", startingOffsets="earliest") as rig:
+        rig.broker.script = deletes
+        end, ranges = rig.batch(at({T0: 1}))
+        assert (set(end.offsets), ranges) == ({T0}, [("t-0", 1, 3)])
+
+
 def test_a_first_batch_that_is_planned_again_begins_where_it_began() -> None:
     """Spark writes down where a batch ends only. When it asks again for the latest offset, there is a later one."""
     with Rig(Topics({T0: (0, 3)})) as rig:
@@ -353,6 +374,7 @@ def test_what_comes_between_the_target_and_the_beginning_is_no_loss() -> None:
         start = rig.planner.initial_offset()
         assert start.offsets == {T0: 12, T1: 5}
         assert rig.batch(start) == (start, [])
+        assert not rig.slept, "it does not even look like one"
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
@@ -401,12 +423,17 @@ def test_or_the_query_goes_on_with_the_records_that_are_there(
         assert len(rig.slept) == 3
 
 
+@pytest.mark.parametrize("has_target", [True, False])
 @pytest.mark.parametrize(("topics", "sentence", "ranges"), LOSSES)
-def test_a_loss_that_the_next_look_does_not_see_is_none(topics: Topics, sentence: str, ranges: object) -> None:
+def test_a_loss_that_the_next_look_does_not_see_is_none(
+    topics: Topics, sentence: str, ranges: object, has_target: bool
+) -> None:
     """A broker that just started shows old metadata."""
     stale = Topics(topics.offsets, topics.ids)
     stale.later = Topics({T0: (0, 6), T1: (0, 6)})
     with Rig(stale) as rig:
+        if has_target:
+            rig.planner.fix_target()
         _, found = rig.batch(at({T0: 5, T1: 5}))
         assert found == [("t-0", 5, 6), ("t-1", 5, 6)]
 
