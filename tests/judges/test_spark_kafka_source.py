@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import pykraft.spark
@@ -21,6 +23,7 @@ from pykraft.spark.offsets import OURS
 from tests.bench.spark_replay import sparks_own_jars
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
+from tests.harness.waiting import wait_until
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.test_streaming import delete_records, produce
@@ -198,7 +201,9 @@ def test_new_partitions_are_read_alike(spark: SparkSession, kafka: Any, tmp_path
     assert sum(len(batch.rows) for batch in second[0]) == 15
 
 
-def test_deleted_records_are_left_out_alike(spark: SparkSession, kafka: Any, tmp_path: pathlib.Path) -> None:
+def test_deleted_records_are_an_error_or_left_out_alike(
+    spark: SparkSession, kafka: Any, tmp_path: pathlib.Path
+) -> None:
     topic = "shortened"
     corpus.create(kafka.bootstrap_servers, topic, partitions=1)
     produce(kafka, topic, 3)
@@ -207,9 +212,30 @@ def test_deleted_records_are_left_out_alike(spark: SparkSession, kafka: Any, tmp
         stream(spark, source, kafka, tmp_path / source, options)
     produce(kafka, topic, 7)
     delete_records(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), topic, before=6)
+    for source in SOURCES:
+        with pytest.raises(PySparkException):
+            stream(spark, source, kafka, tmp_path / source, {**options, "failOnDataLoss": "true"})
     ours, theirs = (stream(spark, source, kafka, tmp_path / source, options) for source in SOURCES)
     assert ours == theirs
     assert [row.offset for row in ours[0].rows] == [6, 7, 8, 9]
+
+
+def test_gaps_from_compaction_are_stepped_over_alike(spark: SparkSession, kafka: Any, tmp_path: pathlib.Path) -> None:
+    """Four segments of forty records with seven keys; of all but the last segment one record a key is left."""
+    topic = "compacted"
+    policy = {"cleanup_policy": "compact", "segment_ms": "500", "min_cleanable_dirty_ratio": "0.0"}
+    corpus.create(kafka.bootstrap_servers, topic, partitions=1, **policy)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.num.messages": 10})
+    began_ms = int(time.time() * 1000) - 60_000
+    for segment in range(4):
+        for number in range(40):
+            producer.produce(topic, b"%d" % number, b"%d" % (number % 7), timestamp=began_ms + 1000 * segment)
+        assert producer.flush(corpus.TIMEOUT_S) == 0
+    wait_until(lambda: len(corpus.read(kafka.bootstrap_servers, topic, 1)) == 47, "the cleaned log", 90)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "50"}
+    ours, theirs = (stream(spark, source, kafka, tmp_path / source, options) for source in SOURCES)
+    assert ours == theirs
+    assert [row for batch in ours for row in batch.rows] == corpus.read(kafka.bootstrap_servers, topic, 1)
 
 
 @only_apache

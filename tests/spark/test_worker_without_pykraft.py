@@ -18,6 +18,7 @@ from tests.spark.conftest import TOPIC
 from tests.spark.scripted_broker import ScriptedBroker
 from tests.spark.standalone import Standalone, bare_python
 from tests.spark.test_fetch import damaged, log
+from tests.spark.test_streaming import Sink, start
 
 pytestmark = pytest.mark.limit(300)
 
@@ -61,6 +62,16 @@ def test_every_row_is_what_an_unmodified_client_reads(spark: SparkSession, kafka
     frame = reader.option("subscribe", TOPIC).option("includeHeaders", "true").load()
     assert frame.rdd.getNumPartitions() == corpus.FILLED
     assert corpus.rows_of(frame) == corpus.read(kafka.bootstrap_servers, TOPIC)
+
+
+def test_a_stream_is_planned_by_the_driver_and_read_by_the_executors(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    """The process that plans a stream is one more that has to find the code."""
+    sink = Sink()
+    start(spark, kafka, tmp_path, sink, subscribe=TOPIC).awaitTermination()
+    expected = corpus.read(kafka.bootstrap_servers, TOPIC)
+    assert sink.batches == {0: [(row.partition, row.offset) for row in expected]}
 
 
 def test_what_an_executor_complains_of_arrives_as_one_sentence(spark: SparkSession) -> None:
