@@ -38,7 +38,7 @@ test:  ## everything: under 25 minutes on two cores
 	@PYTHON='$(PYTHON)' .ci/python .ci/prepare.py --archive-later
 	@$(RUN) tests/run.py full
 
-judges: setup  ## Apache Kafka itself as the judge, in runs of minutes; needs Java and Maven
+judges: setup  ## Kafka's own client tests, and other libraries' groups: half an hour; needs Java, Maven, Node.js, Go
 	@$(RUN) tests/run.py judges
 
 soak: setup  ## the long runs: thousands of simulated histories

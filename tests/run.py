@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SETS = {
     "quick": "for every commit, under 90 s",
     "full": "everything, under 25 minutes on two cores",
-    "judges": "Apache Kafka and other outside judges that take minutes",
+    "judges": "tests and clients of other hands that take minutes, Apache Kafka's first",
     "soak": "long runs with new random choices each time",
     "bench": "measurements",
 }

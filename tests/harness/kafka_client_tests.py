@@ -90,6 +90,7 @@ def command(name: str, reports: pathlib.Path, *, against: str) -> list[str]:
         "-Xmx1g",
         *QUICK_START,
         f"-Dlog4j2.configurationFile={fetched() / 'logging.yaml'}",
+        f"-Djava.io.tmpdir={reports}",
         f"-Djunit.jupiter.execution.timeout.default={EACH_S}s",
         "-cp",
         os.pathsep.join(path),
