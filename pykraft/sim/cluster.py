@@ -10,7 +10,7 @@ Whatever happens follows from the seed. The same seed gives the same run, event 
 is reported as a seed and a step, and going back in time is running again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
 
@@ -19,6 +19,7 @@ from pykraft.common.core import RequestManager
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.coordinator.group.classic_group import ClassicState
+from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.state_machine import CommitReader
@@ -34,9 +35,11 @@ from pykraft.sim.group_laws import GroupLaws
 from pykraft.sim.group_workload import GroupWorkload
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.invariants import PLAIN, Violation, require
-from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, draw
+from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.transaction_laws import BANK, COPY, Outcome, check_producers
+from pykraft.sim.transaction_storm import TransactionStorm
 from pykraft.sim.watcher import Progress, Watcher
 from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
 
@@ -104,6 +107,7 @@ class SimulatedCluster:
         self._readers: list[Reader] = []
         self._maker: TopicMaker
         self._groups: list[GroupWorkload] = []
+        self._bank: TransactionStorm | None = None
         self._make_clients()
         self._is_storm_over = False
         self.is_settled = False
@@ -153,6 +157,7 @@ class SimulatedCluster:
             "auto.create.topics.enable": "false",
             **self.knobs.properties,
             **{name: value for group in self.knobs.groups for name, value in group.properties.items()},
+            **(self.knobs.transactions.properties if self.knobs.transactions is not None else {}),
         }
         return {key: str(value) for key, value in found.items()}
 
@@ -184,6 +189,28 @@ class SimulatedCluster:
             self._add_client(f"consumer-{number}", reader)
         for group in knobs.groups:
             self._groups.append(self._make_group(group, servers))
+        if knobs.transactions is not None:
+            self._make_bank(knobs.transactions, topic, servers)
+
+    def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
+        self.watcher.has_transactions = True
+        for name in (BANK, COPY):
+            maker = TopicMaker(replace(topic, name=name), servers, self._dice(f"maker of {name}"), _PAUSE_MS)
+            self._add_client(f"maker-{name}", maker)
+        self._bank = TransactionStorm(
+            knobs,
+            self.knobs.partitions,
+            servers,
+            [f"node-{node_id}" for node_id in range(1, self.knobs.brokers + 1)],
+            self.scheduler,
+            self.network,
+            self.watcher.progress,
+            self._time_ms,
+            self._dice("bank"),
+            self._report,
+        )
+        for name, reader in self._bank.readers():
+            self._add_client(name, reader)
 
     def _make_group(self, knobs: GroupKnobs, servers: str) -> GroupWorkload:
         has_ghosts = bool(self.knobs.ghost)
@@ -243,6 +270,8 @@ class SimulatedCluster:
         self._faults.begin()
         for group in self._groups:
             group.begin()
+        if self._bank is not None:
+            self._bank.begin()
         self.scheduler.at(self.knobs.storm_until_ms * US_PER_MS, self._end_storm)
 
     def step(self) -> None:
@@ -264,6 +293,9 @@ class SimulatedCluster:
     def report(self) -> Report:
         progress = self.watcher.progress
         progress.events = self.scheduler.steps
+        if self._bank is not None:
+            progress.committed = self._bank.ledger.count(Outcome.COMMITTED)
+            progress.aborted = self._bank.ledger.count(Outcome.ABORTED)
         for knobs in self.knobs.groups:
             rebalances = self.watcher.groups[knobs.group_id].rebalances
             setattr(progress, f"{knobs.protocol}_rebalances", rebalances)
@@ -277,6 +309,8 @@ class SimulatedCluster:
         self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
+        if self._bank is not None:
+            self._bank.end()
         for group in self._groups:
             group.end()
             if group.loses_one_at_the_end:
@@ -313,6 +347,8 @@ class SimulatedCluster:
             return f"{self._enough - self.watcher.progress.acknowledged} records are not acknowledged yet"
         for writer in self._writers:
             writer.is_writing = False
+        if self._bank is not None:
+            self._bank.pause()
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"
@@ -354,7 +390,22 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < len(self.watcher.history(key).values):
                     return f"a consumer has read {key} up to {position} of {len(self.watcher.history(key).values)}"
+        if self._bank is not None and (why := self._bank.missing() or self._missing_in_transactions()) is not None:
+            return why
         return next((why for group in self._groups if (why := self._missing_in_group(group)) is not None), None)
+
+    def _missing_in_transactions(self) -> str | None:
+        """No transaction is open: everything is stable."""
+        for node_id, broker in self._brokers():
+            for key, partition in broker.replicas.partitions.items():
+                log = partition.log
+                if partition.is_leader and log.last_stable_offset != log.log_end_offset:
+                    return f"{key} on node {node_id} is stable up to {log.last_stable_offset} of {log.log_end_offset}"
+            for number in broker.transactions.runtime.active_partitions():
+                for each in broker.transactions.runtime.active(number).transactions.values():
+                    if each.state not in AT_REST:
+                        return f"the transaction of {each.transactional_id} is {each.state.title}"
+        return None
 
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
         partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
@@ -389,6 +440,11 @@ class SimulatedCluster:
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
+        if self._bank is not None:
+            self._bank.ledger.check_total()
+            for node_id, broker in self._brokers():
+                for key, partition in broker.replicas.partitions.items():
+                    check_producers(f"{key} of node {node_id}", partition.log)
         for laws in self.watcher.groups.values():
             for node_id, broker in self._brokers():
                 internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])

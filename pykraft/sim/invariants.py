@@ -239,11 +239,15 @@ class PartitionHistory:
     def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> None:
         for data in self.log.commit(replica, high_watermark, epoch):
             batch = RecordBatch(memoryview(data))
-            self._order.observe(batch)
+            self.observe(batch)
             for record in batch.records():
                 if record.offset != len(self.values):
                     raise Violation(f"{self.name}: offset {record.offset} has no predecessor")
                 self.take(record)
+
+    def observe(self, batch: RecordBatch) -> None:
+        """The next committed batch."""
+        self._order.observe(batch)
 
     def take(self, record: Record) -> None:
         """The next committed record."""

@@ -59,6 +59,29 @@ class GroupKnobs:
     """At the end of the storm a member and its coordinator's node crash together."""
 
 
+TRANSACTION_SEEDS = range(100, 200)
+"""Of each two hundred seeds these have a bank, and no other groups than that of its copiers."""
+
+
+@dataclass(frozen=True)
+class TransactionKnobs:
+    """The draw of a seed with transactions. Times are milliseconds."""
+
+    tellers: int
+    copiers: int
+    producer: dict[str, object]
+    """Settings of each transactional producer."""
+    consumer: dict[str, object]
+    """Of each reader of committed data."""
+    group: dict[str, object]
+    """Of each copier besides, as a member of their group."""
+    event_every_ms: int
+    restart_ms: tuple[int, int]
+    crash_coordinator: float
+    properties: dict[str, int]
+    """Of each node."""
+
+
 @dataclass(frozen=True)
 class Knobs:
     """One seed's draw. Times are milliseconds, `weather` are probabilities for each piece sent."""
@@ -87,6 +110,7 @@ class Knobs:
     clock_skew_ms: int
     background_us: int
     groups: tuple[GroupKnobs, ...]
+    transactions: TransactionKnobs | None
     """None in most seeds, at most one of each protocol."""
 
 
@@ -97,12 +121,14 @@ def draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    groups = _groups(seed, brokers)
+    transactions = _transactions(seed, brokers)
+    groups = _groups(seed, brokers) if transactions is None else ()
     return Knobs(
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
-        properties=_properties(random, bool(groups)) | _fetch_sessions(Random(f"fetch sessions {seed}")),
+        properties=_properties(random, _smallest_segment(groups, transactions))
+        | _fetch_sessions(Random(f"fetch sessions {seed}")),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -112,7 +138,11 @@ def draw(seed: int) -> Knobs:
         has_plain_producer=Random(f"plain {seed}").random() < 0.25,
         consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
         records_per_s=random.choice((20, 60, 100)),
-        faults={} if is_calm else {kind: random.uniform(0.2, 1.0) for kind in kinds} | _group_faults(groups),
+        faults={}
+        if is_calm
+        else {kind: random.uniform(0.2, 1.0) for kind in kinds}
+        | _group_faults(groups)
+        | _transaction_faults(transactions),
         fault_every_ms=random.choice((250, 500, 1000, 2000)),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
@@ -123,10 +153,18 @@ def draw(seed: int) -> Knobs:
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
         groups=groups,
+        transactions=transactions,
     )
 
 
-def _properties(random: Random, has_groups: bool) -> dict[str, int]:
+def _smallest_segment(groups: tuple[GroupKnobs, ...], transactions: TransactionKnobs | None) -> int:
+    """A segment of the metadata log must have room for the largest topic that is made."""
+    if transactions is not None:
+        return 4_000
+    return 2_000 if groups else 1_000
+
+
+def _properties(random: Random, smallest_segment: int) -> dict[str, int]:
     session = random.choice((300, 600, 1500))
     fetch_wait = random.choice((10, 100, 500))
     fetch_timeout = random.choice((200, 400, 1000))
@@ -141,7 +179,7 @@ def _properties(random: Random, has_groups: bool) -> dict[str, int]:
         "internal.metadata.max.fetch.size.in.bytes": random.choice((1, 200, 8 << 20)),
         "internal.metadata.max.batch.size.in.bytes": random.choice((2_000, 8 << 20)),
         # The records that make the groups' topic may come in one batch with others, and a segment must hold that.
-        "internal.metadata.log.segment.bytes": random.choice((2_000 if has_groups else 1_000, 8_000, 1 << 20)),
+        "internal.metadata.log.segment.bytes": random.choice((smallest_segment, 8_000, 1 << 20)),
         "metadata.max.idle.interval.ms": random.choice((100, 500)),
         "replica.lag.time.max.ms": fetch_wait + random.choice((200, 1000, 3000)),
         "replica.fetch.wait.max.ms": fetch_wait,
@@ -266,3 +304,49 @@ def _times(session: int, heartbeat: int) -> dict[str, int]:
 
 def _group_faults(groups: tuple[GroupKnobs, ...]) -> dict[str, float]:
     return {"crash_coordinator": max(group.crash_coordinator for group in groups)} if groups else {}
+
+
+def _transactions(seed: int, brokers: int) -> TransactionKnobs | None:
+    if seed % 200 not in TRANSACTION_SEEDS:
+        return None
+    random = Random(f"transactions {seed}")
+    session = random.choice((300, 600, 1500))
+    heartbeat = session // random.choice((2, 3, 6))
+    replicas = min(3, brokers)
+    return TransactionKnobs(
+        tellers=random.randint(1, 3),
+        copiers=random.randint(1, 2),
+        producer={
+            **_producer(random),
+            "transaction.timeout.ms": random.choice((300, 1_000, 4_000)),
+            "delivery.timeout.ms": random.choice((2_500, 10_000)),
+        },
+        consumer=_consumer(random),
+        group={
+            "session.timeout.ms": session,
+            "heartbeat.interval.ms": heartbeat,
+            "max.poll.interval.ms": heartbeat + random.choice((400, 1000, 3000)),
+            "max.poll.records": random.choice((1, 10, 500)),
+            "default.api.timeout.ms": random.choice((500, 2000, 10_000)),
+            "partition.assignment.strategy": random.choice(("range", "cooperative-sticky")),
+        },
+        event_every_ms=random.choice((300, 700, 1500)),
+        restart_ms=random.choice(((0, 100), (50, 1000))),
+        crash_coordinator=random.choice((0.2, 1.0, 3.0)),
+        properties={
+            "transaction.state.log.num.partitions": random.choice((1, 2)),
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": random.choice((1, 2)),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": random.choice((50, 300)),
+            "offsets.topic.num.partitions": random.choice((1, 2)),
+            "offsets.topic.replication.factor": replicas,
+            "offsets.commit.timeout.ms": random.choice((50, 500, 5000)),
+            "group.min.session.timeout.ms": 100,
+            "group.initial.rebalance.delay.ms": random.choice((0, 50, 500)),
+            "min.insync.replicas": 2,
+        },
+    )
+
+
+def _transaction_faults(transactions: TransactionKnobs | None) -> dict[str, float]:
+    return {} if transactions is None else {"crash_coordinator": transactions.crash_coordinator}

@@ -18,11 +18,14 @@ from pykraft.coordinator.group.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.runtime import CoordinatorRuntime
+from pykraft.coordinator.transaction.shard import TransactionShard
+from pykraft.coordinator.transaction.state import AT_REST, TransactionState
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
+from pykraft.server.transactions import TRANSACTION_TOPIC
 from pykraft.sim.group_laws import GroupLaws, InternalHistory
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.invariants import (
@@ -36,6 +39,7 @@ from pykraft.sim.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.storage.log import UnifiedLog
 
 
@@ -58,6 +62,18 @@ class Progress:
     """Epochs of consumer groups whose target assignment was committed."""
     consumer_members_lost: int = 0
     consumer_coordinator_moves: int = 0
+    committed: int = 0
+    """Transactions that a producer knows to be committed."""
+    aborted: int = 0
+    timed_out: int = 0
+    """Producers that were fenced because their transaction took too long."""
+    fenced: int = 0
+    """Producers that were fenced by another one."""
+    moves_ongoing: int = 0
+    """Shards of the transaction coordinator that were lost while a transaction was open there."""
+    moves_prepare_commit: int = 0
+    """And while markers of a commit were still to be written."""
+    moves_prepare_abort: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -123,6 +139,33 @@ def _is_rebalancing(group: ClassicGroup | ConsumerGroup) -> bool:
     return any(member.joining is not None or member.syncing is not None for member in group.members.values())
 
 
+class TransactionCoordinators:
+    """Counts the shards of transaction coordinators that are lost with a transaction in each of its states."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.busy: dict[int, dict[int, frozenset[TransactionState]]] = {}
+        """By node and partition: the states of the transactions there that are not over."""
+
+    def look(self, node_id: int, runtime: CoordinatorRuntime[TransactionShard]) -> None:
+        busy = {
+            partition: frozenset(each.state for each in runtime.active(partition).transactions.values()) - AT_REST
+            for partition in runtime.active_partitions()
+        }
+        self._count(states for partition, states in self.busy.get(node_id, {}).items() if partition not in busy)
+        self.busy[node_id] = busy
+
+    def look_for_the_last_time(self, node_id: int) -> None:
+        """The node ends, and its shards with it."""
+        self._count(self.busy.pop(node_id, {}).values())
+
+    def _count(self, lost: Iterable[frozenset[TransactionState]]) -> None:
+        for states in lost:
+            self._progress.moves_ongoing += TransactionState.ONGOING in states
+            self._progress.moves_prepare_commit += TransactionState.PREPARE_COMMIT in states
+            self._progress.moves_prepare_abort += TransactionState.PREPARE_ABORT in states
+
+
 class Watcher:
     """Checks the laws as a run goes on."""
 
@@ -139,10 +182,17 @@ class Watcher:
         self.groups: dict[str, GroupLaws] = {}
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
+        self.transaction_coordinators = TransactionCoordinators(self.progress)
+        self.has_transactions = False
+        """Whether there is a bank. Its group is the copiers', for which there are other laws."""
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
         if topic_partition not in self.partitions:
-            if topic_partition.topic == GROUP_TOPIC:
+            topic = topic_partition.topic
+            is_of_groups = topic == GROUP_TOPIC and not self.has_transactions
+            if topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC) and not is_of_groups:
+                self.partitions[topic_partition] = TransactionalHistory(topic_partition)
+            elif is_of_groups:
                 self.partitions[topic_partition] = InternalHistory(topic_partition, self.groups)
             else:
                 self.partitions[topic_partition] = PartitionHistory(topic_partition)
@@ -205,6 +255,8 @@ class Watcher:
                 self._look_at_partition(machine, seen, topic_partition, partition)
             if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
+            if self.has_transactions:
+                self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:
         """Look at a node whose life ends now."""
@@ -212,6 +264,7 @@ class Watcher:
         if machine.node is not None:
             self._known(machine).durable_end = _durable_end(machine, machine.node)
             self.coordinators.look_for_the_last_time(machine.node_id)
+            self.transaction_coordinators.look_for_the_last_time(machine.node_id)
 
     def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:
         raft = node.raft.replica

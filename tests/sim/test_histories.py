@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from pykraft.sim.knobs import TRANSACTION_SEEDS
 from pykraft.sim.watcher import Progress
 from pykraft.simulation import Report, Simulation
 from tests.harness.tree import ROOT
@@ -27,6 +28,24 @@ FLOORS = {
     "consumer_members_lost": 31,
     "consumer_coordinator_moves": 8,
 }
+TRANSACTION_FLOORS = {
+    "committed": 100,
+    "aborted": 40,
+    "timed_out": 8,
+    "fenced": 2,
+    "moves_ongoing": 1,
+}
+"""Of the few histories with a bank that every run goes through. A long one has all hundred, and ten times as much."""
+LONG_TRANSACTION_FLOORS = {
+    "committed": 1_500,
+    "aborted": 600,
+    "timed_out": 130,
+    "fenced": 40,
+    "moves_ongoing": 10,
+    "moves_prepare_commit": 4,
+    "moves_prepare_abort": 2,
+}
+SHORT = 8
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 
@@ -60,6 +79,18 @@ def test_in_each_history_records_are_acknowledged_and_read_and_nodes_elected(rep
 def test_the_histories_together_are_eventful(reports: list[Report]) -> None:
     total = sum((report.progress for report in reports), Progress())
     poor = {name: getattr(total, name) for name, floor in FLOORS.items() if getattr(total, name) < floor}
+    assert not poor, f"below the floors: {poor}"
+
+
+@pytest.mark.limit(3600)
+def test_with_transactions_no_law_is_broken_and_they_end_in_every_way(request: pytest.FixtureRequest) -> None:
+    is_long = request.config.getoption("--long")
+    outcomes = in_processes(history, TRANSACTION_SEEDS if is_long else TRANSACTION_SEEDS[:SHORT])
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    assert not failures, "\n".join(failures)
+    total = sum((outcome.progress for outcome in outcomes), Progress())
+    floors = LONG_TRANSACTION_FLOORS if is_long else TRANSACTION_FLOORS
+    poor = {name: getattr(total, name) for name, floor in floors.items() if getattr(total, name) < floor}
     assert not poor, f"below the floors: {poor}"
 
 

@@ -8,13 +8,15 @@ from random import Random
 import pytest
 
 from pykraft.client.admin import NewTopic
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.core import RequestManager
+from pykraft.common.types import Uuid
 from pykraft.server.config import read_node_config
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.transaction_workload import CommittedReader, TransactionalWriter
+from pykraft.sim.transaction_laws import BANK, Ledger, Outcome
+from pykraft.sim.transaction_workload import CommittedReader, Teller
 from pykraft.sim.workload import TopicMaker
 
 SERVERS = "node-1:9092"
@@ -41,12 +43,13 @@ class World:
     def __init__(self, seed: int) -> None:
         self.scheduler = Scheduler()
         self.random = Random(seed)
+        self.ledger = Ledger()
         self.network = Network(self.scheduler, self._dice())
         config = read_node_config(PROPERTIES)
         node = SimulatedNode(config, self.scheduler, self.network, self._dice(), _ignore, _ignore, 0, 100)
         format_directories(config, str(Uuid.random(self._dice())), node.filesystem, self._dice(), EPOCH_MS)
         node.start()
-        maker = TopicMaker(NewTopic("t", PARTITIONS, 1, {}, {}), SERVERS, self._dice(), 100)
+        maker = TopicMaker(NewTopic(BANK, PARTITIONS, 1, {}, {}), SERVERS, self._dice(), 100)
         self.start("maker", maker)
         self.run(lambda: maker.is_done)
         self.node = node
@@ -54,18 +57,19 @@ class World:
     def _dice(self) -> Random:
         return Random(self.random.random())
 
-    def start(self, name: str, core: TopicMaker | TransactionalWriter | CommittedReader) -> None:
+    def start(self, name: str, core: RequestManager) -> None:
         SimulatedClient(name, core, self.scheduler, self.network, self._dice()).act(lambda: None)
 
-    def writer(self, transactional_id: str, **settings: object) -> TransactionalWriter:
-        writer = TransactionalWriter(
-            transactional_id, settings, SERVERS, "t", PARTITIONS, TRANSACTIONS, self.node.time_ms, self._dice()
+    def teller(self, name: str, transactional_id: str) -> Teller:
+        settings: dict[str, object] = {}
+        teller = Teller(
+            *(name, transactional_id, settings, SERVERS, PARTITIONS, self.ledger, self.node.time_ms, self._dice())
         )
-        self.start(transactional_id, writer)
-        return writer
+        self.start(name, teller)
+        return teller
 
     def reader(self) -> CommittedReader:
-        reader = CommittedReader({"auto.offset.reset": "earliest"}, SERVERS, "t", PARTITIONS, self._dice())
+        reader = CommittedReader({}, SERVERS, BANK, PARTITIONS, self.ledger.read, self._dice())
         self.start("reader", reader)
         return reader
 
@@ -79,27 +83,25 @@ def _ignore(_: object) -> None:
     """Neither traces nor ends are looked at."""
 
 
-def by_partition(records: list[tuple[TopicPartition, bytes]]) -> dict[TopicPartition, list[bytes]]:
-    keys = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
-    return {key: [value for place, value in records if place == key] for key in keys}
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_a_reader_sees_each_committed_record_once_and_no_other(seed: int) -> None:
+def test_a_reader_sees_each_committed_transfer_once_and_no_other(seed: int) -> None:
     world = World(seed)
-    writer, reader = world.writer("bank"), world.reader()
-    world.run(lambda: writer.is_done)
-    assert writer.committed and writer.aborted
-    assert not writer.unknown and not writer.fatal_errors
-    world.run(lambda: reader.count >= len(writer.committed))
-    assert reader.values == by_partition(writer.committed)
+    teller = world.teller("first", "bank")
+    world.reader()
+    world.run(lambda: teller.written >= TRANSACTIONS)
+    teller.is_pausing = True
+    world.run(lambda: teller.is_idle)
+    assert world.ledger.count(Outcome.COMMITTED) and world.ledger.count(Outcome.ABORTED)
+    assert not world.ledger.count(Outcome.UNKNOWN) and teller.error is None
+    world.run(lambda: world.ledger.unread() is None)
+    world.ledger.check_total()
 
 
-def test_two_producers_with_one_transactional_id_fence_each_other() -> None:
+def test_of_two_producers_with_one_transactional_id_the_first_is_fenced() -> None:
     world = World(7)
-    first = world.writer("bank")
-    world.run(lambda: len(first.committed) > 10)
-    successor = world.writer("bank")
-    world.run(lambda: bool(first.fatal_errors))
-    assert first.fatal_errors[0].code.name == "PRODUCER_FENCED"
-    world.run(lambda: successor.is_done and first.is_done)
+    first = world.teller("first", "bank")
+    world.run(lambda: first.written > 10)
+    successor = world.teller("second", "bank")
+    world.run(lambda: first.is_done)
+    assert first.error is not None and first.error.code.name == "PRODUCER_FENCED"
+    world.run(lambda: successor.written > 10)

@@ -1,0 +1,204 @@
+"""The laws of transactions, held against what clients do and what they are shown.
+
+*The bank.* A transfer is one transaction: several amounts, in several partitions, whose sum is 0. The `Ledger` knows
+what became of each transfer::
+
+    OPEN ──> ASKED ──> COMMITTED      the producer heard that it is committed
+      │        ├─────> UNKNOWN        the producer died, or was fenced, while it waited for that
+      └────────┴─────> ABORTED        a commit was never asked for, or the producer heard that it is aborted
+
+* A reader of committed data sees no part of a transfer that is OPEN or ABORTED, and each part once.
+* Once storms end it has seen every part of each COMMITTED transfer, and of an UNKNOWN one all parts or none. So the
+  bank's total is 0.
+
+*The copy.* Copiers read the bank's records and write them to a second topic, in transactions that commit the offsets of
+what they have read. So a partition of the copy holds the same values as that of the bank, in the same order, each once.
+
+*Of every replica*: what it knows of its producers (epochs, sequences, open transactions) is what a replay of its log
+gives. Once storms end, no transaction is open: the last stable offset is the end of the log.
+
+Follows the guarantees of KIP-98 and KIP-447.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from pykraft.common.types import TopicPartition
+from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.record import Record
+from pykraft.sim.invariants import PartitionHistory, Violation, require
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
+from pykraft.storage.producer_state import AppendOrigin, ProducerEntry
+
+BANK = "bank"
+COPY = "copy"
+_READ_BYTES = 1 << 20
+
+
+class Outcome(Enum):
+    """What is known of a transfer."""
+
+    OPEN = "open"
+    ASKED = "asked to commit"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transfer:
+    """One transaction of the bank."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outcome = Outcome.OPEN
+        self.parts: list[bytes] = []
+
+    def abandon(self) -> None:
+        """Its producer does not come back: what was not asked for can never be committed."""
+        if self.outcome in (Outcome.OPEN, Outcome.ASKED):
+            self.outcome = Outcome.ABORTED if self.outcome is Outcome.OPEN else Outcome.UNKNOWN
+
+
+class Ledger:
+    """All transfers, and what readers of committed data have seen of them."""
+
+    def __init__(self) -> None:
+        self.transfers: list[Transfer] = []
+        self._of_value: dict[bytes, Transfer] = {}
+        self._seen: dict[bytes, TopicPartition] = {}
+        self.bank: dict[int, list[bytes]] = {}
+        """By partition: the values that the bank's reader has seen."""
+        self.copy: dict[int, list[bytes]] = {}
+
+    # --- what producers do --------------------------------------------------------------------------------------------
+
+    def begin(self, writer: str) -> Transfer:
+        transfer = Transfer(f"{writer} {len(self.transfers)}")
+        self.transfers.append(transfer)
+        return transfer
+
+    def write(self, transfer: Transfer, amount: int) -> bytes:
+        """The value of the next part of a transfer."""
+        value = f"{transfer.name} {len(transfer.parts)} {amount:+}".encode()
+        transfer.parts.append(value)
+        self._of_value[value] = transfer
+        return value
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(transfer.outcome is outcome for transfer in self.transfers)
+
+    # --- what readers see ---------------------------------------------------------------------------------------------
+
+    def read(self, place: TopicPartition, value: bytes) -> None:
+        """The bank's reader was shown this."""
+        transfer = self._of_value.get(value)
+        if transfer is None:
+            raise Violation(f"{place}: a reader sees {value!r}, which was never written")
+        if transfer.outcome in (Outcome.OPEN, Outcome.ABORTED):
+            raise Violation(f"{place}: a reader is shown {value!r}, and its transfer is {transfer.outcome.value}")
+        other = self._seen.setdefault(value, place)
+        if other is not place:
+            raise Violation(f"{value!r} is in {other} and again in {place}")
+        self.bank.setdefault(place.partition, []).append(value)
+        self._compare(place.partition, len(self.bank[place.partition]) - 1)
+
+    def read_copy(self, place: TopicPartition, value: bytes) -> None:
+        """The copy's reader was shown this."""
+        self.copy.setdefault(place.partition, []).append(value)
+        self._compare(place.partition, len(self.copy[place.partition]) - 1)
+
+    def _compare(self, partition: int, index: int) -> None:
+        """Exactly once, in order: what both readers have seen at this place is the same."""
+        bank, copy = self.bank.get(partition, []), self.copy.get(partition, [])
+        if index < min(len(bank), len(copy)) and bank[index] != copy[index]:
+            raise Violation(f"partition {partition}: the copy's record {index} is {copy[index]!r}, not {bank[index]!r}")
+
+    # --- once storms have ended ---------------------------------------------------------------------------------------
+
+    def missing(self) -> str | None:
+        """Why the readers have not seen everything yet; None if they have."""
+        return self.unread() or self._uncopied()
+
+    def unread(self) -> str | None:
+        """Why the bank's reader has not."""
+        for transfer in self.transfers:
+            seen = sum(part in self._seen for part in transfer.parts)
+            is_whole = seen == len(transfer.parts)
+            if transfer.outcome is Outcome.COMMITTED and not is_whole:
+                return f"of {transfer.name}, which is committed, {seen} of {len(transfer.parts)} parts were read"
+            if transfer.outcome is Outcome.UNKNOWN and not (is_whole or seen == 0):
+                return f"of {transfer.name}, whose end is unknown, {seen} of {len(transfer.parts)} parts were read"
+        return None
+
+    def _uncopied(self) -> str | None:
+        for partition, values in self.bank.items():
+            copied = len(self.copy.get(partition, []))
+            if copied < len(values):
+                return f"of {len(values)} records of partition {partition} {copied} were read in the copy"
+        return None
+
+    def check_total(self) -> None:
+        """Nothing was gained or lost."""
+        total = sum(int(value.rpartition(b" ")[2]) for values in self.bank.values() for value in values)
+        require(total == 0, f"the bank's total is {total}")
+
+
+# --- logs -----------------------------------------------------------------------------------------------------------
+
+
+class TransactionalHistory(PartitionHistory):
+    """What was committed in a partition with transactions. The copy of what was aborted may come again, and markers
+    resemble each other."""
+
+    def take(self, record: Record) -> None:
+        self.values.append(record.value)
+
+    def observe(self, batch: RecordBatch) -> None:
+        """Coordinators do not number their batches."""
+        if not self.name.startswith("__"):
+            super().observe(batch)
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+
+def check_producers(name: str, log: UnifiedLog) -> None:
+    """What a replica knows of its producers is what its log says."""
+    state = log.producer_state
+    replayed = _replayed(_batches(log))
+    for producer_id, entry in replayed.items():
+        known = state.producers.get(producer_id)
+        require(known is not None, f"{name}: producer {producer_id} is forgotten")
+        assert known is not None
+        for what, ours, theirs in (
+            ("epoch", known.epoch, entry.epoch),
+            ("last sequence", known.last_sequence, entry.last_sequence),
+            ("open transaction", known.transaction_first_offset, entry.transaction_first_offset),
+        ):
+            require(ours == theirs, f"{name}: producer {producer_id} has {what} {ours}; its log says {theirs}")
+
+
+def _batches(log: UnifiedLog) -> Iterable[RecordBatch]:
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        region = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True).records
+        data = region if isinstance(region, bytes) else region.read(0, len(region))
+        for batch in batches(memoryview(data)):
+            yield batch
+            offset = batch.next_offset
+
+
+def _replayed(found: Iterable[RecordBatch]) -> dict[int, ProducerEntry]:
+    """The producers of a log that is read from its start."""
+    producers: dict[int, ProducerEntry] = {}
+    for batch in found:
+        if not batch.has_producer_id:
+            continue
+        entry = producers.get(batch.producer_id) or ProducerEntry(batch.producer_id)
+        if batch.is_control:
+            entry, _ = entry.after_marker(batch, AppendOrigin.REPLICATION)
+        else:
+            entry = entry.after_batch(batch, AppendOrigin.REPLICATION)
+        producers[batch.producer_id] = entry
+    return producers

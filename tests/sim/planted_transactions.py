@@ -1,0 +1,114 @@
+"""Bugs put into transactions on purpose; the histories with a bank must come upon them. See `planted`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.transaction.shard import Ending, Expected, TransactionShard
+from pykraft.coordinator.transaction.state import TransactionMetadata, TransactionState
+from pykraft.server.transaction_markers import TransactionMarkers
+from pykraft.storage.log import UnifiedLog
+from pykraft.storage.producer_state import ProducerEntry, ProducerStateManager
+from pykraft.storage.transaction_index import AbortedTransaction
+from pykraft.storage.verification_state import Verification
+from tests.sim.planted import bug, put
+
+
+@bug
+def a_marker_missing_on_one_partition() -> None:
+    """Of a transaction with several partitions one gets no marker."""
+    send = TransactionMarkers.send
+
+    def send_but_one(
+        self: TransactionMarkers,
+        state_partition: int,
+        epoch: int,
+        ending: Ending,
+        on_marked: Callable[[Ending, int], None],
+    ) -> None:
+        places = sorted(ending.partitions)
+        kept = frozenset(places[:-1] if len(places) > 1 else places)
+        send(self, state_partition, epoch, ending._replace(partitions=kept), on_marked)
+
+    put(TransactionMarkers, "send", send_but_one)
+
+
+@bug
+def a_commit_that_a_new_coordinator_aborts() -> None:
+    """EndTxn is answered; the next coordinator decides otherwise."""
+    on_loaded = TransactionShard.on_loaded
+
+    def decide_again(self: TransactionShard, now: int) -> None:
+        for name, each in self.transactions.items():
+            if each.state is TransactionState.PREPARE_COMMIT:
+                self.transactions[name] = replace(each, state=TransactionState.PREPARE_ABORT)
+        on_loaded(self, now)
+
+    put(TransactionShard, "on_loaded", decide_again)
+
+
+@bug
+def an_old_epoch_not_fenced() -> None:
+    """Neither the coordinator nor a leader minds that another producer has come."""
+
+    def of_producer(self: TransactionShard, transactional_id: str, producer: Expected) -> TransactionMetadata:
+        return self.transactions[transactional_id]
+
+    put(TransactionShard, "_of_producer", of_producer)
+    put(ProducerEntry, "_check_epoch", lambda self, epoch, origin: None)
+    put(ProducerEntry, "_check_sequence", lambda self, batch: None)
+
+
+@bug
+def offsets_visible_before_the_marker() -> None:
+    """The offsets that a transaction commits count at once."""
+    take_in = GroupShard.replay
+    put(GroupShard, "replay", lambda self, record, producer_id: take_in(self, record, -1))
+
+
+@bug
+def a_last_stable_offset_one_transaction_too_far() -> None:
+    """The oldest open transaction does not hold back readers of committed data."""
+
+    def first_unstable_offset(self: ProducerStateManager) -> int | None:
+        decided = [done.first_offset for done in self._unreplicated]
+        return min(sorted([*self._open_transactions.values(), *decided])[1:], default=None)
+
+    put(ProducerStateManager, "first_unstable_offset", property(first_unstable_offset))
+
+
+@bug
+def an_aborted_list_cut_short() -> None:
+    """A reader is not told of the last aborted transaction."""
+    found = UnifiedLog.aborted_transactions
+
+    def all_but_one(self: UnifiedLog, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        return found(self, offset, upper_bound)[:-1]
+
+    put(UnifiedLog, "aborted_transactions", all_but_one)
+
+
+@bug
+def a_timeout_that_aborts_without_a_new_epoch() -> None:
+    """The producer whose transaction has timed out may go on as if nothing had happened."""
+
+    def abort(self: TransactionMetadata, transaction_version: int, now_ms: int) -> TransactionMetadata:
+        return self._to(TransactionState.PREPARE_EPOCH_FENCE).prepare_end(False, 0, now_ms)
+
+    put(TransactionMetadata, "fence_and_abort", abort)
+
+
+@bug
+def a_verification_skipped() -> None:
+    """A leader that knows a producer appends to its transactions without asking, so a late batch opens one that no
+    coordinator knows."""
+    start = UnifiedLog.start_verification
+
+    def start_for_strangers(self: UnifiedLog, producer_id: int, *arguments: Any) -> Verification | None:
+        return None if producer_id in self.producer_state.producers else start(self, producer_id, *arguments)
+
+    put(UnifiedLog, "start_verification", start_for_strangers)
+    put(ProducerStateManager, "_check_verified", lambda self, batch, entry, verification: None)
