@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 
 from pykraft import Cluster
+from pykraft.records.batch import batches
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import java_command
 from tests.interop.test_others import make_topic
@@ -20,14 +21,15 @@ COUNT = 300
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
+def cluster() -> Iterator[Cluster]:
     if reason := apache_kafka.available():
         pytest.skip(reason)
     with Cluster(nodes=3, properties=PROPERTIES) as cluster:
-        yield cluster.bootstrap_servers
+        yield cluster
 
 
-def test_kafkas_copier_copies_each_record_once_though_it_aborts_at_random(servers: str) -> None:
+def test_kafkas_copier_copies_each_record_once_though_it_aborts_at_random(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
     source, target = make_topic(servers, "java-source"), make_topic(servers, "java-target")
     plain = confluent_kafka.Producer({"bootstrap.servers": servers})
     for number in range(COUNT):
@@ -62,3 +64,7 @@ def test_kafkas_copier_copies_each_record_once_though_it_aborts_at_random(server
     last = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
     assert int(last["consumed"]) >= COUNT, last
     assert values(servers, target, "read_committed") == [f"{number:03}" for number in range(COUNT)]
+    log = cluster.partition_directory(1, target, 0) / f"{0:020}.log"
+    epochs = [each.producer_epoch for each in batches(memoryview(log.read_bytes())) if each.is_control]
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) >= COUNT // 20, "with transaction.version 2 the epoch rises with each transaction"
