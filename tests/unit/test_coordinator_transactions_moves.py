@@ -10,6 +10,7 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
+from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.protocol.messages.transactions import EndTxnRequest
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.transactions import TRANSACTION_TOPIC
@@ -119,6 +120,23 @@ def test_a_transactional_id_that_has_expired_stays_forgotten_after_the_move() ->
     t.pass_time(3000)
     assert t.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert moved(t).describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(("level", "versions"), [(0, [0, 0, 0, 0]), (1, [1, 1, 1, 1]), (2, [1, 1, 1, 1])])
+def test_a_cluster_keeps_its_level_over_the_move_and_writes_its_version_of_records(
+    level: int, versions: list[int]
+) -> None:
+    t = Transactions()
+    t.set_level(level)
+    t = moved(t)
+    finalized = {each.name: each.max_version_level for each in t.ask(ApiVersionsRequest(), 3).finalized_features}
+    assert finalized.get("transaction.version", 0) == level
+    producer = t.producer()
+    t.add(producer)
+    t.ended(producer, version=4)
+    t.marked()
+    assert [record.version for record in t.records()] == versions
+    assert moved(t).state() == "CompleteCommit"
 
 
 def test_a_coordinator_that_resigns_sends_no_more_markers() -> None:
