@@ -1,5 +1,5 @@
 """Requests of the group APIs with values that no client sends: each is answered with an error code or with a response,
-and none stops the node.
+and none stops the node. Transactions may commit offsets of the groups.
 
 The requests are random, with a bias: names, members, epochs and bytes are often those that the groups really have, so
 that a request gets past the first check. A plan that raises anything but KafkaError ends the node, and this test.
@@ -31,10 +31,17 @@ from pykraft.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from pykraft.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
 from pykraft.protocol.schema import Struct
 from pykraft.protocol.wire import Field, Fixed, Variable
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
+from pykraft.server.transactions import TRANSACTION_TOPIC
 from tests.harness.lone_node import LoneNode
 
 SEEDS, REQUESTS = 6, 120
@@ -44,6 +51,7 @@ OTHERS: list[Any] = [
     *(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatRequest),
     *(OffsetCommitRequest, OffsetFetchRequest, OffsetDeleteRequest, ConsumerGroupDescribeRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DeleteGroupsRequest),
+    *(InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, TxnOffsetCommitRequest, EndTxnRequest),
 ]
 INTEGERS = [0, 0, 1, 2, 3, -1, -2, -3, 1000, 6000, 60_000, (1 << 31) - 1, -(1 << 31)]
 TEXTS = ["", " ", "a", "g", "t", "\0", "é" * 16_000, "x" * 32_767, "range", "consumer", "(", ".*", "t|u"]
@@ -52,6 +60,8 @@ POOLS: dict[str, list[Any]] = {
     "group_ids": ["g", "h", "a"],
     "groups": ["g", "h", "a"],
     "groups_names": ["g", "h"],
+    "transactional_id": ["tx", "tx", "tx", "other", ""],
+    "transaction_timeout_ms": [1000, 60_000],
     "protocol_type": ["consumer", "consumer", "consumer", "connect", None],
     "protocol_name": ["range", "range", "sticky", None],
     "session_timeout_ms": [6000, 6000, 10_000, 1_800_000],
@@ -62,6 +72,9 @@ POOLS: dict[str, list[Any]] = {
     "subscribed_topic_names": ["t", "u", "nothing"],
     "subscribed_topic_regex": [None, None, "", "t|u", "(", ".*"],
     "topic": ["t", "u", "nothing"],
+    "name": ["t", "t", "u", "range", "nothing"],
+    "partition_index": [0, 0, 0, 1, -1],
+    "partition_indexes": [0, 0, 1],
     "rack_id": [None, None, "r"],
 }
 
@@ -73,10 +86,12 @@ class Attack:
         self.random = Random(seed)
         self.lone = LoneNode(group_initial_rebalance_delay_ms="0", broker_session_timeout_ms="600000")
         self.lone.create(GROUP_TOPIC, cleanup_policy="compact")
+        self.lone.create(TRANSACTION_TOPIC, cleanup_policy="compact")
         self.topics = [self.lone.create("t"), self.lone.create("u")]
         self.lone.run(100)
         self.members = ["", "", "z"]
         self.epochs = [0, 0, 1, -1]
+        self.producers = [(-1, -1), (0, 0)]
         self.waiting: list[tuple[Any, int, Promise[Answer]]] = []
 
     def strike(self) -> None:
@@ -108,6 +123,8 @@ class Attack:
             value = getattr(response, name, None)
             if value not in (None, ""):
                 known.append(value)
+        if getattr(response, "producer_id", -1) >= 0:
+            self.producers.append((response.producer_id, response.producer_epoch))
 
     def sensible(self, request: Any) -> Any:
         """The request with what gets it past the first checks."""
@@ -123,6 +140,11 @@ class Attack:
             case SyncGroupRequest():
                 each = [SyncGroupRequest.Assignment(member_id=m, assignment=b"") for m in self.members[-3:]]
                 return request.replace(protocol_type="consumer", protocol_name="range", assignments=each)
+            case InitProducerIdRequest() | AddOffsetsToTxnRequest() | TxnOffsetCommitRequest() | EndTxnRequest():
+                producer_id, epoch = self.random.choice(self.producers[-2:])
+                if isinstance(request, InitProducerIdRequest):
+                    request = request.replace(transaction_timeout_ms=60_000)
+                return request.replace(transactional_id="tx", producer_id=producer_id, producer_epoch=epoch)
         return request
 
     # --- requests -----------------------------------------------------------------------------------------------------
