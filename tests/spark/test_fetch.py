@@ -411,6 +411,19 @@ def test_or_they_are_left_out(start: int, end: int, found: list[int]) -> None:
         assert values(broker, start, end, failOnDataLoss="false") == found
 
 
+def test_a_topic_that_was_deleted_is_an_error_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "UNKNOWN_TOPIC_S", 0.05)
+
+    def deleted(request: Any) -> Any:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return broker.metadata(request, error=unknown) if isinstance(request, MetadataRequest) else None
+
+    with ScriptedBroker(log(), script=deleted) as broker:
+        with pytest.raises(KafkaError, match="there is no topic 't'"):
+            values(broker)
+        assert values(broker, failOnDataLoss="false") == []
+
+
 def test_deleted_records_are_left_out_of_a_batch_that_is_partly_there() -> None:
     """DeleteRecords moves the log's first offset into a batch, and a broker sends whole batches."""
 

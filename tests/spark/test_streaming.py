@@ -156,6 +156,21 @@ def test_a_limit_is_shared_by_the_partitions_and_the_progress_shows_the_lag(
     assert json.loads(source.endOffset)["limited"] == {"0": 15, "1": 5}
 
 
+def test_available_now_does_not_read_what_comes_while_it_runs(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    corpus.create(kafka.bootstrap_servers, "now", partitions=1)
+    produce(kafka, "now", 5)
+    sink = Sink()
+
+    def keep_and_produce(frame: DataFrame, batch: int) -> None:
+        sink(frame, batch)
+        produce(kafka, "now", 5)
+
+    start(spark, kafka, tmp_path, keep_and_produce, subscribe="now", maxOffsetsPerTrigger="3").awaitTermination()
+    assert sink.batches == {0: places(0, 0, 3), 1: places(0, 3, 5)}
+
+
 def test_new_topics_of_a_pattern_are_found_on_the_way(
     spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
 ) -> None:
