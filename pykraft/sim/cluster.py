@@ -50,6 +50,8 @@ _MOST_STORMY_STEPS = 8_000
 """A storm is over after so many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
+_SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS
+"""Shorter: its timeouts are, and its clients keep the nodes busy."""
 _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
 _PAUSE_MS = 20
@@ -316,7 +318,8 @@ class SimulatedCluster:
             if group.loses_one_at_the_end:
                 self._crash_with_coordinator(group)
         self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
-        self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
+        limit_us = _SETTLE_LIMIT_US if self._bank is None else _SETTLE_LIMIT_OF_A_BANK_US
+        self._settle_by_us = self.scheduler.now_us + limit_us
         self._check_settled()
 
     def _crash_with_coordinator(self, group: GroupWorkload) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.transaction.shard import Ending, Expected, TransactionShard
+from pykraft.coordinator.transaction.shard import Ending, TransactionShard
 from pykraft.coordinator.transaction.state import TransactionMetadata, TransactionState
 from pykraft.server.transaction_markers import TransactionMarkers
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.producer_state import ProducerEntry, ProducerStateManager
+from pykraft.storage.producer_state import ProducerStateManager
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.verification_state import Verification
 from tests.sim.planted import bug, put
@@ -52,14 +52,14 @@ def a_commit_that_a_new_coordinator_aborts() -> None:
 
 @bug
 def an_old_epoch_not_fenced() -> None:
-    """Neither the coordinator nor a leader minds that another producer has come."""
+    """A producer that takes the place of another one gets the epoch that the other one has."""
 
-    def of_producer(self: TransactionShard, transactional_id: str, producer: Expected) -> TransactionMetadata:
-        return self.transactions[transactional_id]
+    def keep_epoch(
+        self: TransactionMetadata, timeout_ms: int, expected_epoch: int | None, now_ms: int
+    ) -> TransactionMetadata:
+        return self._initialised(timeout_ms, now_ms, producer_epoch=max(0, self.producer_epoch))
 
-    put(TransactionShard, "_of_producer", of_producer)
-    put(ProducerEntry, "_check_epoch", lambda self, epoch, origin: None)
-    put(ProducerEntry, "_check_sequence", lambda self, batch: None)
+    put(TransactionMetadata, "raise_epoch", keep_epoch)
 
 
 @bug

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.sim.knobs import TRANSACTION_SEEDS
+from tests.sim import planted_transactions
 from tests.sim.histories import SEEDS, in_processes
 from tests.sim.planted import PLANTED, first_death
 
@@ -34,13 +36,25 @@ SEEN = {
     "a_partition_assigned_before_its_owner_revoked_it": 57,
     "a_target_assignment_from_an_older_epoch": 73,
     "a_fenced_broker_kept_in_the_isr": 20,
+    "a_marker_missing_on_one_partition": 100,
+    "a_commit_that_a_new_coordinator_aborts": 114,
+    "an_old_epoch_not_fenced": 108,
+    "offsets_visible_before_the_marker": 103,
+    "a_last_stable_offset_one_transaction_too_far": 100,
+    "an_aborted_list_cut_short": 101,
+    "a_timeout_that_aborts_without_a_new_epoch": 109,
+    "a_verification_skipped": 100,
 }
 LAWS = ("Violation", "AssertionError", "DamagedFileError")
 
 
 def search(names: list[str], is_long: bool) -> dict[str, str | None]:
     """By bug: how the first history that finds it fails; None if there is none."""
-    work = [(name, [*SEEDS[SEEN[name] :], *SEEDS[: SEEN[name]]] if is_long else [SEEN[name]]) for name in names]
+    work = []
+    for name in names:
+        seen, seeds = SEEN[name], SEEDS if SEEN[name] in SEEDS else TRANSACTION_SEEDS
+        first = seeds.index(seen)
+        work.append((name, [*seeds[first:], *seeds[:first]] if is_long else [seen]))
     return dict(zip(names, in_processes(first_death, work), strict=True))
 
 
@@ -59,5 +73,6 @@ def test_a_planted_bug_dies_in_its_recorded_history(name: str, deaths: dict[str,
 
 
 def test_a_history_is_recorded_for_each_planted_bug() -> None:
-    planted = [name for name, plant in PLANTED.items() if plant.__module__ == first_death.__module__]
+    modules = (first_death.__module__, planted_transactions.__name__)
+    planted = [name for name, plant in PLANTED.items() if plant.__module__ in modules]
     assert sorted(planted) == sorted(SEEN)
