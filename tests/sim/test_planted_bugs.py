@@ -38,7 +38,7 @@ SEEN = {
     "a_fenced_broker_kept_in_the_isr": 20,
     "a_marker_missing_on_one_partition": 100,
     "a_commit_that_a_new_coordinator_aborts": 114,
-    "an_old_epoch_not_fenced": 108,
+    "an_old_epoch_not_fenced": 117,
     "offsets_visible_before_the_marker": 103,
     "a_last_stable_offset_one_transaction_too_far": 100,
     "an_aborted_list_cut_short": 101,
