@@ -112,6 +112,21 @@ def held(side: Any, dialogue: Dialogue) -> list[str]:
     return talk.finish()
 
 
+def check_that_pykraft_loads(kafka: KafkaSide, properties: dict[str, str], group_id: str) -> None:
+    """Apache Kafka's records make the group that Apache Kafka has. A classic group may rebalance there, and of an empty
+    consumer group that a member with an id wanted to join, Kafka's memory is gone though its records are not."""
+    looks = []
+    for side in (kafka, OurSide(kafka.ids, properties, kafka.records(group_id))):
+        talk = Talk(side, group_id)
+        talk.look()
+        looks.append(talk.lines)
+    theirs, ours = looks
+    if theirs[0].startswith("= as a consumer group: NONE"):
+        assert ours == theirs, group_id
+    elif not theirs[1].endswith("Dead"):
+        assert ours[0] == theirs[0], group_id
+
+
 def test_apache_kafka_answers_as_is_written_down_and_as_pykraft(
     side: tuple[KafkaSide, dict[str, str], list[Dialogue]],
 ) -> None:
@@ -119,6 +134,8 @@ def test_apache_kafka_answers_as_is_written_down_and_as_pykraft(
     said = {dialogue.__name__: held(kafka, dialogue) for dialogue in dialogues}
     for dialogue in dialogues:
         assert held(OurSide(kafka.ids, properties), dialogue) == said[dialogue.__name__], dialogue.__name__
+    for name in said:
+        check_that_pykraft_loads(kafka, properties, name)
     if os.environ.get("REWRITE_ANSWERS"):
         known = read_answers()[1] if dialogues is FORBIDDEN else {}
         write_answers(kafka.ids if dialogues is ALLOWED else read_answers()[0], known | said)
