@@ -37,7 +37,7 @@ MIDDLE = 1_700_000_000_030
 
 
 only_apache = pytest.mark.parametrize("kafka", ["Apache Kafka"], indirect=True)
-"""For tests of what pykraft's brokers do not do: add partitions to a topic, and transactions."""
+"""For tests of what pykraft's brokers do not do: add partitions to a topic."""
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,6 @@ def test_gaps_from_compaction_are_stepped_over_alike(spark: SparkSession, kafka:
     assert [row for batch in ours for row in batch.rows] == corpus.read(kafka.bootstrap_servers, topic, 1)
 
 
-@only_apache
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions_are_shown_alike_also_one_that_is_open(
     spark: SparkSession, kafka: Any, tmp_path: pathlib.Path, isolation: str
