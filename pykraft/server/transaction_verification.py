@@ -32,13 +32,13 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.types import Node, TopicPartition
 from pykraft.coordinator.runtime import partition_for
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from pykraft.server import config as keys
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.verification_state import Verification
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 _CHANNEL = "add-partitions-to-txn"
 _RETRIED = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -145,7 +145,7 @@ class AddPartitionsToTxnManager:
 
     def _coordinator(self, transactional_id: str) -> Node | None:
         image = self._image()
-        topic = image.topic_named(TRANSACTION_STATE_TOPIC)
+        topic = image.topic_named(TRANSACTION_TOPIC)
         if topic is None or not topic.partitions:
             return None
         registration = topic.partitions.get(partition_for(transactional_id, len(topic.partitions)))

@@ -22,6 +22,7 @@ from pykraft.controller.features import TRANSACTION_VERSION
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.runtime import RETRY_TIMER_MS, CoordinatorRuntime, partition_for
 from pykraft.coordinator.transaction import config as keys
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import Ending, TransactionShard
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
@@ -32,7 +33,6 @@ from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.transaction_markers import TransactionMarkers
 
-TRANSACTION_TOPIC = "__transaction_state"
 _NO_SEQUENCE = -1
 _LONGEST_NAME = (1 << 15) - 1
 """In bytes: the length of a string in a record has 16 bits, in a request it may have more."""

@@ -18,6 +18,7 @@ from pykraft.coordinator.group.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.runtime import CoordinatorRuntime
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import TransactionShard
 from pykraft.coordinator.transaction.state import AT_REST, TransactionState
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -25,7 +26,6 @@ from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
-from pykraft.server.transactions import TRANSACTION_TOPIC
 from pykraft.sim.group_laws import GroupLaws, InternalHistory
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.invariants import (

@@ -11,6 +11,7 @@ from typing import Any
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -20,7 +21,6 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.records.batch import RecordBatch
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
-from pykraft.server.transaction_verification import TRANSACTION_STATE_TOPIC
 from tests.harness.lone_node import LoneNode
 
 NONE = ErrorCode.NONE
@@ -34,7 +34,7 @@ class TransactionalNode:
     def __init__(self, replicas: tuple[int, ...] = (1,), **fields: Any) -> None:
         self.lone = LoneNode(**{"broker_session_timeout_ms": "60000", **fields})
         self.lone.join(2)
-        self.lone.create(TRANSACTION_STATE_TOPIC, (2,))
+        self.lone.create(TRANSACTION_TOPIC, (2,))
         self.topic = self.lone.create(T.topic, replicas, min_insync_replicas=str(len(replicas)))
         self.lone.create(GROUP_TOPIC, cleanup_policy="compact")
         self.lone.run(200)

@@ -15,6 +15,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.controller.features import TRANSACTION_VERSION
 from pykraft.controller.result import Result
 from pykraft.coordinator.result import CoordinatorResult
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import TransactionShard
 from pykraft.coordinator.transaction.state import record_of
 from pykraft.protocol.messages.coordinators import (
@@ -34,7 +35,6 @@ from pykraft.protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from pykraft.server.coordinators import InternalLog
-from pykraft.server.transactions import TRANSACTION_TOPIC
 from tests.harness.lone_node import LoneNode
 
 NAME = "x"

@@ -13,11 +13,11 @@ import pytest
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import TRANSACTION_COORDINATOR, FindCoordinatorRequest
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, ResourceType
-from pykraft.server.transactions import TRANSACTION_TOPIC
 from tests.harness.transactions import NAME, Producer, TransactionNode, Transactions
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED

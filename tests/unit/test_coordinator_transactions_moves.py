@@ -10,10 +10,10 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.protocol.messages.transactions import EndTxnRequest
 from pykraft.server.apis.dispatch import Answer
-from pykraft.server.transactions import TRANSACTION_TOPIC
 from tests.harness.transactions import NAME, Producer, TransactionNode, Transactions
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED

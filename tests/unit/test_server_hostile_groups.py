@@ -17,6 +17,7 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import Uuid
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.coordinators import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pykraft.protocol.messages.groups import (
@@ -41,7 +42,6 @@ from pykraft.protocol.schema import Struct
 from pykraft.protocol.wire import Field, Fixed, Variable
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
-from pykraft.server.transactions import TRANSACTION_TOPIC
 from tests.harness.lone_node import LoneNode
 
 SEEDS, REQUESTS = 6, 120

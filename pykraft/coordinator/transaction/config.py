@@ -11,6 +11,7 @@ from pykraft.common.config import Key, integer
 
 # --- the internal topic -----------------------------------------------------------------------------------------------
 
+TRANSACTION_TOPIC = "__transaction_state"
 TRANSACTION_LOG_NUM_PARTITIONS = integer(
     "transaction.state.log.num.partitions", 50, "partitions of __transaction_state when it is created", at_least=1
 )

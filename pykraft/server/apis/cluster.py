@@ -35,6 +35,7 @@ from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.controller.topics import check_topic_name
 from pykraft.coordinator.runtime import partition_for
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.protocol.api import ListenerKind, advertised
 from pykraft.protocol.messages.admin import CreateTopicsRequest
@@ -60,7 +61,7 @@ from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.coordinators import GROUP_TOPIC, group_topic
-from pykraft.server.transactions import TRANSACTION_TOPIC, transaction_topic
+from pykraft.server.transactions import transaction_topic
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
