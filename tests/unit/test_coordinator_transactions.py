@@ -231,6 +231,18 @@ def test_a_fenced_producer_in_its_last_epoch_is_replaced_by_one_with_a_new_produ
     assert t.producer() == (old[0] + 1, 0)
 
 
+def test_no_producer_gets_the_epoch_that_is_kept_for_fencing() -> None:
+    t = Transactions()
+    old = t.aged(LAST)
+    assert t.add_as_broker(old) == {"t": NONE}
+    t.pass_time(71_000)
+    assert t.marked() == [((old[0], LAST + 1), False, ["t"])]
+    assert t.ended(old, commit=False)[0] == FENCED
+    assert t.ended((old[0], LAST + 1), commit=False)[0] == FENCED
+    assert t.add_as_broker((old[0], LAST + 1)) == {"t": FENCED}
+    assert t.producer() == (old[0] + 1, 0)
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
-from pykraft.protocol.messages.transactions import EndTxnRequest
+from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest
 from pykraft.server.apis.dispatch import Answer
 from tests.harness.transactions import NAME, Producer, TransactionNode, Transactions
 
@@ -224,3 +224,27 @@ def test_after_a_move_a_decision_waits_until_it_is_committed_before_its_markers_
     assert node.markers == []
     node.run(60_000)
     assert [len(sent.request.markers) for sent in node.markers] == [1]
+
+
+def test_a_completion_that_is_written_again_does_not_complete_the_next_transaction() -> None:
+    t = Replicated(replica_lag_time_max_ms="40000")
+    producer_id, epoch = producer = t.producer()
+    assert (t.add(producer), t.ended(producer, version=4)[0]) == (NONE, NONE)
+    t.marked()
+    topic = AddPartitionsToTxnRequest.Topic(name="t", partitions=[0])
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[topic],
+    )
+    end = EndTxnRequest(transactional_id=NAME, producer_id=producer_id, producer_epoch=epoch, committed=False)
+    t.node.handle(add, version=3)
+    t.run(10_000)
+    t.node.handle(end, version=4)
+    t.run(25_000)  # the record of the first completion was not replicated in time
+    t.replicate()
+    t.run(1)
+    assert t.marked() == [(producer, False, ["t"])]
+    t.replicate()
+    assert t.state() == "CompleteAbort"

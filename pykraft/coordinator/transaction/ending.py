@@ -19,7 +19,9 @@ present epoch it means the next transaction, and may abort it even if it has no 
     COMPLETE_COMMIT  is decided     invalid        invalid       decide
     COMPLETE_ABORT   invalid        invalid        is decided    decide
 
-*invalid* is INVALID_TXN_STATE, *fenced* PRODUCER_FENCED.
+*invalid* is INVALID_TXN_STATE, *fenced* PRODUCER_FENCED. The largest epoch is for fencing: no producer is given it, or
+may end anything with it. (Kafka gives it to a producer that repeats an abort. No record can then end its next
+transaction, which would need an epoch above.)
 
 While the markers of an end are being written (PREPARE_COMMIT, PREPARE_ABORT), every EndTxn is answered with
 CONCURRENT_TRANSACTIONS, whatever id and epoch it names: the producer of the next transaction has them already. (Kafka
@@ -102,6 +104,8 @@ def _with_bump(found: TransactionMetadata, producer_id: int, epoch: int, is_comm
     if found.producer_id != producer_id and not is_after_rotation:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     is_again = is_after_rotation or found.producer_epoch == epoch + 1
+    if found.producer_epoch == LARGEST_EPOCH and not is_after_rotation:  # the coordinator has fenced the last epoch
+        return ErrorCode.PRODUCER_FENCED
     if not is_again and found.producer_epoch != epoch:
         return ErrorCode.PRODUCER_FENCED
     commit_again, commit_now, abort_again, abort_now = WITH_EPOCH_BUMP[found.state]

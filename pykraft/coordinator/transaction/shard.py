@@ -38,6 +38,7 @@ from pykraft.coordinator.transaction import config as keys
 from pykraft.coordinator.transaction.ending import Decision, decide
 from pykraft.coordinator.transaction.state import (
     AT_REST,
+    LARGEST_EPOCH,
     TransactionMetadata,
     TransactionState,
     is_exhausted,
@@ -67,6 +68,8 @@ class Ending(NamedTuple):
     partitions: frozenset[TopicPartition]
     decided_ms: int
     """The time of day at which it was committed."""
+    decision: TransactionMetadata | None = None
+    """The state that this decision is. Up to transaction.version 1 the next one may have the same id and epoch."""
 
 
 class Markers(Protocol):
@@ -207,7 +210,7 @@ class TransactionShard:
         found = self.transactions.get(transactional_id)
         if found is None or found.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if found.producer_epoch != producer.epoch:
+        if found.producer_epoch != producer.epoch or producer.epoch == LARGEST_EPOCH:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"the epoch is {found.producer_epoch}, not {producer.epoch}")
         if found.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -269,18 +272,14 @@ class TransactionShard:
                 transaction_version=found.client_transaction_version,
                 partitions=found.partitions,
                 decided_ms=self._time_ms(),
+                decision=found,
             )
         )
 
     def complete(self, ending: Ending) -> CoordinatorResult[None]:
         """Every partition has its marker."""
         found = self.transactions.get(ending.transactional_id)
-        is_this = (
-            found is not None
-            and found.state.is_prepared
-            and (found.producer_id, found.producer_epoch) == (ending.producer_id, ending.producer_epoch)
-        )
-        if found is None or not is_this:
+        if found is None or found is not ending.decision:
             return CoordinatorResult(None)
         return self._write(found.complete(ending.decided_ms), None)
 
