@@ -33,7 +33,6 @@ FEATURES = {
     "eligible.leader.replicas.version": 1,
     "share.version": 1,
     "streams.version": 1,
-    "transaction.version": 2,
 }
 """What a cluster of Apache Kafka 4.2 runs, and pykraft does not."""
 LOWERED = [word for feature in FEATURES for word in ("--feature", f"{feature}=0")]
