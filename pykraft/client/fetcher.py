@@ -116,7 +116,7 @@ class _Fetched:
         while self._aborts and self._aborts[0][0] <= batch.last_offset:
             self._aborting.add(self._aborts.popleft()[1])
         if batch.is_control:
-            if not read_marker(batch).committed:
+            if batch.count and not read_marker(batch).committed:  # compaction may leave it empty
                 self._aborting.discard(batch.producer_id)
             return False
         return not (batch.is_transactional and batch.producer_id in self._aborting)

@@ -65,7 +65,7 @@ class Visibility:
         while self._aborted and self._aborted[0][0] <= batch.last_offset:
             self._aborting.add(heapq.heappop(self._aborted)[1])
         if batch.is_control:
-            if not read_marker(batch).committed:
+            if batch.count and not read_marker(batch).committed:  # compaction may leave it empty
                 self._aborting.discard(batch.producer_id)
             return False
         return not (batch.is_transactional and batch.producer_id in self._aborting)

@@ -14,6 +14,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest
 from pykraft.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
+from pykraft.records.filtering import emptied
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.spark import wire
 from pykraft.spark.fetch import OffsetRange, Visibility
@@ -531,6 +532,11 @@ def shown(batches: Iterable[RecordBatch], aborted: Iterable[tuple[int, int]]) ->
 def test_only_transactional_batches_of_an_aborting_producer_are_hidden() -> None:
     plain = raw_batch(encoded([(0, 0, None, b"", ())]), 1, 3, producer_id=2)
     assert shown([written(2, 0), plain, written(1, 4), ended(2, 6, False), written(2, 7)], [(2, 0)]) == [3, 4, 7]
+
+
+def test_a_marker_that_compaction_has_emptied_is_hidden() -> None:
+    spent = RecordBatch(memoryview(emptied(ended(2, 0, False))))
+    assert shown([spent, written(2, 1)], []) == [1]
 
 
 def test_other_control_batches_are_hidden() -> None:

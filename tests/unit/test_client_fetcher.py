@@ -14,7 +14,9 @@ from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.filtering import emptied
 from pykraft.records.markers import Marker, end_transaction_marker
 from tests.harness.scripted import HOST, Leaders, Script, knowing, learn, partition, settings, topic_id
 
@@ -377,6 +379,14 @@ def test_aborted_records_are_seen_by_those_who_want_to(level: str, seen: list[in
     some.answer(part(0, *MIXED, aborted=[(0, 1)]))
     assert some.take() == [(0, offset) for offset in seen]
     assert some.position() == (8 if not some.take() else None), "markers are passed and never seen"
+
+
+def test_a_marker_that_compaction_has_emptied_is_passed() -> None:
+    some = Fetching(isolation_level="read_committed")
+    some.poll()
+    spent = bytes(emptied(RecordBatch(memoryview(marker(1, 1, committed=False)))))
+    some.answer(part(0, batch(0, 1), spent, batch(2, 1, producer=1, transactional=True)))
+    assert some.take() == [(0, 0), (0, 2)]
 
 
 @pytest.mark.parametrize(("level", "lag"), [("read_uncommitted", 5), ("read_committed", 2)])
