@@ -37,7 +37,7 @@ from pykraft.protocol.messages.transactions import WriteTxnMarkersRequest, Write
 
 CHANNEL = "transaction-markers"
 RETRY_BACKOFF_MS = 50
-PARTITIONS_PER_REQUEST = 2000
+PARTITIONS_PER_REQUEST = 500
 """A request has the markers of this many partitions, or of one transaction more."""
 
 _NEVER_NEEDED = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION)

@@ -264,6 +264,21 @@ def test_a_transaction_that_lasts_too_long_is_aborted_with_a_new_epoch(level: in
     assert t.producer() == (old[0], 2)
 
 
+def test_transactions_that_time_out_together_are_aborted_in_several_turns() -> None:
+    t = Transactions()
+    open_transaction(t)
+    found = t.shard.transactions[NAME]
+    for number in range(350):
+        name = f"y{number}"
+        t.shard.transactions[name] = replace(found, transactional_id=name, producer_id=1000 + number)
+    t.node.clock.now_ms += 61_000
+    counts = {0}
+    while max(counts) < 351:
+        t.run(1)
+        counts.add(sum(each.state.is_prepared for each in t.shard.transactions.values()))
+    assert sorted(counts) == [0, 100, 200, 300, 351]
+
+
 def test_a_producer_of_two_phase_commits_has_no_timeout() -> None:
     t = Transactions()
     open_transaction(t)

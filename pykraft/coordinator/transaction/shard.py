@@ -27,7 +27,7 @@ KIP-890, KIP-994, KIP-1152).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.config import Config
@@ -54,6 +54,9 @@ from pykraft.protocol.messages.transactions import (
 )
 
 _ABORT_TIMED_OUT = "abort-timed-out"
+_ABORT_MORE = "abort-more"
+_ABORTS_PER_TURN = 100
+"""This many transactions that are timed out are aborted in one turn of the node's loop: 20 ms together."""
 _REMOVE_EXPIRED = "remove-expired"
 
 
@@ -288,13 +291,20 @@ class TransactionShard:
     def _schedule_aborts(self) -> None:
         def look(now: int) -> CoordinatorResult[None]:
             now_ms = self._time_ms()
-            for transactional_id, metadata in sorted(self.transactions.items()):
-                if _is_timed_out(metadata, now_ms):
-                    self._timer.schedule(f"abort of {transactional_id}", 0, self._abort_timed_out(transactional_id))
+            late = [name for name, metadata in sorted(self.transactions.items()) if _is_timed_out(metadata, now_ms)]
             self._schedule_aborts()
-            return CoordinatorResult(None)
+            return self._abort_in_turns(late)
 
         self._timer.schedule(_ABORT_TIMED_OUT, self._config[keys.ABORT_TIMED_OUT_INTERVAL_MS], look)
+
+    def _abort_in_turns(self, late: Sequence[str]) -> CoordinatorResult[None]:
+        """Each abort is a write of its own, so heartbeats go out between some of them and the next."""
+        for name in late[:_ABORTS_PER_TURN]:
+            self._timer.schedule(f"abort of {name}", 0, self._abort_timed_out(name))
+        rest = late[_ABORTS_PER_TURN:]
+        if rest:
+            self._timer.schedule(_ABORT_MORE, 1, lambda now: self._abort_in_turns(rest))
+        return CoordinatorResult(None)
 
     def _abort_timed_out(self, transactional_id: str) -> Callable[[int], CoordinatorResult[None]]:
         def plan(now: int) -> CoordinatorResult[None]:
