@@ -79,6 +79,7 @@ def test_a_bit_turned_over_in_a_batch(node: Target, codec: Compression, with_crc
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # transactional now, and its request has no transactional id
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     }
