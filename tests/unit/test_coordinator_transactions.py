@@ -18,6 +18,7 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import TRANSACTION_COORDINATOR, FindCoordinatorRequest
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, ResourceType
+from pykraft.protocol.messages.transactions import DescribeTransactionsRequest
 from tests.harness.transactions import NAME, Producer, TransactionNode, Transactions
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
@@ -423,6 +424,15 @@ def test_a_transaction_is_described() -> None:
 
 
 # --- the coordinator --------------------------------------------------------------------------------------------------
+
+
+def test_a_request_about_many_transactions_takes_several_turns() -> None:
+    t = Transactions()
+    names = [f"y{number}" for number in range(1200)]
+    answer = t.node.handle(DescribeTransactionsRequest(transactional_ids=names))
+    assert not answer.kept
+    t.run(10)
+    assert [each.transactional_id for each in answer.value.response.transaction_states] == names
 
 
 def test_the_first_lookup_of_a_coordinator_has_the_internal_topic_made() -> None:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.config import OFFSETS_TOPIC_NUM_PARTITIONS
@@ -57,10 +57,13 @@ from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_clust
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.transactions import TransactionCoordinator
+from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_ADD_BY_BROKERS = 4
 _FIRST_END_WITH_EPOCH_BUMP = 5
+_WRITES_PER_TURN = 100
+"""This many transactions get partitions in one turn: 20 ms together."""
 _FIRST_FENCED = {
     InitProducerIdRequest: 4,
     AddPartitionsToTxnRequest: 2,
@@ -117,11 +120,15 @@ class TransactionApis:
 
     def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: RequestContext, now: int
-    ) -> Promise[Response]:
+    ) -> Steps[Promise[Response]]:
         if context.api_version < _FIRST_ADD_BY_BROKERS:
             return self._add_for_client(request, context, now)
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
-        answers = [self._add_for_broker(each, context, now) for each in request.transactions]
+        answers = []
+        for number, each in enumerate(request.transactions, 1):
+            if number % _WRITES_PER_TURN == 0:
+                now = yield
+            answers.append(self._add_for_broker(each, context, now))
         return gather(answers).map(lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
 
     def _add_for_client(
@@ -212,7 +219,7 @@ class TransactionApis:
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext, now: int
-    ) -> Promise[Response]:
+    ) -> Steps[Promise[Response]]:
         state_type = DescribeTransactionsResponse.TransactionState
 
         def described(name: str) -> Promise[DescribeTransactionsResponse.TransactionState]:
@@ -231,9 +238,12 @@ class TransactionApis:
 
             return self._coordinator.read(name, lambda shard: shard.describe(name), now).map(answered)
 
-        return gather([described(name) for name in request.transactional_ids]).map(
-            lambda states: DescribeTransactionsResponse(transaction_states=states)
-        )
+        answers = []
+        for number, name in enumerate(request.transactional_ids, 1):
+            if number % PARTS_PER_TURN == 0:
+                now = yield
+            answers.append(described(name))
+        return gather(answers).map(lambda states: DescribeTransactionsResponse(transaction_states=states))
 
     def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext, now: int
