@@ -212,6 +212,16 @@ def test_a_producer_that_ends_its_last_epoch_goes_on_with_a_new_producer_id() ->
     assert t.ended(old)[0] == UNKNOWN_ID
 
 
+def test_a_producer_with_its_new_producer_id_waits_while_markers_of_the_old_one_are_written() -> None:
+    t = Transactions()
+    old = t.aged(LAST)
+    assert t.add_as_broker(old) == {"t": NONE}
+    _, new = t.ended(old)
+    assert t.init(new).error_code == CONCURRENT
+    t.marked()
+    assert t.producer(expected=new) == (new[0], 1)
+
+
 def test_a_producer_that_begins_after_the_last_epoch_gets_a_new_producer_id() -> None:
     t = Transactions()
     old = t.aged(LAST)

@@ -165,10 +165,10 @@ class TransactionShard:
         found = self.transactions.get(transactional_id)
         if found is None:
             found = TransactionMetadata(transactional_id, self._take_producer_id(now), timeout_ms, self._time_ms())
+        if found.state.is_prepared:  # the producer may have the id already that it gets when its markers are written
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if expected is not None and not _may_go_on(found, expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"producer {expected.producer_id} was replaced")
-        if found.state.is_prepared:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if found.state is TransactionState.ONGOING:
             refusal = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
             return self._prepare(found.fence_and_abort(self._transaction_version(), self._time_ms()), refusal)
