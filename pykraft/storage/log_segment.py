@@ -391,6 +391,7 @@ class LogSegment:
         """Nothing is appended any more: who looks something up reads the indexes anew."""
         self.offset_index.let_go()
         self.time_index.let_go()
+        self.transaction_index.let_go()
 
     def rename_files(self, suffix: str) -> None:
         """The files have other names now; who still reads from them may have to open them again."""

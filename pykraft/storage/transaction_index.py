@@ -19,6 +19,7 @@ Follows org.apache.kafka.storage.internals.log.{TransactionIndex,AbortedTxn} (KI
 """
 
 import struct
+from bisect import bisect_left
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
@@ -39,28 +40,27 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of a segment, in the order of their markers."""
 
-    __slots__ = ("_entries", "_file", "_filesystem", "path")
+    __slots__ = ("_data", "_file", "_filesystem", "path")
 
     def __init__(self, filesystem: FileSystem, path: str) -> None:
         self._filesystem = filesystem
         self.path = path
         self._file: File | None = None
-        self._entries: list[AbortedTransaction] | None = None
+        self._data: bytearray | None = None
+        """The file's bytes, once they were asked for: a segment may have millions of entries."""
         if filesystem.exists(path):
             self._file = filesystem.open(path)
 
     @property
     def entries(self) -> list[AbortedTransaction]:
         """All of them; CorruptRecordError if the file does not hold whole ones."""
-        if self._entries is None:
-            self._entries = self._load()
-        return self._entries
+        return [aborted for _, aborted in decode_transaction_index(bytes(self._bytes()))]
 
-    def _load(self) -> list[AbortedTransaction]:
-        if self._file is None:
-            return []
-        self.check()
-        return [aborted for _, aborted in decode_transaction_index(self._file.read(0, self._file.size))]
+    def _bytes(self) -> bytearray:
+        if self._data is None:
+            self.check()
+            self._data = bytearray() if self._file is None else bytearray(self._file.read(0, self._file.size))
+        return self._data
 
     def check(self) -> None:
         """Raise CorruptRecordError unless the file holds whole entries."""
@@ -69,18 +69,23 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Note a transaction whose marker was just appended to the log."""
-        entries = self.entries
-        assert not entries or aborted.last_offset > entries[-1].last_offset, f"{self.path}: markers out of order"
+        data = self._bytes()
+        count = len(data) // _ENTRY.size
+        assert not count or aborted.last_offset > _entry(data, count - 1).last_offset, f"{self.path}: out of order"
         if self._file is None:
             self._file = self._filesystem.open(self.path)
-        self._file.append(_ENTRY.pack(0, *aborted))
-        entries.append(aborted)
+        packed = _ENTRY.pack(0, *aborted)
+        self._file.append(packed)
+        data += packed
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap [fetch_offset, upper_bound_offset), and whether no later segment has more."""
-        found = []
-        for aborted in self.entries:
-            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound_offset:
+        data, found = self._bytes(), []
+        first = _first_ending_at(data, fetch_offset)
+        # The last stable offset never goes back: if one before `first` has reached the upper bound, all after it have.
+        for number in range(max(0, first - 1), len(data) // _ENTRY.size):
+            aborted = _entry(data, number)
+            if number >= first and aborted.first_offset < upper_bound_offset:
                 found.append(aborted)
             if aborted.last_stable_offset >= upper_bound_offset:
                 return found, True
@@ -88,18 +93,24 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or above `offset`."""
-        kept = [aborted for aborted in self.entries if aborted.last_offset < offset]
-        if self._file is not None and len(kept) < len(self.entries):
-            self._file.truncate(len(kept) * _ENTRY.size)
-            self._entries = kept
+        data = self._bytes()
+        size = _first_ending_at(data, offset) * _ENTRY.size
+        if self._file is not None and size < len(data):
+            self._file.truncate(size)
+            del data[size:]
 
     def rewrite(self, entries: list[AbortedTransaction]) -> None:
         """Have just these entries, in a file that a crash leaves as it was or as it is now."""
+        data = bytearray().join(_ENTRY.pack(0, *aborted) for aborted in entries)
         if entries or self._file is not None:
             self.close()
-            replace_file(self._filesystem, self.path, b"".join(_ENTRY.pack(0, *aborted) for aborted in entries))
+            replace_file(self._filesystem, self.path, bytes(data))
             self._file = self._filesystem.open(self.path)
-        self._entries = entries
+        self._data = data
+
+    def let_go(self) -> None:
+        """Nothing is appended any more: whoever looks something up reads the file anew."""
+        self._data = None
 
     def rename_file(self, suffix: str) -> None:
         """The file's name, if there is one, ends in `suffix` now."""
@@ -114,6 +125,16 @@ class TransactionIndex:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _entry(data: bytearray, number: int) -> AbortedTransaction:
+    return AbortedTransaction(*_ENTRY.unpack_from(data, number * _ENTRY.size)[1:])
+
+
+def _first_ending_at(data: bytearray, offset: int) -> int:
+    """The number of the first entry whose marker is at or above `offset`; how many there are if none is."""
+    numbers = range(len(data) // _ENTRY.size)
+    return bisect_left(numbers, offset, key=lambda number: _entry(data, number).last_offset)
 
 
 def decode_transaction_index(data: bytes) -> list[tuple[int, AbortedTransaction]]:

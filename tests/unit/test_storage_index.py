@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -282,6 +284,18 @@ def test_markers_only_rise_and_are_truncated_by_their_offset() -> None:
     assert transactions(filesystem).entries == [*ABORTED[:2], ABORTED[3]]
     index.rewrite([])
     assert index.entries == [] and filesystem.size(PATH) == 0
+
+
+def test_aborted_transactions_take_no_more_memory_than_their_file() -> None:
+    index = transactions(MemoryFileSystem())
+    tracemalloc.start()
+    for number in range(5000):
+        index.append(AbortedTransaction(10**6 + number, 10**6 + 3 * number, 10**6 + 3 * number + 1, 10**6 + 3 * number))
+    found = index.collect(10**6 + 7500, 10**6 + 7510)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ([each.producer_id - 10**6 for each in found[0]], found[1]) == ([2500, 2501, 2502, 2503], True)
+    assert used < 4 * 34 * 5000, "of which the file itself is half: it is in memory, too"
 
 
 def test_a_torn_transaction_index_is_seen() -> None:
