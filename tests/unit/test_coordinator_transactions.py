@@ -212,6 +212,18 @@ def test_a_producer_that_ends_its_last_epoch_goes_on_with_a_new_producer_id() ->
     assert t.ended(old)[0] == UNKNOWN_ID
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_that_another_coordinator_let_begin_in_the_largest_epoch_is_aborted(level: int) -> None:
+    t = Transactions()
+    t.set_level(level)
+    old = t.aged(LAST)
+    assert t.add_as_broker(old) == {"t": NONE}
+    t.shard.transactions[NAME] = replace(t.shard.transactions[NAME], producer_epoch=LAST + 1)
+    assert t.init().error_code == CONCURRENT
+    assert t.marked() == [((old[0], LAST + 1), False, ["t"])]
+    assert t.producer() == (old[0] + 1, 0)
+
+
 def test_a_producer_with_its_new_producer_id_waits_while_markers_of_the_old_one_are_written() -> None:
     t = Transactions()
     old = t.aged(LAST)

@@ -195,10 +195,14 @@ class TransactionMetadata:
         )
 
     def fence_and_abort(self, transaction_version: int, now_ms: int) -> TransactionMetadata:
-        """Abort with an epoch that no producer has: the one that began the transaction can do nothing more."""
+        """Abort with an epoch that no producer has: the one that began the transaction can do nothing more. (Kafka's
+        coordinator may let one begin in the largest epoch, and cannot end it. It keeps its epoch.)"""
         fenced = self._to(TransactionState.PREPARE_EPOCH_FENCE)
-        if transaction_version < FIRST_WITH_EPOCH_BUMP:  # else the end raises it
-            fenced = replace(fenced, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NO_PRODUCER_EPOCH)
+        if (
+            transaction_version < FIRST_WITH_EPOCH_BUMP or self.producer_epoch == LARGEST_EPOCH
+        ):  # else the end raises it
+            epoch = min(self.producer_epoch + 1, LARGEST_EPOCH)
+            fenced = replace(fenced, producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
             transaction_version = 0
         return fenced.prepare_end(False, transaction_version, now_ms)
 
