@@ -9,6 +9,7 @@ package org.apache.kafka.common.test.junit;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.PrintWriter;
+import java.util.AbstractMap;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashSet;
@@ -23,6 +24,7 @@ import java.util.stream.IntStream;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
@@ -170,7 +172,12 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Map<Integer, KafkaBroker> brokers() {
-            throw new TestAbortedException("it needs a broker's object");
+            return new CountedBrokers(brokerIds().size());
+        }
+
+        @Override
+        public Set<GroupProtocol> supportedGroupProtocols() {
+            return Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER);
         }
 
         @Override
@@ -271,6 +278,25 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public void ensureConsistentMetadata(Collection<KafkaBroker> brokers, Collection<ControllerServer> controllers) {
+            throw new TestAbortedException("it needs a broker's object");
+        }
+    }
+
+    /** Brokers of another process: a test may count them, but is aborted when it takes one. */
+    private static final class CountedBrokers extends AbstractMap<Integer, KafkaBroker> {
+        private final int count;
+
+        CountedBrokers(int count) {
+            this.count = count;
+        }
+
+        @Override
+        public int size() {
+            return count;
+        }
+
+        @Override
+        public Set<Entry<Integer, KafkaBroker>> entrySet() {
             throw new TestAbortedException("it needs a broker's object");
         }
     }
