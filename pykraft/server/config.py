@@ -119,6 +119,9 @@ QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to
 PRODUCER_ID_EXPIRATION_MS = integer(
     "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
 )
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = integer(
+    "producer.id.expiration.check.interval.ms", 600_000, "how often logs forget silent producers", at_least=1
+)
 LOG_INITIAL_TASK_DELAY_MS = integer(
     "log.initial.task.delay.ms",
     30_000,
@@ -227,6 +230,7 @@ _NODE_KEYS: list[Key[Any]] = [
     CONNECTIONS_MAX_IDLE_MS,
     QUEUED_MAX_REQUESTS,
     PRODUCER_ID_EXPIRATION_MS,
+    PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
     LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,

@@ -100,7 +100,8 @@ class ReplicaManager:
         self._every(max(1, self._values[keys.REPLICA_LAG_TIME_MAX_MS] // 2), self._shrink_isrs, now)
         checkpoint_ms = self._values[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._every(checkpoint_ms, lambda _: self._logs.write_checkpoints(), now)
-        self._every(600_000, lambda _: self._forget_producers(), now)
+        expiry_ms = self._values[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
+        self._every(expiry_ms, lambda _: self._forget_producers(), now)
         self._care_for_logs(now)
 
     def _care_for_logs(self, now: int) -> None:
