@@ -14,7 +14,6 @@ from random import Random
 
 from pykraft.client.errors import TransactionFatalError
 from pykraft.common.core import Poll
-from pykraft.common.errors import ErrorCode
 from pykraft.sim.hosts import SimulatedClient
 from pykraft.sim.knobs import TransactionKnobs
 from pykraft.sim.network import Network
@@ -25,7 +24,6 @@ from pykraft.sim.watcher import Progress
 
 COPIERS = "copiers"
 """The copiers' group."""
-_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class _Place:
@@ -104,7 +102,7 @@ class TransactionStorm:
         self._is_over = True
         for place in self._places:
             for _, client in place.hosts.values():
-                client.naps_until = 0
+                client.naps_until = client.nap_ms = 0
             if not place.hosts and not place.is_awaited:
                 self._start_later(place, 0)
 
@@ -159,9 +157,9 @@ class TransactionStorm:
             self._start_later(place, self._random.randint(*self._knobs.restart_ms))
 
     def _count(self, error: TransactionFatalError | None, is_newest: bool) -> None:
-        if error is not None and error.code in _FENCED:
+        if error is not None:
             self._progress.fenced += not is_newest
-            self._progress.timed_out += is_newest  # nobody has taken its place, so the coordinator has
+            self._progress.timed_out += is_newest  # nobody has taken its place, so the coordinator has aborted
 
     def _remove(self, place: _Place, name: str) -> None:
         host, client = place.hosts.pop(name)
@@ -196,8 +194,8 @@ class TransactionStorm:
 
     def _nap(self, place: _Place, host: SimulatedClient, client: Teller | Copier) -> None:
         timeout_ms = int(str(self._knobs.producer["transaction.timeout.ms"]))
-        client.naps_until = self._scheduler.now + self._random.randint(timeout_ms // 2, 3 * timeout_ms)
-        self._report("client_naps", {"client": host.name, "until": client.naps_until})
+        client.nap_ms = self._random.randint(timeout_ms // 2, 3 * timeout_ms)
+        self._report("client_naps", {"client": host.name, "ms": client.nap_ms})
 
     def _cut(self, place: _Place, host: SimulatedClient, client: Teller | Copier) -> None:
         """No broker hears it, or it hears none."""

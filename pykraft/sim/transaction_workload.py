@@ -65,8 +65,9 @@ class TransactionalUser:
         """It begins no transaction."""
         self.is_idle = False
         """It is between two transactions."""
+        self.nap_ms = 0
+        """For so long its program does nothing after the next record that it sends."""
         self.naps_until = 0
-        """Until then its program does nothing."""
 
     @property
     def is_done(self) -> bool:
@@ -136,6 +137,9 @@ class TransactionalUser:
         record = Outgoing(topic, None, value, (), partition, self._time_ms())
         while self.producer.try_append(record, None, now) is not None:
             now = yield now + _ROOM_MS
+        if self.nap_ms:
+            self.naps_until, self.nap_ms = now + self.nap_ms, 0
+            yield 0
 
 
 class Teller(TransactionalUser):

@@ -29,23 +29,17 @@ FLOORS = {
     "consumer_coordinator_moves": 8,
 }
 TRANSACTION_FLOORS = {
-    "committed": 100,
-    "aborted": 40,
-    "timed_out": 8,
-    "fenced": 2,
-    "moves_ongoing": 1,
+    "committed": 150,
+    "aborted": 70,
+    "timed_out": 2,
+    "fenced": 5,
+    "moves_ongoing": 2,
+    "moves_prepare_commit": 1,
+    "moves_prepare_abort": 1,
 }
-"""Of the few histories with a bank that every run goes through. A long one has all hundred, and ten times as much."""
-LONG_TRANSACTION_FLOORS = {
-    "committed": 1_500,
-    "aborted": 600,
-    "timed_out": 130,
-    "fenced": 40,
-    "moves_ongoing": 10,
-    "moves_prepare_commit": 4,
-    "moves_prepare_abort": 2,
-}
-SHORT = 8
+"""Of the few histories with a bank that every run goes through. A long one has all hundred, and eight times as much."""
+LONG_TRANSACTION_FLOORS = {name: 8 * floor for name, floor in TRANSACTION_FLOORS.items()}
+SHORT = 12
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 

@@ -40,9 +40,9 @@ SEEN = {
     "a_commit_that_a_new_coordinator_aborts": 114,
     "an_old_epoch_not_fenced": 117,
     "offsets_visible_before_the_marker": 103,
-    "a_last_stable_offset_one_transaction_too_far": 100,
-    "an_aborted_list_cut_short": 101,
-    "a_timeout_that_aborts_without_a_new_epoch": 109,
+    "a_last_stable_offset_one_transaction_too_far": 101,
+    "an_aborted_list_cut_short": 100,
+    "a_timeout_that_aborts_without_a_new_epoch": 105,
     "a_verification_skipped": 100,
 }
 LAWS = ("Violation", "AssertionError", "DamagedFileError")
