@@ -35,6 +35,7 @@ LIMIT_S = 900
 """For a class of 30 tests."""
 EACH_S = 180
 """For a test. They wait 15 s for most things themselves, so that this ends only what hangs."""
+ABORTED = "org.opentest4j.TestAbortedException: "
 OUTSIDE = (sys.executable, "-m", "tests.harness.outside_cluster")
 
 
@@ -132,5 +133,7 @@ def results(report: str) -> dict[str, Result]:
 def _result(case: ElementTree.Element) -> Result:
     for tag, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "aborted")):
         if (found := case.find(tag)) is not None:
-            return Result(outcome, found.get("message") or (found.text or "").strip())
+            # A test that is aborted has its exception as a text, and where that was thrown.
+            text = (found.text or "").strip().partition("\n")[0].removeprefix(ABORTED)
+            return Result(outcome, found.get("message") or text)
     return Result("passed")

@@ -1,6 +1,6 @@
 """Kafka's own client integration tests, against nodes of pykraft: what passes against Kafka passes here.
 
-`kafka_clients/passed.txt` names each test of ten classes: all of them pass against Kafka itself, as its own runtime
+`kafka_clients/passed.txt` names each test of eleven classes: all of them pass against Kafka itself, as its own runtime
 starts it. With `--long` that is looked at again; write the table from it with
 `python -m tests.judges.test_kafka_client_tests`. A test that takes a broker as an object of its own JVM cannot be run
 against another process: the table gives it this reason, and it must be aborted with it.
@@ -16,6 +16,7 @@ from tests.harness.kafka_client_tests import FOLDER, LIMIT_S, Result, run_class,
 
 TABLE = FOLDER / "passed.txt"
 CLASSES = (
+    "clients.TransactionsExpirationTest",
     "clients.TransactionsWithMaxInFlightOneTest",
     "clients.admin.AdminFenceProducersTest",
     "clients.consumer.ConsumerTopicCreationTest",
@@ -65,7 +66,7 @@ def shown(results: Mapping[str, Result], names: Iterable[str]) -> str:
     return "\n".join(f"{name}: {' '.join(results.get(name, Result('not run')))}" for name in names)
 
 
-def test_the_table_names_each_of_the_ten_classes() -> None:
+def test_the_table_names_each_of_the_eleven_classes() -> None:
     assert [*expected()] == [*CLASSES]
     assert all(expected().values())
 

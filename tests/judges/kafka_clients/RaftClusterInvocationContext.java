@@ -96,6 +96,11 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         @Override
         public void start() {
             if (started()) return;
+            config.features().forEach((feature, level) -> {
+                if (level != feature.latestProduction()) {
+                    throw new TestAbortedException("it needs " + feature.featureName() + " " + level);
+                }
+            });
             try {
                 process = new ProcessBuilder(System.getenv("CLUSTER_COMMAND").split("\n"))
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
