@@ -51,7 +51,7 @@ _MOST_STORMY_STEPS = 8_000
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
 _SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS
-"""Shorter: its timeouts are, and its clients keep the nodes busy."""
+"""Without progress of its copiers, who may have much to copy. It is shorter because a bank keeps the nodes busy."""
 _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
 _PAUSE_MS = 20
@@ -114,6 +114,7 @@ class SimulatedCluster:
         self._is_storm_over = False
         self.is_settled = False
         self._settle_by_us = 0
+        self._copied = 0
         self._enough = 0
 
     def _dice(self, name: str) -> Random:
@@ -318,8 +319,7 @@ class SimulatedCluster:
             if group.loses_one_at_the_end:
                 self._crash_with_coordinator(group)
         self._enough = self.watcher.progress.acknowledged + _ACKNOWLEDGED_IN_CALM
-        limit_us = _SETTLE_LIMIT_US if self._bank is None else _SETTLE_LIMIT_OF_A_BANK_US
-        self._settle_by_us = self.scheduler.now_us + limit_us
+        self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
         self._check_settled()
 
     def _crash_with_coordinator(self, group: GroupWorkload) -> None:
@@ -335,6 +335,9 @@ class SimulatedCluster:
                 return
 
     def _check_settled(self) -> None:
+        if self._bank is not None and self._bank.ledger.copied > self._copied:
+            self._copied = self._bank.ledger.copied
+            self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_OF_A_BANK_US
         missing = self._missing()
         if missing is None:
             self._check_end()

@@ -85,6 +85,11 @@ class Ledger:
         self._of_value[value] = transfer
         return value
 
+    @property
+    def copied(self) -> int:
+        """How many records the copy's reader has seen."""
+        return sum(map(len, self.copy.values()))
+
     def count(self, outcome: Outcome) -> int:
         return sum(transfer.outcome is outcome for transfer in self.transfers)
 

@@ -103,6 +103,8 @@ class TransactionStorm:
         for place in self._places:
             for _, client in place.hosts.values():
                 client.naps_until = client.nap_ms = 0
+                if isinstance(client, Copier):
+                    client.catch_up()
             if not place.hosts and not place.is_awaited:
                 self._start_later(place, 0)
 
@@ -132,6 +134,8 @@ class TransactionStorm:
                 *(name, place.transactional_id, settings, self._servers),
                 *(self._partitions, self.ledger, self._time_ms, random),
             )
+        if self._is_over and isinstance(client, Copier):
+            client.catch_up()
         host = SimulatedClient(name, _Watched(client, lambda: self._end_later(place, name)), *self._world, random)
         place.hosts[name] = host, client
         self._report("client_begins", {"client": name})

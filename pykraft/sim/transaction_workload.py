@@ -263,6 +263,10 @@ class Copier(TransactionalUser):
                 self._go_back(taken)
         return error
 
+    def catch_up(self) -> None:
+        """Copy as much as there is in one transaction: with few records in each it would take long."""
+        self._limit = _TAKE
+
     def _go_back(self, taken: Sequence[FetchedRecord]) -> None:
         """What was taken is to be copied after all."""
         for each in reversed(taken):
