@@ -39,7 +39,7 @@ TRANSACTION_FLOORS = {
 }
 """Of the few histories with a bank that every run goes through. A long one has all hundred, and eight times as much."""
 LONG_TRANSACTION_FLOORS = {name: 8 * floor for name, floor in TRANSACTION_FLOORS.items()}
-SHORT = 12
+SHORT = 8
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 
