@@ -50,7 +50,7 @@ _MOST_STORMY_STEPS = 8_000
 """A storm is over after so many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
-_SETTLE_LIMIT_OF_A_BANK_US = 15_000 * US_PER_MS
+_SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS
 """Without progress of its copiers, who may have much to copy. It is shorter because a bank keeps the nodes busy."""
 _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
