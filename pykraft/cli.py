@@ -2,6 +2,8 @@
 
 ::
 
+    python -m pykraft up --nodes 3 --port 9092
+
     python -m pykraft storage random-uuid
     python -m pykraft storage format -t CLUSTER_ID -c server.properties
     python -m pykraft server server.properties
@@ -23,10 +25,10 @@
     python -m pykraft simulate SEED
     python -m pykraft course build|status|grade|binder
 
-All but the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-start.sh, kafka-
-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh, kafka-consumer-
-groups.sh, kafka-transactions.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with
-Apache Kafka as well, and Kafka's tools with a pykraft node.
+All but the first and the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
+start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh,
+kafka-consumer-groups.sh, kafka-transactions.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The
+clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
 
 A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
 on standard error and exit code 1.
@@ -46,6 +48,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.extras import ExtraNotInstalledError
 
 COMMANDS = {
+    "up": "run a whole cluster in this process, for trying something against it",
     "server": "run the node that a properties file describes",
     "storage": "make a node's directories",
     "topics": "list, describe, create and delete topics",

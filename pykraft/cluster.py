@@ -31,7 +31,7 @@ from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
 from pykraft.runtime.clock import StallTolerantClock
-from pykraft.runtime.ports import HOST, PortReservation
+from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NodeStopped, NodeThread
 from pykraft.server.config import read_node_config
@@ -46,6 +46,7 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
 _REPLICAS_OF_INTERNAL_TOPICS = 3
+_LAST_PORT = 65_535
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
 """A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
 
@@ -65,6 +66,7 @@ class Cluster:
         mode: str = "threads",
         timeouts: str = "lesson",
         directory: str | Path | None = None,
+        port: int | None = None,
         properties: Mapping[str, object] | None = None,
         filesystem: FileSystem | None = None,
     ) -> None:
@@ -72,11 +74,12 @@ class Cluster:
 
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
-        temporary one that `close` removes; a directory that holds a cluster is started again. `properties` are added to
+        temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
+        on `port`, the next on the port after it, and so on; without it the system chooses. `properties` are added to
         every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. ValueError names
         what is wrong with these; ClusterError if a node does not come up.
         """
-        _check(nodes, controllers, mode, timeouts)
+        _check(nodes, controllers, mode, timeouts, port)
         if filesystem is not None and mode != "threads":
             raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
         self._filesystem = filesystem
@@ -88,7 +91,7 @@ class Cluster:
         self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
         self.controller_ids = self._separate or self.broker_ids
         self.node_ids = self.broker_ids + self._separate
-        self._reservation = self._reserve_ports()
+        self._reservation = self._reserve_ports(port)
         ports = iter(self._reservation.ports)
         self._broker_ports = {node_id: next(ports) for node_id in self.broker_ids}
         self._controller_ports = {node_id: next(ports) for node_id in self.controller_ids}
@@ -159,15 +162,20 @@ class Cluster:
         """Where a node keeps one partition's log."""
         return self.node_directory(node_id) / f"{topic}-{partition}"
 
-    def _reserve_ports(self) -> PortReservation:
-        """Free ports; for nodes that were here before, the ports they had, since the quorum's log names them."""
+    def _reserve_ports(self, first: int | None) -> PortReservation:
+        """The ports that were asked for, or free ones; for nodes that were here before, the ports they had, since the
+        quorum's log names them."""
         before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
-        wanted = [_known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+        if first is None:
+            wanted = [_known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+        else:
+            wanted = [first + n for n in range(len(self.broker_ids))]
         wanted += [_known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
         try:
             return PortReservation(wanted)
-        except OSError as error:
-            raise ClusterError(f"the cluster in {self.directory} needs ports that are taken now: {error}") from None
+        except PortTakenError as error:
+            whose = f" that the cluster in {self.directory} had" if before[self.node_ids[0]] and first is None else ""
+            raise ClusterError(f"port {error.port}{whose} is taken by another program ({error.reason})") from None
 
     def _properties_before(self, node_id: int) -> dict[str, str]:
         """What a node's file said when the directory was used before; ClusterError if the quorum was another one, which
@@ -416,8 +424,8 @@ def _known_port(properties: Mapping[str, str], listener: str) -> int:
     return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
 
 
-def _check(nodes: int, controllers: int | None, mode: str, timeouts: str) -> None:
-    for name, number in (("nodes", nodes), ("controllers", controllers)):
+def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: int | None) -> None:
+    for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port)):
         if number is not None and not isinstance(number, int):
             raise ValueError(f"{name}={number!r}: must be a whole number")
     if nodes < 1:
@@ -426,6 +434,8 @@ def _check(nodes: int, controllers: int | None, mode: str, timeouts: str) -> Non
         raise ValueError(f"nodes={nodes}: at most {FIRST_CONTROLLER_ID - 1} brokers fit below the controllers' ids")
     if controllers is not None and controllers < 1:
         raise ValueError(f"controllers={controllers}: leave it out for combined nodes, or name at least one")
+    if port is not None and not 1 <= port <= _LAST_PORT + 1 - nodes:
+        raise ValueError(f"port={port}: the brokers' ports, {nodes} from this one on, lie between 1 and {_LAST_PORT}")
     if mode not in ("threads", "processes"):
         raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
     if timeouts not in PROFILES:

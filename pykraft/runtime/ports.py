@@ -12,11 +12,20 @@ from collections.abc import Sequence
 HOST = "127.0.0.1"
 
 
+class PortTakenError(Exception):
+    """A port that cannot be had."""
+
+    def __init__(self, port: int, error: OSError) -> None:
+        super().__init__(f"port {port} cannot be had: {error.strerror}")
+        self.port = port
+        self.reason = error.strerror
+
+
 class PortReservation:
     """Ports that are this process's until `close`."""
 
     def __init__(self, wanted: Sequence[int]) -> None:
-        """These ports; for a 0 one that the system chooses. OSError if one is taken."""
+        """These ports; for a 0 one that the system chooses. PortTakenError if one is taken."""
         self._sockets: list[socket.socket] = []
         try:
             for port in wanted:
@@ -24,9 +33,9 @@ class PortReservation:
                 self._sockets.append(sock)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind((HOST, port))
-        except OSError:
+        except OSError as error:
             self.close()
-            raise
+            raise PortTakenError(port, error) from None
         self.ports = [sock.getsockname()[1] for sock in self._sockets]
         if sys.platform != "linux":
             # Elsewhere a second socket may not be bound beside the first: the ports are let go, and hoped for.

@@ -1,0 +1,103 @@
+"""`pykraft up`: a cluster in one command, as a shell runs it and an unmodified client uses it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from pykraft import Consumer, Producer
+
+LIMIT_S = 60
+
+
+def free_ports(count: int) -> int:
+    """The first of so many neighbouring ports that are free."""
+    for first in range(20_000, 30_000, 100):
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for n, sock in enumerate(sockets):
+                sock.bind(("127.0.0.1", first + n))
+        except OSError:
+            continue
+        else:
+            return first
+        finally:
+            for sock in sockets:
+                sock.close()
+    raise AssertionError("no free ports")
+
+
+@contextmanager
+def up(*said: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A cluster that runs, and where it says it is."""
+    command = [sys.executable, "-m", "pykraft", "up", *map(str, said)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("ready at "), (line, process.stderr and process.stderr.read())
+            yield process, line.removeprefix("ready at ").partition(";")[0]
+        finally:
+            process.kill()
+
+
+def refusal(*said: object) -> str:
+    command = [sys.executable, "-m", "pykraft", "up", *map(str, said)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr
+
+
+def test_three_brokers_stand_on_the_ports_after_the_one_that_was_asked_for() -> None:
+    port = free_ports(3)
+    with up("--nodes", 3, "--port", port) as (process, servers):
+        assert servers == ",".join(f"127.0.0.1:{port + n}" for n in range(3))
+        brokers = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=LIMIT_S).brokers.values()
+        assert sorted(broker.port for broker in brokers) == [port, port + 1, port + 2]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_data_stay_where_they_were_asked_for_and_settings_hold(tmp_path: Path) -> None:
+    port = free_ports(1)
+    said = ("--port", port, "--data", tmp_path / "kept", "--override", "num.partitions=4")
+    with up(*said) as (process, servers):
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("made-on-first-use", b"kept", partition=3).result(LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT_S) == 0
+    earliest = {"auto_offset_reset": "earliest"}
+    with up(*said) as (_, servers), Consumer("made-on-first-use", bootstrap_servers=servers, **earliest) as consumer:
+        assert next(consumer).value == b"kept"
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = refusal("--port", port)
+    assert said == f"pykraft: port {port} is taken by another program (Address already in use)\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (("--nodes", 0), "nodes=0: a cluster has at least one broker"),
+        (
+            ("--port", 65_535, "--nodes", 2),
+            "port=65535: the brokers' ports, 2 from this one on, lie between 1 and 65535",
+        ),
+        (("--override", "no.such=1"), "properties has no.such, which is no setting of a node"),
+    ],
+)
+def test_a_mistake_is_one_sentence(said: tuple[object, ...], answer: str) -> None:
+    assert refusal(*said) == f"pykraft: {answer}\n"
