@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_the_example_in_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(from pykraft import Cluster.*?)```", README, re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     assert "node 1 (broker and controller) is dead" in capsys.readouterr().out
 

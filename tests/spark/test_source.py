@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -18,6 +19,7 @@ from pykraft.records.compression import Compression
 from pykraft.spark import columns
 from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.options import read_options
+from tests.harness.tree import ROOT
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.conftest import TOPIC
@@ -228,3 +230,15 @@ def test_a_topic_is_read_while_one_of_its_brokers_is_dead(spark: SparkSession, k
     kafka.kill(1)
     assert corpus.rows_of(frame(spark, kafka, includeHeaders="true")) == expected
     kafka.restart(1)
+
+
+def test_the_door_of_the_readme_leads_to_a_data_frame(
+    spark: SparkSession, kafka: ClusterProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"```python\n(from pykraft.spark.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code.count("localhost:9092") == code.count('"flights"') == 1
+    here = code.replace("localhost:9092", kafka.bootstrap_servers).replace('"flights"', f'"{TOPIC}"')
+    exec(compile(here, "README.md", "exec"), {})
+    shown = capsys.readouterr().out.splitlines()
+    assert [word.strip() for word in shown[1].split("|")[1:-1]] == ["partition", "offset", "timestamp", "value"]
+    assert shown[-1] == "only showing top 20 rows"
