@@ -13,10 +13,9 @@ through its sockets. By default the nodes are threads of this process; with ``mo
 its own, started by the same command as from a shell.
 
 `close` stops everything and raises if a node died that nobody killed: whatever was shown before it then was not the
-whole story.
+whole story. A cluster that nobody knows any more is stopped, too, but then nobody is told of a node that died.
 """
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +30,7 @@ from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
 from pykraft.runtime.clock import StallTolerantClock
+from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NodeStopped, NodeThread
@@ -45,7 +45,7 @@ FIRST_CONTROLLER_ID = 101
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
-_REPLICAS_OF_INTERNAL_TOPICS = 3
+_MOST_REPLICAS = 3
 _LAST_PORT = 65_535
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
 """A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
@@ -85,7 +85,6 @@ class Cluster:
         self._filesystem = filesystem
         self.mode = mode
         self.timeouts = timeouts
-        self._is_temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
         self.broker_ids = list(range(1, nodes + 1))
         self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
@@ -98,6 +97,9 @@ class Cluster:
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
+        temporary = self.directory if directory is None else None
+        self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
+        self._released = release_when_forgotten(self, self._holdings)
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
         self._last_seen: dict[int, NodeView] = {}
         self._admin: Admin | None = None
@@ -126,7 +128,7 @@ class Cluster:
             listeners.append(f"PLAINTEXT://{HOST}:{self._broker_ports[node_id]}")
         if is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
-        replicas = min(_REPLICAS_OF_INTERNAL_TOPICS, len(self.broker_ids))
+        replicas = min(_MOST_REPLICAS, len(self.broker_ids))
         own: dict[str, object] = {
             "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
             "node.id": node_id,
@@ -259,6 +261,7 @@ class Cluster:
         elif alive := self.alive:
             if self._admin is None:
                 self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
+                self._holdings.others.append(self._admin)
             ready = [n for n in alive if isinstance(node := self._nodes[n], NodeProcess) and node.is_ready]
             self._last_seen |= view_over_the_wire(self._admin, alive, ready, self.controller_ids)
         alive = self.alive
@@ -304,6 +307,26 @@ class Cluster:
     def admin(self) -> Admin:
         """An administrator's client of this cluster; close it."""
         return Admin(bootstrap_servers=self.bootstrap_servers)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic, and wait until every replica's broker knows it. Without `replication_factor` there are up to
+        three replicas. The errors are those of `Admin.create_topic`."""
+        if replication_factor is None:
+            replication_factor = min(_MOST_REPLICAS, len(self.broker_ids))
+        with self.admin() as admin:
+            admin.create_topic(name, partitions, replication_factor, configs)
+
+        def is_known(view: ClusterView) -> bool:
+            isrs = [(view.isr(name, number), view.replicas(name, number)) for number in range(partitions)]
+            return all(isr and isr <= replicas.keys() for isr, replicas in isrs)
+
+        self.wait_until(is_known, what=f"every replica's broker knows topic {name}")
 
     # --- breaking -----------------------------------------------------------------------------------------------------
 
@@ -384,27 +407,15 @@ class Cluster:
         if self._is_closed:
             return
         try:
-            self._stop_all()
+            self._holdings.stop_nodes()
             self._raise_failures()
         finally:
             self._release()
 
-    def _stop_all(self) -> None:
-        """All at once, and nothing is handed over: nobody is left to take it."""
-        for node in self._nodes.values():
-            node.begin_stop(hand_over=False)
-        for node in self._nodes.values():
-            node.stop()
-
     def _release(self) -> None:
         self._is_closed = True
-        self._stop_all()
-        if self._admin is not None:
-            self._admin.close()
-        self._clock.close()
-        self._reservation.close()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._holdings.release()
+        self._released()
 
     def __enter__(self) -> Self:
         return self

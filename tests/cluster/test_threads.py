@@ -7,6 +7,7 @@ import enum
 import gc
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -514,7 +515,8 @@ def test_a_cluster_that_does_not_come_up_is_told_with_what_was_seen(monkeypatch:
 
 
 def test_a_cluster_whose_ports_somebody_else_has_is_refused(tmp_path: Path) -> None:
-    with Cluster(nodes=1, directory=tmp_path) as cluster, pytest.raises(ClusterError, match="ports that are taken now"):
+    refused = pytest.raises(ClusterError, match=r"^port \d+ that the cluster in .* had is taken by another program \(")
+    with Cluster(nodes=1, directory=tmp_path) as cluster, refused:
         Cluster(nodes=1, directory=cluster.directory)
 
 
@@ -532,3 +534,28 @@ def test_a_node_that_there_is_not_or_that_does_not_run_is_named(combined: Cluste
         combined.kill(2)
     combined.restart(2)
     wait_until_all_are_in_sync(combined)
+
+
+# --- clusters that nobody closes --------------------------------------------------------------------------------------
+
+
+def leaves_nothing(before: set[threading.Thread], directory: Path) -> bool:
+    return not set(threading.enumerate()) - before and not directory.exists()
+
+
+def test_a_cluster_that_is_forgotten_gives_back_its_threads_its_ports_and_its_directory() -> None:
+    before = set(threading.enumerate())
+    cluster = Cluster(1)
+    directory, port = cluster.directory, int(cluster.bootstrap_servers.rpartition(":")[2])
+    del cluster
+    gc.collect()
+    wait_until(lambda: leaves_nothing(before, directory), "threads and directory are gone")
+    with Cluster(1, port=port):
+        pass
+
+
+def test_a_process_that_ends_without_closing_its_cluster_leaves_no_directory() -> None:
+    program = "from pykraft import Cluster; cluster = Cluster(1); print(cluster.directory)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert not Path(done.stdout.strip()).exists()
+    assert done.stderr == ""

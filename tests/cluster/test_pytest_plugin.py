@@ -1,0 +1,116 @@
+"""The fixtures for other people's tests, in a project of its own that has three unmodified clients."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.harness.tree import ROOT
+
+PLUGIN = ("-p", "pykraft.pytest_plugin")
+
+THREE_CLIENTS = """
+import asyncio
+
+import aiokafka
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+
+
+def read(kafka, topic):
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic])
+    record = consumer.poll(30)
+    consumer.close()
+    return record.value()
+
+
+def test_librdkafka(kafka, kafka_topic):
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(kafka_topic, b"one")
+    producer.flush(30)
+    assert read(kafka, kafka_topic) == b"one"
+
+
+def test_kafka_python(kafka, kafka_topic):
+    producer = kafka_python.KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    producer.send(kafka_topic, b"two").get(30)
+    producer.close()
+    assert read(kafka, kafka_topic) == b"two"
+
+
+def test_aiokafka(kafka, kafka_topic):
+    async def send():
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            await producer.send_and_wait(kafka_topic, b"three")
+
+    asyncio.run(send())
+    assert read(kafka, kafka_topic) == b"three"
+
+
+@pytest.mark.kafka(nodes=3)
+@pytest.mark.kafka_topic(partitions=2, configs={"min.insync.replicas": 2})
+@pytest.mark.parametrize("what", ["/ a name that no topic may have /"])
+def test_another_cluster(kafka, kafka_topic, what):
+    assert [len(kafka.describe().isr(kafka_topic, number)) for number in (0, 1)] == [3, 3]
+
+
+def test_a_node_that_dies(kafka):
+    kafka.kill(1)
+"""
+ALL_SHARE_ONE = """
+seen = []
+
+def test_first(kafka, kafka_topic):
+    seen.append((kafka, kafka_topic))
+
+def test_second(kafka, kafka_topic):
+    assert seen[0][0] is kafka
+    assert seen[0][1] != kafka_topic
+"""
+
+
+def run(folder: Path, code: str, *said: str) -> str:
+    """What pytest prints for a project with these tests."""
+    (folder / "test_mine.py").write_text(code)
+    command = [sys.executable, "-m", "pytest", *PLUGIN, "-p", "no:cacheprovider", "--durations=0", "-vv", *said]
+    environment = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_three_unmodified_clients_find_a_broker_of_their_own(tmp_path: Path) -> None:
+    said = run(tmp_path, THREE_CLIENTS)
+    assert "5 passed" in said, said
+    set_ups = [float(time) for time in re.findall(r"([\d.]+)s setup", said)]
+    assert min(set_ups) < 0.2, said  # broker and topic; of the first one also the imports
+
+
+def test_one_cluster_may_serve_a_whole_run(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_scope = session\n")
+    assert "2 passed" in (said := run(tmp_path, ALL_SHARE_ONE)), said
+
+
+MISTAKES = """
+import pytest
+
+@pytest.mark.kafka(3)
+def test_by_position(kafka): ...
+
+@pytest.mark.kafka(nodes=0)
+def test_none(kafka): ...
+"""
+
+
+def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
+    said = run(tmp_path, MISTAKES)
+    assert "the mark kafka takes its arguments by name, as in kafka(nodes=3)" in said
+    assert "ValueError: nodes=0: a cluster has at least one broker" in said
+    said = run(tmp_path, MISTAKES, "-o", "kafka_scope=sesion")
+    assert "kafka_scope is sesion, but must be one of session, package, module, class, function" in said
