@@ -18,7 +18,8 @@ whole story. A cluster that nobody knows any more is stopped, too, but then nobo
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -36,6 +37,8 @@ from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NodeStopped, NodeThread
 from pykraft.server.config import read_node_config
 from pykraft.server.describe import NodeView
+from pykraft.server.faults import Fault, make_fault
+from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.checkpoint import read_meta_properties
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
@@ -103,6 +106,7 @@ class Cluster:
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
         self._last_seen: dict[int, NodeView] = {}
         self._admin: Admin | None = None
+        self._faults: list[Fault] = []
         self._is_closed = False
         self._extra = dict(properties or {})
         try:
@@ -233,6 +237,8 @@ class Cluster:
             return
         config = read_node_config(self.properties(node_id))
         node = NodeThread(config, self._clock, Random(), self._journals[node_id], filesystem=self._filesystem)
+        for fault in self._faults:  # a node that is started again has them, too
+            node.node.faults.add(fault)
         self._nodes[node_id] = node
         node.start()
 
@@ -366,6 +372,39 @@ class Cluster:
         first, second = self._pair(one, other)
         first.mend(second)
         second.mend(first)
+
+    @contextmanager
+    def fault(
+        self,
+        api: str,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        error: str | None = None,
+        delay_ms: int = 0,
+        drop: str | None = None,
+        count: int | None = None,
+    ) -> Iterator[Fault]:
+        """While this lasts, do something to clients' requests of this API (``"Produce"``): refuse them with an error
+        (``"NOT_LEADER_OR_FOLLOWER"``), handle them late, drop the ``"request"`` or the ``"answer"``, or only look on.
+
+        It meets requests about `topic`, of the client with this id, and the first `count` of them, if these are given.
+        What it has met is in `Fault.caught`. ValueError says what is wrong. See `pykraft.server.faults`."""
+        self._needs_threads("fault")
+        fault = make_fault(api, topic, client_id, error, delay_ms, drop, count)
+        self._faults.append(fault)
+        self._for_each_node(lambda node: node.faults.add(fault))
+        try:
+            yield fault
+        finally:
+            self._faults.remove(fault)
+            self._for_each_node(lambda node: node.faults.remove(fault))
+
+    def _for_each_node(self, do: Callable[[Node], None]) -> None:
+        for thread in self._nodes.values():
+            assert isinstance(thread, NodeThread)
+            with suppress(NodeStopped):
+                thread.call(do).result()
 
     def _pair(self, one: int, other: int) -> tuple[NodeThread, NodeThread]:
         self._needs_threads("disconnect")

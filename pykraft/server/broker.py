@@ -90,7 +90,7 @@ class Broker:
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
-        self._fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
+        self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = TransactionCoordinator(
             config=config.values,
@@ -173,7 +173,7 @@ class Broker:
         """Let the dispatcher serve what needs the partitions and their logs."""
         broker, replicas = ListenerKind.BROKER, self.replicas
         dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer, self._verification), produce.HANDLERS)
-        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self._fetch_sessions)
+        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
         log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)

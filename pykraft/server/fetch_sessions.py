@@ -39,6 +39,7 @@ from typing import NamedTuple
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
+from pykraft.common.types import Uuid
 from pykraft.protocol.messages.data import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchRequest, next_session_epoch
 from pykraft.server.apis.partitions import Asked
 from pykraft.server.fetching import FetchResult
@@ -209,6 +210,11 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def topics(self, session_id: int) -> set[str | Uuid]:
+        """The topics in a session, as its reader names them; none if there is no such session."""
+        session = self._sessions.get(session_id)
+        return set() if session is None else {name or topic_id for name, topic_id, _ in session.partitions}
 
     def context(
         self, request: FetchRequest, wanted: Mapping[Asked, Wanted], forgotten: Iterable[Asked], reader: Reader

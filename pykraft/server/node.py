@@ -42,6 +42,7 @@ from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.faults import Faults
 from pykraft.server.levels import check_levels
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.quotas import Quotas
@@ -99,6 +100,13 @@ class Node:
             self._unlock()
             raise
         self._add_apis(authorizer or AllowAll())
+        self.faults = Faults(
+            config.node_id,
+            self._timer,
+            topic_name=lambda topic_id: getattr(self.loader.image.topics.get(topic_id), "name", None),
+            session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
+            handle=self.dispatcher.handle,
+        )
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
@@ -252,7 +260,7 @@ class Node:
             answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
             return answer
         try:
-            return self.dispatcher.handle(inbound, now)
+            return (self.faults if self.faults else self.dispatcher).handle(inbound, now)
         except OSError as error:
             raise self.disk_failure(error) from error
 

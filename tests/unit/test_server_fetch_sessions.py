@@ -353,7 +353,7 @@ def test_a_client_counts_as_a_follower_if_it_may_be_one(denied: tuple[AclOperati
     state = FetchRequest.ReplicaState(replica_id=2, replica_epoch=-1)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=INITIAL_EPOCH, topics=[], replica_state=state)
     node.ask(request, principal=CLIENT)
-    (session,) = node.broker._fetch_sessions._sessions.values()
+    (session,) = node.broker.fetch_sessions._sessions.values()
     assert session.reader.is_follower is is_follower
 
 
