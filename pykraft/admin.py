@@ -27,7 +27,7 @@ from pykraft.client.admin import (
     new_topic,
 )
 from pykraft.client.api_driver import Answers, ApiDriver
-from pykraft.client.arguments import committed_offset, topic_names, topic_partition
+from pykraft.client.arguments import by_name, committed_offset, topic_names, topic_partition
 from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import (
@@ -86,8 +86,9 @@ class _AdminCore:
 class Admin(ClosesOnExit):
     """Asks and orders. It may be used by several threads."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *misplaced: object, **settings: Any) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
+        by_name("Admin", misplaced)
         random = Random()
         self._core = _AdminCore(settings, random)
         config = self._core.config

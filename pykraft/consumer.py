@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
 from pykraft.client.arguments import (
+    by_name,
     committed_offset,
     milliseconds,
     topic_name,
@@ -101,6 +102,7 @@ class Consumer(ClosesOnExit):
     ) -> None:
         """Subscribes to `topics`; or call `subscribe` or `assign`. ConfigError names a setting that is not allowed, and
         what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for so long."""
+        by_name("Consumer", [topic for topic in topics if not isinstance(topic, str) or ":" in topic])
         config = consumer_config(settings)
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer

@@ -30,7 +30,15 @@ from typing import Any
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import RecordMetadata
-from pykraft.client.arguments import committed_offset, record_headers, topic_name, topic_partition, whole_number
+from pykraft.client.arguments import (
+    LARGEST_INT32,
+    by_name,
+    committed_offset,
+    record_headers,
+    topic_name,
+    topic_partition,
+    whole_number,
+)
 from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
 from pykraft.client.config import producer_config
 from pykraft.client.errors import ClientTimeoutError
@@ -78,9 +86,14 @@ class Producer(ClosesOnExit):
     """Sends records. It may be used by several threads."""
 
     def __init__(
-        self, *, key_serializer: Serializer | None = None, value_serializer: Serializer | None = None, **settings: Any
+        self,
+        *misplaced: object,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        **settings: Any,
     ) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
+        by_name("Producer", misplaced)
         config = producer_config(settings)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -109,7 +122,7 @@ class Producer(ClosesOnExit):
             _serialized("key", key, self._key_serializer),
             _serialized("value", value, self._value_serializer),
             record_headers(headers),
-            partition,
+            None if partition is None else whole_number("a partition", partition, LARGEST_INT32),
             time_ns() // 1_000_000 if timestamp_ms is None else whole_number("a timestamp", timestamp_ms),
         )
         future = RecordFuture()

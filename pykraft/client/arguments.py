@@ -8,7 +8,7 @@ Whether a name or a number makes sense is for the brokers to say.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from numbers import Real
 from operator import index
@@ -20,8 +20,23 @@ from pykraft.protocol.header import encode_request
 from pykraft.protocol.schema import Request
 from pykraft.records.record import Header
 
+LARGEST_INT32 = (1 << 31) - 1
 LARGEST_INT64 = (1 << 63) - 1
 _LONGEST_NAME = 249
+
+
+def by_name(client: str, misplaced: Sequence[object]) -> None:
+    """TypeError if a client is given an address or a dict of settings where neither belongs."""
+    if not misplaced:
+        return
+    value = misplaced[0]
+    if isinstance(value, Mapping):
+        how = f"a dict of settings is unpacked, as in {client}(**settings)"
+    elif isinstance(value, str) and ":" in value:
+        how = f"an address is given by name, as in {client}(bootstrap_servers={value!r})"
+    else:
+        how = f"settings are given by name, as in {client}(bootstrap_servers='localhost:9092')"
+    raise TypeError(f"{client}({value!r}): {how}")
 
 
 def topic_name(name: Any) -> str:
@@ -45,7 +60,7 @@ def topic_partition(key: Any) -> TopicPartition:
     """A partition, also as a plain pair."""
     if not isinstance(key, tuple | list) or len(key) != 2:
         raise TypeError(f"a partition is TopicPartition(topic, number), not {key!r}")
-    return TopicPartition(topic_name(key[0]), whole_number("the number of a partition", key[1], (1 << 31) - 1))
+    return TopicPartition(topic_name(key[0]), whole_number("the number of a partition", key[1], LARGEST_INT32))
 
 
 def whole_number(what: str, value: Any, at_most: int = LARGEST_INT64) -> int:

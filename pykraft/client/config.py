@@ -4,7 +4,7 @@ Follows org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfi
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -227,11 +227,33 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     layer = _named(settings)
     unknown = definition.unknown(layer)
     if unknown:
-        name, known = unknown[0], sorted(definition.keys)
-        nearest = get_close_matches(name, known, 1)
-        meant = f". Did you mean {nearest[0]}? It has: " if nearest else "; it has: "
-        raise ConfigError(f"{name} is no setting of this client{meant}{', '.join(known)}")
+        raise ConfigError(_unknown(unknown[0], sorted(definition.keys)))
+    protocol = str(layer.get(SECURITY_PROTOCOL.name, "")).upper()
+    for name in ("SASL", "SSL"):
+        if name in protocol:
+            built = "TLS" if name == "SSL" else name
+            raise ConfigError(f"security.protocol is {protocol!r}, but {built} is not built: only PLAINTEXT is")
     return definition.resolve(layer)
+
+
+_NOT_BUILT = {
+    "sasl": "SASL",
+    "ssl": "TLS",
+    "metric": "reporting metrics",
+    "metrics": "reporting metrics",
+    "interceptor": "interception",
+}
+"""What Kafka has settings for and pykraft does not have, by the first word of the setting."""
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    """What is wrong with a setting that there is not."""
+    missing = _NOT_BUILT.get(name.partition(".")[0])
+    if missing is not None:
+        return f"{name} has no effect: {missing} is not built"
+    nearest = get_close_matches(name, known, 1)
+    meant = f". Did you mean {nearest[0]}?" if nearest else f"; it has: {', '.join(known)}"
+    return f"{name} is no setting of this client{meant}"
 
 
 def consumer_config(settings: Mapping[str, object]) -> Config:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import pykraft
 from pykraft import Admin, Consumer, KafkaError, Producer, TopicPartition
 from pykraft.client.admin import new_topic
 from pykraft.client.arguments import (
@@ -52,6 +53,24 @@ T0 = TopicPartition("t", 0)
 def test_a_wrong_argument_is_named(read: Any, argument: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         read("it", argument) if read in (whole_number, milliseconds) else read(argument)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_an_address_or_a_dict_out_of_place_is_told_where_it_belongs(client: Any) -> None:
+    name = client.__name__
+    with pytest.raises(TypeError, match=rf"as in {name}\(\*\*settings\)$"):
+        client({"bootstrap.servers": NOBODY})
+    with pytest.raises(TypeError, match=rf"^{name}\('{NOBODY}'\): .* {name}\(bootstrap_servers='{NOBODY}'\)$"):
+        client(NOBODY)
+
+
+def test_a_partition_as_text_is_refused_before_anything_is_connected() -> None:
+    with Producer(bootstrap_servers=NOBODY) as producer, pytest.raises(TypeError, match="whole number, not '0'"):
+        producer.send("t", b"", partition="0")  # type: ignore[arg-type]
+
+
+def test_dir_lists_what_there_is_and_nothing_else() -> None:
+    assert dir(pykraft) == sorted([*pykraft.__all__, "__version__"])
 
 
 def test_a_right_one_is_taken_as_it_is() -> None:
@@ -163,7 +182,7 @@ def test_a_setting_that_fits_no_request_is_refused(settings: dict[str, int]) -> 
 
 def test_there_is_one_security_protocol() -> None:
     Producer(bootstrap_servers=NOBODY, security_protocol="PLAINTEXT").close()
-    with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but must be one of PLAINTEXT"):
+    with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but TLS is not built"):
         Producer(bootstrap_servers=NOBODY, security_protocol="SSL")
 
 
