@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from itertools import islice
 
 from pykraft import Cluster, NewTopic, Producer
-from pykraft.course.certificate import reading_side, sending_side
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.programs import Program, ProgramFailed
+from pykraft.course.rigs.certificate import reading_side, sending_side
+from pykraft.course.rigs.programs import Program, ProgramFailed
 from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.viz import bars

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pykraft.course.certificate import reading_side, sending_side
+from pykraft.course.rigs.certificate import reading_side, sending_side
 
 SMALL_BUFFER = 16_384
 PIECE = 32_768

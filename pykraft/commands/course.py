@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from pykraft.course import build
-    from pykraft.course.execute import NotebookFailed
+    from pykraft.course.authoring import build
+    from pykraft.course.authoring.execute import NotebookFailed
 
     for name in options.names:
         try:
@@ -143,7 +143,7 @@ def _grade(options: argparse.Namespace) -> int:
 
 
 def _binder(options: argparse.Namespace) -> int:
-    from pykraft.course import binder
+    from pykraft.course.authoring import binder
 
     try:
         text = binder.badge(options.repository or binder.this_repository(), options.ref)
@@ -160,7 +160,7 @@ def _binder(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
-    from pykraft.course import module_map
+    from pykraft.course.authoring import module_map
 
     text = module_map.module_map()
     if options.write:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from pykraft.course import demo
+from pykraft.course.authoring import demo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

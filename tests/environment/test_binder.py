@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pykraft import cli
-from pykraft.course import binder
+from pykraft.course.authoring import binder
 from pykraft.course.syllabus import SYLLABUS
 from tests.harness.tree import ROOT, project_files
 from tests.harness.waiting import wait_until

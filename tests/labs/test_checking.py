@@ -15,9 +15,9 @@ import pytest
 from pykraft.course.labs import grading
 from pykraft.course.labs.check_terms import TooLong
 from pykraft.course.labs.grading import FAILED, NOT_YET, PASSED, grade, grade_many
-from pykraft.course.labs.mutations import listed_survivors, mutations
 from tests.harness.waiting import wait_until
 from tests.labs.graders import LABS, killer
+from tests.labs.mutations import listed_survivors, mutations
 
 CHECKS = '''
 import pytest

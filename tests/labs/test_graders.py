@@ -11,11 +11,11 @@ import pytest
 
 from pykraft.course.labs.grading import NOT_YET, Report, grade_many
 from pykraft.course.labs.lab import HINTS, readme_checks, readme_hints
-from pykraft.course.labs.mutations import listed_survivors, mutations, report_mutations
 from pykraft.course.labs.reports import UNWRITTEN
 from pykraft.course.labs.task_cells import definitions, tasks
 from pykraft.course.places import is_report, lab_file
 from tests.labs.graders import LABS, SHORT, killer, lines_of, mutants
+from tests.labs.mutations import listed_survivors, mutations, report_mutations
 
 SEEDS = range(1, 4)
 MORE_SEEDS = range(4, 21)

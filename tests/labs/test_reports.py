@@ -12,12 +12,12 @@ from pykraft import cli
 from pykraft.commands import course
 from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
-from pykraft.course.labs.mutations import report_mutations
 from pykraft.course.labs.reports import RawNumbers, Report
 from pykraft.course.labs.task_cells import body_of
 from pykraft.course.surroundings import HEADLESS, HOME
 from tests.harness.tree import ROOT
 from tests.labs.graders import REPORTS
+from tests.labs.mutations import report_mutations
 
 LAB04 = REPORTS[0]
 SOLUTION = (LAB04 / "solution.md").read_text()

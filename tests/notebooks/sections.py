@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 
-from pykraft.course.execute import execute, read
+from pykraft.course.authoring.execute import execute, read
 from tests.harness.tree import ROOT
 
 NOTEBOOK = ROOT / "notebooks" / "00_sixty_seconds.ipynb"

@@ -10,9 +10,9 @@ import nbformat
 import pytest
 
 from pykraft import cli
-from pykraft.course import demo
-from pykraft.course.build import build
-from pykraft.course.execute import NotebookFailed, read
+from pykraft.course.authoring import demo
+from pykraft.course.authoring.build import build
+from pykraft.course.authoring.execute import NotebookFailed, read
 
 GOOD = (
     "print('hello')",

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from pykraft.course import kernel
-from pykraft.course.execute import NotebookFailed, execute, read
+from pykraft.course.authoring.execute import NotebookFailed, execute, read
 from tests.notebooks.sections import NOTEBOOK, cells_up_to, run
 
 PATH = NOTEBOOK.parent / "04_disk.ipynb"

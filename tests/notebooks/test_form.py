@@ -1,6 +1,6 @@
 """What a committed notebook must be, without running it: short, run from top to bottom, small, and readable by all.
 
-The notebooks of the labs are held to the same measure; the limits stand in pykraft.course.form.
+The notebooks of the labs are held to the same measure; the limits stand in pykraft.course.authoring.form.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 
-from pykraft.course import form
-from pykraft.course.build import LAB_NOTEBOOK, find, short_name
-from pykraft.course.execute import NotebookFailed, read
-from pykraft.course.form import outputs, prose
+from pykraft.course.authoring import form
+from pykraft.course.authoring.build import LAB_NOTEBOOK, find, short_name
+from pykraft.course.authoring.execute import NotebookFailed, read
+from pykraft.course.authoring.form import outputs, prose
 from pykraft.course.places import is_report
 from pykraft.course.shown_source import shown_source
 from pykraft.course.syllabus import SYLLABUS

@@ -17,7 +17,7 @@ import pytest
 
 from pykraft import Cluster, KafkaError, NewTopic
 from pykraft.course import Lesson, LessonError, lesson, notebook
-from pykraft.course.execute import execute
+from pykraft.course.authoring.execute import execute
 from pykraft.course.kernel import Obstacle
 from pykraft.course.progress import read_progress
 from pykraft.course.surroundings import HEADLESS, HOME, PROFILE, current_cell

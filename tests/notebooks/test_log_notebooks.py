@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.course.execute import NotebookFailed
+from pykraft.course.authoring.execute import NotebookFailed
 from tests.notebooks.sections import NOTEBOOK, run
 
 A_RECOVERY_THAT_DOES_NOT_CUT = """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pykraft.course.execute import execute, read
-from pykraft.course.form import LAST_CELL
+from pykraft.course.authoring.execute import execute, read
+from pykraft.course.authoring.form import LAST_CELL
 from tests.harness.tree import ROOT
 
 ONCE = (LAST_CELL, "killer.start()")

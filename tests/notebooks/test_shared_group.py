@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft import Cluster
-from pykraft.course.shared_group import SharedGroup
+from pykraft.course.rigs.shared_group import SharedGroup
 
 SESSION_MS = 1000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.course.execute import NotebookFailed
+from pykraft.course.authoring.execute import NotebookFailed
 from tests.notebooks.sections import run
 
 pytestmark = pytest.mark.limit(300)  # where others use the cores, too
@@ -47,7 +47,7 @@ ClassicGroups._expire_member = lambda self, group_id, member_id: CoordinatorResu
 """
 
 CONSUMERS_THAT_START_AT_THE_LOG_END = """
-from pykraft.course import shared_group
+from pykraft.course.rigs import shared_group
 
 class Forgetful(shared_group.Consumer):
     def subscribe(self, topics):

@@ -11,9 +11,9 @@ import nbformat
 import pytest
 from nbconvert import SlidesExporter
 
-from pykraft.course.build import short_name
-from pykraft.course.execute import read
-from pykraft.course.slides import FRAGMENT, GOES_ON, NOTES, SKIP, SLIDE, SUBSLIDE, slide_type
+from pykraft.course.authoring.build import short_name
+from pykraft.course.authoring.execute import read
+from pykraft.course.authoring.slides import FRAGMENT, GOES_ON, NOTES, SKIP, SLIDE, SUBSLIDE, slide_type
 from tests.harness.tree import ROOT
 
 NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "labs").glob("*/lab.ipynb"))]

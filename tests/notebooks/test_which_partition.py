@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.course.execute import NotebookFailed
+from pykraft.course.authoring.execute import NotebookFailed
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "08_which_partition.ipynb"

@@ -13,9 +13,9 @@ import nbformat
 import psutil
 import pytest
 
-from pykraft.course.execute import NotebookFailed, execute, read
-from pykraft.course.programs import Program, ProgramFailed, why_nobody_counts
-from pykraft.course.transfers import compare, transfer
+from pykraft.course.authoring.execute import NotebookFailed, execute, read
+from pykraft.course.rigs.programs import Program, ProgramFailed, why_nobody_counts
+from pykraft.course.rigs.transfers import compare, transfer
 from tests.notebooks.sections import NOTEBOOK, cells_up_to, run
 
 ZERO_COPY = NOTEBOOK.parent / "05_zero_copy.ipynb"

@@ -56,6 +56,8 @@ NOT_IN_A_CORE = {
     "a socket": "socket selectors select ssl socketserver http urllib",
     "a file or the system": "os io pathlib shutil tempfile glob mmap fcntl sys platform importlib",
 }
+# Within the course: the lesson knows no single notebook, and nothing that a reader runs needs an author's tool.
+COURSE = {"top": {"labs"}, "labs": {"top"}, "rigs": {"top"}, "authoring": {"top", "labs"}}
 FORBIDDEN = {module: kind for kind, modules in NOT_IN_A_CORE.items() for module in modules.split()}
 # A path that is only a name, a buffer that is no file, a holder of a value, the type of what is handed in.
 HARMLESS = {("pathlib", "PurePosixPath"), ("io", "BytesIO"), ("concurrent.futures", "Future"), ("random", "Random")}
@@ -119,6 +121,23 @@ def test_every_import_goes_up_the_table() -> None:
     base = ROOT / PACKAGE
     found = [v for path in modules() for v in violations(path.relative_to(base).as_posix(), path.read_text())]
     assert not found, "\n".join(found)
+
+
+def test_each_folder_of_the_course_imports_only_what_its_row_allows() -> None:
+    base = ROOT / PACKAGE / "course"
+    wrong = []
+    for path in base.rglob("*.py"):
+        own = course_folder(path.relative_to(base).parts)
+        module = ".".join((PACKAGE, *path.relative_to(base.parent).with_suffix("").parts))
+        for found in imports(ast.parse(path.read_text()), module, path.name == "__init__.py"):
+            if (found.module + ".").startswith(f"{PACKAGE}.course."):
+                target = course_folder((*found.module.split(".")[2:], found.name))
+                wrong += [f"{module}:{found.line}: {target}"] if target not in {own, *COURSE[own]} else []
+    assert not wrong, "\n".join(wrong)
+
+
+def course_folder(parts: tuple[str, ...]) -> str:
+    return parts[0] if parts[0] in COURSE else "top"
 
 
 def test_the_table_has_no_circle() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.course.module_map import COMMAND, MAP, PACKAGE, SPINE, module_map, opening
+from pykraft.course.authoring.module_map import COMMAND, MAP, PACKAGE, SPINE, module_map, opening
 
 
 def test_the_map_is_that_of_the_modules_as_they_are() -> None:

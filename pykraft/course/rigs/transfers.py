@@ -26,8 +26,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pykraft.course.certificate import reading_side
-from pykraft.course.programs import Program, Usage
+from pykraft.course.rigs.certificate import reading_side
+from pykraft.course.rigs.programs import Program, Usage
 
 Way = Callable[[int, socket.socket, int, int], None]
 """way(file, out, size, piece): send so many bytes of an open file, in pieces."""
@@ -49,7 +49,7 @@ file = os.open(path, os.O_RDONLY)
 size = os.fstat(file).st_size
 out = socket.create_connection(("127.0.0.1", port))
 if is_encrypted:
-    from pykraft.course.certificate import sending_side
+    from pykraft.course.rigs.certificate import sending_side
     out = sending_side().wrap_socket(out, server_side=True)
 for line in sys.stdin:
     for _ in range(int(line)):

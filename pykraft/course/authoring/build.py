@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pykraft.course.execute import NotebookFailed, execute, normalized, read, save
-from pykraft.course.form import file_problems, problems
+from pykraft.course.authoring.execute import NotebookFailed, execute, normalized, read, save
+from pykraft.course.authoring.form import file_problems, problems
 from pykraft.course.places import LABS, NOTEBOOKS, is_report, lab_folder
 
 LAB_NOTEBOOK = "lab.ipynb"

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from pykraft.course.execute import NotebookFailed, execute, is_kept, read
+from pykraft.course.authoring.execute import NotebookFailed, execute, is_kept, read
 from pykraft.viz.figure import SVG
 
 FOLDER = Path("build")

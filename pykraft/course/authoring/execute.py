@@ -17,7 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from pykraft.course.slides import slide_type
+from pykraft.course.authoring.slides import slide_type
 from pykraft.course.surroundings import HEADLESS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
