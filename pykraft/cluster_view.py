@@ -19,6 +19,31 @@ _NOBODY = -1
 
 
 @dataclass(frozen=True)
+class MessageInFlight:
+    """A request or response between two hosts: node ids are numbers, clients have names. Times count as the view's."""
+
+    id: int
+    sender: int | str
+    receiver: int | str
+    name: str
+    is_response: bool
+    summary: str
+    """A few words, such as "t-0, epoch 3, from offset 17"."""
+    sent_ms: float
+    due_ms: float
+    """Infinite, if a cut link holds it back."""
+
+    def __str__(self) -> str:
+        what = "response" if self.is_response else "request"
+        about = f": {self.summary}" if self.summary else ""
+        return f"{self.name} {what} from {_host(self.sender)} to {_host(self.receiver)}{about}"
+
+
+def _host(name: int | str) -> str:
+    return f"node {name}" if isinstance(name, int) else name
+
+
+@dataclass(frozen=True)
 class ClusterView:
     """The nodes by their ids; a node that does not run is there as it was last seen. `time_ms` counts from the start of
     the cluster."""
@@ -26,6 +51,10 @@ class ClusterView:
     cluster_id: str
     time_ms: int
     nodes: Mapping[int, NodeView]
+    cut_links: frozenset[tuple[int | str, int | str]] = frozenset()
+    """From whom to whom nothing gets through."""
+    messages: tuple[MessageInFlight, ...] = ()
+    """What is on its way, in the order in which it was sent; empty where that is not known."""
 
     @property
     def alive(self) -> list[NodeView]:

@@ -9,8 +9,11 @@
 See `pykraft.sim.cluster` for what happens in a run and what is checked.
 """
 
+from pykraft.cluster_view import ClusterView
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
+from pykraft.sim.knobs import Knobs, draw
+from pykraft.story.views import cluster_view
 
 __all__ = ["Report", "Simulation", "SimulationFailed"]
 
@@ -18,12 +21,14 @@ __all__ = ["Report", "Simulation", "SimulationFailed"]
 class Simulation:
     """The run of one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
+        """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given."""
         self.seed = seed
+        self.knobs = draw(seed) if knobs is None else knobs
         self._cluster = self._begin()
 
     def _begin(self) -> SimulatedCluster:
-        cluster = SimulatedCluster(self.seed)
+        cluster = SimulatedCluster(self.seed, self.knobs)
         cluster.begin()
         return cluster
 
@@ -41,6 +46,10 @@ class Simulation:
     def trace(self) -> list[TraceEvent]:
         """What was reported up to this step."""
         return self._cluster.trace
+
+    def describe(self) -> ClusterView:
+        """What the nodes know at this step, and what is on its way between them."""
+        return cluster_view(self._cluster)
 
     def run(self) -> Report:
         """Go on to the end. SimulationFailed if a law is broken on the way."""

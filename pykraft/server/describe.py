@@ -7,6 +7,7 @@ or are behind in the metadata log, tell of an older world, and that is what a vi
 from typing import NamedTuple
 
 from pykraft.common.types import TopicPartition
+from pykraft.server.config import NodeConfig
 from pykraft.server.node import Node
 
 
@@ -66,6 +67,12 @@ def describe(node: Node) -> NodeView:
         quorum=_quorum(node),
         partitions=_partitions(node),
     )
+
+
+def never_started(config: NodeConfig) -> NodeView:
+    """The view of a node that has not run yet."""
+    quorum = QuorumView("unattached" if config.is_controller else "observer", -1, -1, (), -1, -1)
+    return NodeView(config.node_id, False, tuple(sorted(config.roles)), None, quorum, ())
 
 
 def _quorum(node: Node) -> QuorumView:

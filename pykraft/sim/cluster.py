@@ -10,7 +10,9 @@ Whatever happens follows from the seed. The same seed gives the same run, event 
 is reported as a seed and a step, and going back in time is running again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from random import Random
 
@@ -26,6 +28,7 @@ from pykraft.raft.state_machine import CommitReader
 from pykraft.server.broker import Broker
 from pykraft.server.config import read_node_config
 from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
+from pykraft.server.describe import NodeView, describe, never_started
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.classic_group_laws import ClassicGroupLaws
@@ -34,6 +37,7 @@ from pykraft.sim.faults import Faults
 from pykraft.sim.group_laws import GroupLaws
 from pykraft.sim.group_workload import GroupWorkload
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.interventions import Intervention
 from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.network import Network
@@ -91,15 +95,17 @@ class SimulationFailed(AssertionError):  # noqa: N818 (it tells what happened)
 class SimulatedCluster:
     """The nodes and clients of one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
+        """`knobs` are the seed's own, unless others are given."""
         self.seed = seed
-        self.knobs: Knobs = draw(seed)
+        self.knobs: Knobs = draw(seed) if knobs is None else knobs
         self.scheduler = Scheduler()
         self._random = Random(f"run {seed}")
         self.network = Network(self.scheduler, self._dice("network"))
         self.trace: list[TraceEvent] = []
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}
+        self._last_seen: dict[int, NodeView] = {}
         self.watcher = Watcher(self.nodes)
         self._make_nodes()
         self._faults = Faults(
@@ -126,7 +132,7 @@ class SimulatedCluster:
         brokers = list(range(1, self.knobs.brokers + 1))
         separate = [FIRST_CONTROLLER_ID + number for number in range(self.knobs.controllers)]
         controllers = separate or brokers
-        cluster_id = str(Uuid.random(self._dice("cluster id")))
+        self.cluster_id = cluster_id = str(Uuid.random(self._dice("cluster id")))
         for node_id in [*brokers, *separate]:
             config = read_node_config(self._properties(node_id, brokers, controllers))
             dice = self._dice(f"node {node_id}")
@@ -143,7 +149,11 @@ class SimulatedCluster:
             self.nodes[node_id] = machine
             format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS)
             machine.filesystem.sync_all()
-            self.scheduler.after(dice.randint(0, 200) * US_PER_MS, machine.start)
+            self.scheduler.after(dice.randint(0, 200) * US_PER_MS, partial(self._start_first, machine))
+
+    def _start_first(self, machine: SimulatedNode) -> None:
+        if not machine.is_up and not machine.is_kept_down:
+            machine.start()
 
     def _properties(self, node_id: int, brokers: list[int], controllers: list[int]) -> dict[str, str]:
         is_broker, is_controller = node_id in brokers, node_id in controllers
@@ -258,7 +268,16 @@ class SimulatedCluster:
 
     def _before_end(self, machine: SimulatedNode) -> None:
         """A node ends, perhaps in the middle of a step, and comes back some time."""
+        if machine.node is not None:
+            self._last_seen[machine.node_id] = describe(machine.node)._replace(is_alive=False)
         self.watcher.look_for_the_last_time(machine)
+
+    def describe(self, node_id: int) -> NodeView:
+        """What a node knows now; of one that is down, what it knew last."""
+        node = self.nodes[node_id].node
+        if node is not None:
+            return describe(node)
+        return self._last_seen.get(node_id) or never_started(self.nodes[node_id].config)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -279,8 +298,26 @@ class SimulatedCluster:
 
     def step(self) -> None:
         """One event, and a look at what it has changed."""
+        self._take_step(self.scheduler.run_next)
+
+    def intervene(self, intervention: Intervention) -> None:
+        """The next step is what a person does, at the time of the step before. Impossible: it cannot be done."""
+        intervention.check(self)
+        self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
+        if self.is_settled:
+            self.is_settled = False
+            self.scheduler.after(_SETTLE_CHECK_US, self._check_settled)
+
+        def act() -> None:
+            self.scheduler.steps += 1
+            self._report("you", {"do": str(intervention)})
+            intervention.apply(self)
+
+        self._take_step(act)
+
+    def _take_step(self, act: Callable[[], object]) -> None:
         try:
-            self.scheduler.run_next()
+            act()
             for machine in self.nodes.values():
                 if machine.was_active:
                     machine.was_active = False
@@ -342,10 +379,17 @@ class SimulatedCluster:
         if missing is None:
             self._check_end()
             self.is_settled = True
+        elif self._is_held_down():
+            self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_US
+            self.scheduler.after(_SETTLE_CHECK_US, self._check_settled)
         elif self.scheduler.now_us > self._settle_by_us:
             raise Violation(f"the cluster does not settle: {missing}")
         else:
             self.scheduler.after(_SETTLE_CHECK_US, self._check_settled)
+
+    def _is_held_down(self) -> bool:
+        """Whether a person keeps the cluster from recovering."""
+        return self.network.keeps_cut or any(machine.is_kept_down for machine in self.nodes.values())
 
     def _missing(self) -> str | None:
         """What is still wanting; None if the cluster has settled."""

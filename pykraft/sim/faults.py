@@ -154,7 +154,7 @@ class Faults:
         delay = self._random.randint(*self._knobs.restart_ms) if delay_ms is None else delay_ms
 
         def start() -> None:
-            if not machine.is_up:
+            if not machine.is_up and not machine.is_kept_down:
                 self._report("start", {"node": machine.node_id})
                 machine.start()
                 self._watcher.look(machine)

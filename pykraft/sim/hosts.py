@@ -84,6 +84,7 @@ class Machine:
     def act(self, action: Callable[[], None]) -> None:
         """Let something happen on this host, and let the core answer to it."""
         if self.is_up:
+            self.scheduler.actor = self.name
             self._peers.now = self.scheduler.now
             action()
             self.step()
@@ -241,6 +242,8 @@ class SimulatedNode(Machine):
         self.life = 0
         """Counts the starts."""
         self.is_stopping = False
+        self.is_kept_down = False
+        """A person has ended it, and nobody else starts it again."""
         self.disk_failed = False
         """Or it will, at one of its next changes; in the next life, if this one ends in order before."""
         self.power_will_fail = False

@@ -18,13 +18,13 @@ What travels are encoded frames, through the same `ClientChannel` and `ServerCha
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pykraft.common.types import Endpoint
-from pykraft.sim.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.scheduler import US_PER_MS, Planned, Scheduler
 
 Link = tuple[str, str]
 _SYN_AGAIN_US = 200 * US_PER_MS
@@ -42,6 +42,33 @@ class Weather:
     """How often a connection that breaks tells nobody."""
     ghost: float = 0.0
     ghost_us: int = 2_000_000
+
+
+@dataclass(slots=True)
+class Piece:
+    """What was sent at once: encoded frames, b"" for "connected", None for the end of the stream."""
+
+    number: int
+    """Pieces are counted in the order in which they were sent; of equal runs they have equal numbers."""
+    data: bytes | None
+    sent_us: int
+
+
+class InFlight(NamedTuple):
+    """A piece on its way. It is due at this time; None means that a cut link holds it back."""
+
+    piece: Piece
+    end: "End"
+    """Where it will arrive."""
+    due_us: int | None
+
+    @property
+    def link(self) -> Link:
+        return self.end.other.host.name, self.end.host.name
+
+
+class Undeliverable(ValueError):  # noqa: N818 (it tells what is the case)
+    """A piece cannot be handled as asked; the text says why."""
 
 
 class Receiver(Protocol):
@@ -78,8 +105,14 @@ class End:
         self.is_open = True
         self.is_silent = False
         """The connection is broken, and nobody knows."""
-        self.arrivals: deque[bytes | None] = deque()
-        """What is on its way to this end, in order; None is the end of the stream."""
+        self.connection = 0
+        """Both ends of a connection have its number."""
+        self.asked: dict[bytes, bytes] = {}
+        """Of the requests sent from here: their correlation ids, and API key and version."""
+        self.arrivals: deque[Piece] = deque()
+        """What is on its way to this end, in order."""
+        self.planned: deque[tuple[int, Planned]] = deque()
+        """When something will arrive, in order: as many times as there are pieces, less those that are held back."""
         self.last_arrival_us = 0
 
     def send(self, parts: Sequence[bytes]) -> None:
@@ -110,7 +143,12 @@ class Network:
         self._clogged: dict[Link, int] = {}
         self._held: dict[Link, list[End]] = {}
         self._ends: dict[str, dict[End, None]] = {}
+        self._kept: set[Link] = set()
+        self._connections = 0
+        self._pieces = 0
         self.delivered = 0
+        self.last_delivered: InFlight | None = None
+        """The piece that has arrived last."""
 
     # --- the network itself -------------------------------------------------------------------------------------------
 
@@ -123,6 +161,8 @@ class Network:
 
     def mend(self, source: str, target: str) -> None:
         """Let everything through again, and what was held back first."""
+        if (source, target) in self._kept:
+            return
         self._cut.discard((source, target))
         for end in self._held.pop((source, target), []):
             self._plan_arrival(end)
@@ -131,6 +171,32 @@ class Network:
         for source, target in sorted(self._cut):
             self.mend(source, target)
         self._clogged.clear()
+
+    def keep_cut(self, source: str, target: str) -> None:
+        """Cut a link that only `release` will mend."""
+        self._kept.add((source, target))
+        self.cut(source, target)
+
+    def release(self, source: str, target: str) -> None:
+        """Mend a link, also one that was to stay cut."""
+        self._kept.discard((source, target))
+        self.mend(source, target)
+
+    @property
+    def cut_links(self) -> frozenset[Link]:
+        return frozenset(self._cut)
+
+    def is_kept_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._kept
+
+    def knows(self, name: str) -> bool:
+        """Whether a host of this name has ever been part of a connection."""
+        return name in self._ends
+
+    @property
+    def keeps_cut(self) -> bool:
+        """Whether a link is cut that only `release` will mend."""
+        return bool(self._kept)
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cut
@@ -152,6 +218,8 @@ class Network:
         """Begin to connect; the receiver is told how it went."""
         mine, theirs = End(self, host), End(self, self._hosts[endpoint])
         mine.other, theirs.other = theirs, mine
+        self._connections += 1
+        mine.connection = theirs.connection = self._connections
         mine.receiver = receiver
         mine.endpoint = endpoint
         self._remember(mine)
@@ -198,16 +266,26 @@ class Network:
             return
         if data and source.endpoint is not None and weather.ghost and self._random.random() < weather.ghost:
             self._plan_ghost(source, source.endpoint, data)
-        source.other.arrivals.append(data)
+        self._send(source, data)
+
+    def _send(self, source: End, data: bytes | None) -> None:
+        self._pieces += 1
+        if data and source.endpoint is not None:
+            source.asked[data[8:12]] = data[4:8]
+        source.other.arrivals.append(Piece(self._pieces, data, self._scheduler.now_us))
         self._plan_arrival(source.other)
 
     def _plan_arrival(self, end: End) -> None:
         link = (end.other.host.name, end.host.name)
         time_us = max(self._scheduler.now_us + self._latency_us(), self._clogged.get(link, 0), end.last_arrival_us + 1)
         end.last_arrival_us = time_us
-        self._scheduler.at(time_us, lambda: self._arrive(end))
+        self._plan(end, time_us)
+
+    def _plan(self, end: End, time_us: int) -> None:
+        end.planned.append((time_us, self._scheduler.at(time_us, lambda: self._arrive(end))))
 
     def _arrive(self, end: End) -> None:
+        _take_due(end, self._scheduler.now_us)
         link = (end.other.host.name, end.host.name)
         if end.is_silent:
             return
@@ -215,9 +293,15 @@ class Network:
             self._held.setdefault(link, []).append(end)
             return
         if end.host.is_up and end.host.stalled_until_us > self._scheduler.now_us:
-            self._scheduler.at(end.host.stalled_until_us, lambda: self._arrive(end))
+            self._plan(end, end.host.stalled_until_us)
             return
-        data = end.arrivals.popleft()
+        self._deliver(end)
+
+    def _deliver(self, end: End) -> None:
+        """The oldest piece arrives."""
+        piece = end.arrivals.popleft()
+        data = piece.data
+        self.last_delivered = InFlight(piece, end, self._scheduler.now_us)
         if not end.is_open or end.receiver is None:
             if data and end.other.is_open:
                 self.carry(end, None)  # nobody is here: a reset goes back
@@ -232,13 +316,67 @@ class Network:
         else:
             end.receiver.connected()
 
+    # --- by hand ------------------------------------------------------------------------------------------------------
+
+    def in_flight(self) -> list[InFlight]:
+        """What is on its way to a connection that is open, in the order in which it was sent."""
+        found = [flight for ends in self._ends.values() for end in ends for flight in _on_the_way_to(end)]
+        return sorted(found, key=lambda flight: flight.piece.number)
+
+    def check_in_flight(self, number: int, also_held_back: bool = False) -> None:
+        """Undeliverable, if this piece is not on its way, or (unless asked otherwise) cannot arrive."""
+        end, _ = self._to_handle(number, also_held_back)
+        if not also_held_back and end.host.is_up and end.host.stalled_until_us > self._scheduler.now_us:
+            raise Undeliverable(f"{end.host.name} is paused: deliver the message after the pause")
+
+    def deliver(self, number: int) -> None:
+        """Let a piece arrive now. What was sent before it on its connection arrives first, as in any stream."""
+        end, _ = self._to_handle(number)
+        is_delivered = False
+        while end.arrivals and not is_delivered:
+            is_delivered = end.arrivals[0].number == number
+            due = min(end.planned, key=_time)
+            due[1].cancel()
+            end.planned.remove(due)
+            self._deliver(end)
+
+    def delay(self, number: int, by_us: int) -> None:
+        """Let a piece arrive later, and with it what was sent after it on its connection."""
+        end, position = self._to_handle(number)
+        planned = sorted(end.planned, key=_time)
+        time_us = planned[position][0] + by_us
+        for due_us, late in planned[position:]:
+            late.cancel()
+            end.planned.remove((due_us, late))
+            time_us = max(time_us, due_us)
+            self._plan(end, time_us)
+            time_us += 1
+        end.last_arrival_us = max(end.last_arrival_us, time_us)
+
+    def drop(self, number: int) -> None:
+        """Lose a piece. A stream cannot lose one and deliver the next: its connection is silent from here on, and each
+        end must find out by itself."""
+        end, _ = self._to_handle(number, also_held_back=True)
+        end.is_silent = end.other.is_silent = True
+
+    def _to_handle(self, number: int, also_held_back: bool = False) -> tuple[End, int]:
+        """Where this piece will arrive, and how many will arrive there before it."""
+        for flight in self.in_flight():
+            if flight.piece.number == number:
+                source, target = flight.link
+                if self.is_cut(source, target) and not also_held_back:
+                    raise Undeliverable(f"the link from {source} to {target} is cut: heal it first")
+                return flight.end, [piece.number for piece in flight.end.arrivals].index(number)
+        raise Undeliverable(f"message {number} is not on its way: it has arrived, or its connection is closed")
+
+    # --- trouble ------------------------------------------------------------------------------------------------------
+
     def _break(self, source: End) -> None:
         if self._random.random() < self.weather.goes_silent:
             source.is_silent = source.other.is_silent = True
             return
         for end in (source, source.other):
-            end.arrivals.append(None)
-            self._plan_arrival(end)
+            self._send(end.other, None)
 
     def _plan_ghost(self, source: End, endpoint: Endpoint, data: bytes) -> None:
         delay_us = self._random.randint(0, self.weather.ghost_us)
@@ -252,6 +390,26 @@ class Network:
             end.is_silent = end.other.is_silent = True
             receiver = target.accept(endpoint, end)
             receiver.received(data)
+
+
+def _time(planned: tuple[int, Planned]) -> int:
+    return planned[0]
+
+
+def _take_due(end: End, now_us: int) -> None:
+    """One of the planned arrivals is happening: it is planned no more."""
+    for due in end.planned:
+        if due[0] == now_us and due[1].action is None:
+            end.planned.remove(due)
+            return
+
+
+def _on_the_way_to(end: End) -> Iterator[InFlight]:
+    if end.arrivals and end.is_open and not end.is_silent:
+        times = sorted(time_us for time_us, _ in end.planned)
+        held_back = [None] * (len(end.arrivals) - len(times))
+        for piece, due_us in zip(end.arrivals, [*held_back, *times], strict=True):
+            yield InFlight(piece, end, due_us)
 
 
 class _Nobody:

@@ -33,6 +33,8 @@ class Scheduler:
         """Milliseconds, as a node's `now`."""
         self.steps = 0
         """How many things have happened."""
+        self.actor = ""
+        """The name of the host that has acted last."""
         self._heap: list[tuple[int, int, Planned]] = []
         self._made = 0
 

@@ -39,7 +39,7 @@ EDGES = {
 }
 FACADES = (
     *("__init__", "__main__", "cli", "commands", "cluster", "cluster_view", "timeouts", "extras"),
-    *("producer", "consumer", "admin", "simulation", "pytest_plugin"),
+    *("producer", "consumer", "admin", "simulation", "story", "pytest_plugin"),
 )
 ON_TOP = ("spark", "viz", "course", "datasets")
 EVERYTHING = {*CORES, *EDGES, *FACADES, *ON_TOP}

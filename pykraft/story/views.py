@@ -1,0 +1,93 @@
+"""A simulated cluster as a `ClusterView`: the same view, by the same code, as of a cluster on real sockets and disks.
+
+The nodes describe themselves (`server.describe`). The simulator adds what only it can know: which links are cut, and
+every message on its way, decoded.
+"""
+
+from pykraft.cluster_view import ClusterView, MessageInFlight
+from pykraft.common.types import Uuid
+from pykraft.server.describe import NodeView
+from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.frames import Frame, read_frame
+from pykraft.sim.network import InFlight
+from pykraft.sim.scheduler import US_PER_MS
+
+_NODE = "node-"
+_NEVER = float("inf")
+
+
+def cluster_view(cluster: SimulatedCluster) -> ClusterView:
+    """The cluster as it is now."""
+    nodes = {node_id: cluster.describe(node_id) for node_id in cluster.nodes}
+    return as_view(cluster, nodes, Messages().look(cluster))
+
+
+def as_view(
+    cluster: SimulatedCluster, nodes: dict[int, NodeView], messages: tuple[MessageInFlight, ...]
+) -> ClusterView:
+    """A view of these parts."""
+    return ClusterView(cluster.cluster_id, cluster.scheduler.now, nodes, cut_links(cluster), messages)
+
+
+def cut_links(cluster: SimulatedCluster) -> frozenset[tuple[int | str, int | str]]:
+    return frozenset((host(source), host(target)) for source, target in cluster.network.cut_links)
+
+
+def host(name: str) -> int | str:
+    """A host as a view names it: a node by its id."""
+    number = name.removeprefix(_NODE)
+    return int(number) if number != name and number.isdigit() else name
+
+
+class Messages:
+    """Decodes each message once, when it is first seen on its way."""
+
+    def __init__(self) -> None:
+        self.frames: dict[int, Frame] = {}
+        """What was seen, by the pieces' numbers."""
+        self._known: dict[int, MessageInFlight] = {}
+
+    def copy(self, in_flight: tuple[MessageInFlight, ...]) -> "Messages":
+        """For a history that has all of this one up to a moment at which these messages are on their way."""
+        copy = Messages()
+        copy.frames = dict(self.frames)
+        copy._known = {message.id: message for message in in_flight}
+        return copy
+
+    def look(self, cluster: SimulatedCluster) -> tuple[MessageInFlight, ...]:
+        """The messages on their way, in the order in which they were sent."""
+        found = (self._message(cluster, flight) for flight in cluster.network.in_flight() if flight.piece.data)
+        return tuple(message for message in found if message is not None)
+
+    def _message(self, cluster: SimulatedCluster, flight: InFlight) -> MessageInFlight | None:
+        due_ms = _NEVER if flight.due_us is None else flight.due_us / US_PER_MS
+        known = self._known.get(flight.piece.number)
+        if known is not None and known.due_ms == due_ms:
+            return known
+        if known is None:
+            frame = read_frame(flight)
+            if frame is None:
+                return None
+            self.frames[frame.number] = frame
+        else:
+            frame = self.frames[known.id]
+        message = MessageInFlight(
+            id=frame.number,
+            sender=host(frame.sender),
+            receiver=host(frame.receiver),
+            name=frame.name,
+            is_response=frame.is_response,
+            summary=known.summary if known is not None else frame.summary(lambda topic: _topic_name(cluster, topic)),
+            sent_ms=frame.sent_us / US_PER_MS,
+            due_ms=due_ms,
+        )
+        self._known[message.id] = message
+        return message
+
+
+def _topic_name(cluster: SimulatedCluster, topic_id: Uuid) -> str | None:
+    """The name by which a node knows the topic."""
+    for machine in cluster.nodes.values():
+        if machine.node is not None and (topic := machine.node.loader.image.topics.get(topic_id)) is not None:
+            return topic.name
+    return None
