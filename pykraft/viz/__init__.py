@@ -1,9 +1,9 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers, `lag_over_time`
-draws a consumer group, `hexdump` draws bytes. Each
-returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
-`board.live` draws a board with buttons, for whoever sits in front. The names are looked up when they are used.
+`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
+consumer group, `exchange` and `tally` draw deliveries, `hexdump` draws bytes. Each returns a `Figure`, which a notebook
+shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The
+names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
+    from pykraft.viz.delivery_chart import Step, exchange, tally
     from pykraft.viz.figure import Figure
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.lag_chart import lag_over_time
@@ -20,17 +21,34 @@ if TYPE_CHECKING:
 _HOMES = {
     "Field": "pykraft.viz.hex_dump",
     "Figure": "pykraft.viz.figure",
+    "Step": "pykraft.viz.delivery_chart",
     "bars": "pykraft.viz.charts",
     "board": "pykraft.viz.cluster_board",
+    "exchange": "pykraft.viz.delivery_chart",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
     "points": "pykraft.viz.plots",
+    "tally": "pykraft.viz.delivery_chart",
     "timeline": "pykraft.viz.charts",
 }
 
-__all__ = ["Field", "Figure", "bars", "board", "heat_map", "hexdump", "lag_over_time", "lines", "points", "timeline"]
+__all__ = [
+    "Field",
+    "Figure",
+    "Step",
+    "bars",
+    "board",
+    "exchange",
+    "heat_map",
+    "hexdump",
+    "lag_over_time",
+    "lines",
+    "points",
+    "tally",
+    "timeline",
+]
 
 
 def __getattr__(name: str) -> object:
