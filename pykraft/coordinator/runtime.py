@@ -30,7 +30,7 @@ CoordinatorOperationExceptionHelper}.
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -284,30 +284,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def _load(self, context: _Context[S]) -> Steps[None]:
         """Replay the partition from its start to its end."""
-        replayed = 0
-        for batch in self._log.batches(context.partition):
-            for record in batch.records():
-                if batch.is_control:
-                    self._replay_control(context.shard, batch, record)
-                else:
-                    self._replay_loaded(context.shard, batch, record)
-                replayed += 1
-                if replayed % _RECORDS_PER_TURN == 0:
-                    yield
+        replayed = replay(context.shard, self._types, self._log.batches(context.partition))
+        for number, _ in enumerate(replayed, 1):
+            if number % _RECORDS_PER_TURN == 0:
+                yield
         context.end_offset = self._log.end_offset(context.partition)
-
-    @staticmethod
-    def _replay_control(shard: S, batch: RecordBatch, record: Record) -> None:
-        kind, content = decode_control_record(record.key or b"", record.value or b"")
-        if isinstance(content, EndTxnMarker):
-            shard.replay_marker(batch.producer_id, kind.name == "COMMIT")
-
-    def _replay_loaded(self, shard: S, batch: RecordBatch, record: Record) -> None:
-        try:
-            decoded = decode_coordinator_record(self._types, record.key or b"", record.value)
-        except UnknownRecordTypeError:
-            return
-        shard.replay(decoded, batch.producer_id if batch.is_transactional else -1)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -452,6 +433,31 @@ class CoordinatorRuntime(Generic[S]):
             waiting.timeout.cancel()
             self._end(context, waiting.result, error, self._now)
             waiting.promise.keep(error)
+
+
+def replay(shard: Shard, types: RecordTypes, found: Iterable[RecordBatch]) -> Iterator[None]:
+    """Replay what is in these batches; one step for each record."""
+    for batch in found:
+        for record in batch.records():
+            if batch.is_control:
+                _replay_control(shard, batch, record)
+            else:
+                _replay_loaded(shard, types, batch, record)
+            yield
+
+
+def _replay_control(shard: Shard, batch: RecordBatch, record: Record) -> None:
+    kind, content = decode_control_record(record.key or b"", record.value or b"")
+    if isinstance(content, EndTxnMarker):
+        shard.replay_marker(batch.producer_id, kind.name == "COMMIT")
+
+
+def _replay_loaded(shard: Shard, types: RecordTypes, batch: RecordBatch, record: Record) -> None:
+    try:
+        decoded = decode_coordinator_record(types, record.key or b"", record.value)
+    except UnknownRecordTypeError:
+        return
+    shard.replay(decoded, batch.producer_id if batch.is_transactional else -1)
 
 
 def seen_by_client(error: KafkaError) -> KafkaError:

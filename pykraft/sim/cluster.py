@@ -42,7 +42,7 @@ from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.transaction_laws import BANK, COPY, Outcome, check_producers
+from pykraft.sim.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.transaction_storm import TransactionStorm
 from pykraft.sim.watcher import Progress, Watcher
 from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
@@ -490,11 +490,9 @@ class SimulatedCluster:
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
+        self.watcher.check_replays()
         if self._bank is not None:
             self._bank.ledger.check_total()
-            for node_id, broker in self._brokers():
-                for key, partition in broker.replicas.partitions.items():
-                    check_producers(f"{key} of node {node_id}", partition.log)
         for laws in self.watcher.groups.values():
             for node_id, broker in self._brokers():
                 internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])

@@ -31,7 +31,7 @@ KIP-966 promise.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -77,6 +77,11 @@ class ReplicaLog:
     @property
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
+
+    @property
+    def batches(self) -> Iterator[RecordBatch]:
+        """All of them, as they were read."""
+        return (RecordBatch(memoryview(data)) for data in self.data)
 
     def follow(self, log: UnifiedLog) -> range:
         """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on

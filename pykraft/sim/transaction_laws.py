@@ -14,26 +14,21 @@ what became of each transfer::
 *The copy.* Copiers read the bank's records and write them to a second topic, in transactions that commit the offsets of
 what they have read. So a partition of the copy holds the same values as that of the bank, in the same order, each once.
 
-*Of every replica*: what it knows of its producers (epochs, sequences, open transactions) is what a replay of its log
-gives. Once storms end, no transaction is open: the last stable offset is the end of the log.
+*Of every log*: once storms end, no transaction is open, and the last stable offset is the end of the log. What a
+replica knows of its producers is what its log says (`replay_laws`).
 
 Follows the guarantees of KIP-98 and KIP-447.
 """
 
-from collections.abc import Iterable
 from enum import Enum
 
 from pykraft.common.types import TopicPartition
-from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.batch import RecordBatch
 from pykraft.records.record import Record
 from pykraft.sim.invariants import PartitionHistory, Violation, require
-from pykraft.storage.answers import Isolation
-from pykraft.storage.log import UnifiedLog
-from pykraft.storage.producer_state import AppendOrigin, ProducerEntry
 
 BANK = "bank"
 COPY = "copy"
-_READ_BYTES = 1 << 20
 
 
 class Outcome(Enum):
@@ -163,47 +158,3 @@ class TransactionalHistory(PartitionHistory):
         """Coordinators do not number their batches."""
         if not self.name.startswith("__"):
             super().observe(batch)
-
-
-# --- replicas ---------------------------------------------------------------------------------------------------------
-
-
-def check_producers(name: str, log: UnifiedLog) -> None:
-    """What a replica knows of its producers is what its log says."""
-    state = log.producer_state
-    replayed = _replayed(_batches(log))
-    for producer_id, entry in replayed.items():
-        known = state.producers.get(producer_id)
-        require(known is not None, f"{name}: producer {producer_id} is forgotten")
-        assert known is not None
-        for what, ours, theirs in (
-            ("epoch", known.epoch, entry.epoch),
-            ("last sequence", known.last_sequence, entry.last_sequence),
-            ("open transaction", known.transaction_first_offset, entry.transaction_first_offset),
-        ):
-            require(ours == theirs, f"{name}: producer {producer_id} has {what} {ours}; its log says {theirs}")
-
-
-def _batches(log: UnifiedLog) -> Iterable[RecordBatch]:
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        region = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True).records
-        data = region if isinstance(region, bytes) else region.read(0, len(region))
-        for batch in batches(memoryview(data)):
-            yield batch
-            offset = batch.next_offset
-
-
-def _replayed(found: Iterable[RecordBatch]) -> dict[int, ProducerEntry]:
-    """The producers of a log that is read from its start."""
-    producers: dict[int, ProducerEntry] = {}
-    for batch in found:
-        if not batch.has_producer_id:
-            continue
-        entry = producers.get(batch.producer_id) or ProducerEntry(batch.producer_id)
-        if batch.is_control:
-            entry, _ = entry.after_marker(batch, AppendOrigin.REPLICATION)
-        else:
-            entry = entry.after_batch(batch, AppendOrigin.REPLICATION)
-        producers[batch.producer_id] = entry
-    return producers

@@ -39,6 +39,7 @@ from pykraft.sim.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
 from pykraft.sim.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.storage.log import UnifiedLog
 
@@ -220,14 +221,26 @@ class Watcher:
                     seen = self._known(machine)
                     self._follow_metadata(machine.node, seen)
                     self.metadata.check_leader(seen.metadata, fields["epoch"])
-            case "metadata_truncate" | "truncate":
+            case "metadata_truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
+            case "truncate":
+                self.progress.truncations += fields["end"] < fields["before"]
+                self._on_truncation(machine, machine.node, _parse(fields["partition"]))
             case "isr":
                 self.progress.isr_changes += 1
                 check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
+
+    def _on_truncation(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition) -> None:
+        """Look at once, before anything is appended again."""
+        assert node.broker is not None
+        partition = node.broker.replicas.partitions[topic_partition]
+        self._follow(machine, self._known(machine), topic_partition, partition)
+        if topic_partition.topic in COORDINATED:
+            check_no_shard(machine, *topic_partition)
+            check_shards(self._nodes.values(), *topic_partition)
 
     def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
@@ -257,6 +270,18 @@ class Watcher:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
             if self.has_transactions:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+
+    def check_replays(self) -> None:
+        """What every node keeps in memory of its logs is what they say."""
+        for machine in self._nodes.values():
+            assert machine.node is not None
+            if machine.node.broker is not None:
+                for topic_partition, partition in machine.node.broker.replicas.partitions.items():
+                    replica = self._follow(machine, self._known(machine), topic_partition, partition)
+                    check_producers(replica.name, partition.log, replica.batches)
+        for topic_partition in self.partitions:
+            if topic_partition.topic in COORDINATED:
+                check_shards(self._nodes.values(), *topic_partition)
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:
         """Look at a node whose life ends now."""
@@ -351,8 +376,12 @@ class Watcher:
             replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {machine.node_id}")
             self._follow_log(replica, partition.log, committed)
             committed.check_kept(replica, seen.kept.pop(topic_partition, 0))
+            check_producers(replica.name, partition.log, replica.batches)
         else:
+            was_truncated = partition.log.cuts != replica.cuts
             self._follow_log(replica, partition.log, committed)
+            if was_truncated:
+                check_producers(replica.name, partition.log, replica.batches)
         return replica
 
     @staticmethod

@@ -424,6 +424,7 @@ class ProducerStateManager:
         """The log begins anew, empty, at `offset`."""
         self._remove_snapshots(self.snapshot_offsets())
         self._clear()
+        self.verifications.clear()
         self.map_end_offset = self.last_snapshot_offset = offset
 
     def _clear(self) -> None:

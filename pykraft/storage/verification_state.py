@@ -92,6 +92,11 @@ class Verifications:
             if not is_of_next:
                 del self._by_producer[batch.producer_id]
 
+    def clear(self) -> None:
+        """Forget all of them: the log begins again elsewhere, and the batches in between, which might end them, do not
+        come. (Kafka keeps them.)"""
+        self._by_producer.clear()
+
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that no append came for."""
         self._by_producer = {

@@ -112,3 +112,13 @@ def a_verification_skipped() -> None:
 
     put(UnifiedLog, "start_verification", start_for_strangers)
     put(ProducerStateManager, "_check_verified", lambda self, batch, entry, verification: None)
+
+
+@bug
+def a_truncation_that_keeps_the_producers() -> None:
+    """The log is cut, and its producers stay as they were at its old end."""
+
+    def drop_snapshots(self: ProducerStateManager, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        self._remove_snapshots([offset for offset in self.snapshot_offsets() if offset > log_end_offset])
+
+    put(ProducerStateManager, "truncate_and_reload", drop_snapshots)

@@ -44,6 +44,7 @@ SEEN = {
     "an_aborted_list_cut_short": 100,
     "a_timeout_that_aborts_without_a_new_epoch": 105,
     "a_verification_skipped": 100,
+    "a_truncation_that_keeps_the_producers": 100,
 }
 LAWS = ("Violation", "AssertionError", "DamagedFileError")
 

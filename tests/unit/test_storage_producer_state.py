@@ -312,6 +312,16 @@ def test_what_a_follower_is_sent_ends_a_verification_of_the_time_when_it_led() -
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_log_that_begins_again_elsewhere_has_skipped_the_markers_that_end_verifications() -> None:
+    log = open_log()
+    log.append_as_follower(at(0, produced(8, 0)).buffer)
+    verification = log.start_verification(7, 0, 0, False)
+    log.truncate_to(0)
+    assert log.producer_state.verifications.of(7) is verification, "a batch that was cut off comes again"
+    log.truncate_fully(100)
+    assert log.producer_state.verifications.of(7) is None
+
+
 def test_a_snapshot_is_these_bytes() -> None:
     filesystem = MemoryFileSystem()
     state = manager(filesystem)
