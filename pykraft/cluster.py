@@ -328,11 +328,16 @@ class Cluster:
         with self.admin() as admin:
             admin.create_topic(name, partitions, replication_factor, configs)
 
+        self.wait_until_known(name, partitions)
+
+    def wait_until_known(self, topic: str, partitions: int) -> ClusterView:
+        """Wait until every replica's broker knows the topic, with so many partitions; returns what was seen then."""
+
         def is_known(view: ClusterView) -> bool:
-            isrs = [(view.isr(name, number), view.replicas(name, number)) for number in range(partitions)]
+            isrs = [(view.isr(topic, number), view.replicas(topic, number)) for number in range(partitions)]
             return all(isr and isr <= replicas.keys() for isr, replicas in isrs)
 
-        self.wait_until(is_known, what=f"every replica's broker knows topic {name}")
+        return self.wait_until(is_known, what=f"every replica's broker knows topic {topic}")
 
     # --- breaking -----------------------------------------------------------------------------------------------------
 

@@ -253,6 +253,12 @@ class Producer(ClosesOnExit):
         finally:
             self._thread.close()
 
+    def kill(self) -> None:
+        """End as a process that is killed: close all connections and send nothing. A transaction that is open stays
+        open until its coordinator aborts it. Any thread may call this. Apache Kafka has no such call: it is for lessons
+        and tests."""
+        self._thread.close()
+
     def _abort_open_transaction(self, timeout: float | None) -> None:
         """A transaction that only this producer can end: nothing of it may be seen, and others wait for its end."""
         transactions = self._core.transactions

@@ -213,19 +213,22 @@ class Lesson:
         return run
 
     @staticmethod
-    def fresh_topic(cluster: "Cluster", topic: NewTopic) -> None:
-        """Create the topic. If there is one of its name, that one is deleted: this cell has run before, or the
-        controller changed while it was made, so that the first attempt made it and the second one was answered."""
+    def fresh_topic(cluster: "Cluster", topic: NewTopic | str) -> None:
+        """Create the topic (by its name alone: with one partition) and wait until its brokers know it. If there is one
+        of its name, that one is deleted: this cell has run before, or the controller changed while it was made, so that
+        the first attempt made it and the second one was answered."""
+        wanted = NewTopic(topic, 1, min(3, len(cluster.broker_ids))) if isinstance(topic, str) else topic
         with cluster.admin() as admin:
             while True:
                 try:
-                    admin.create_topics([topic])
-                    return
+                    admin.create_topics([wanted])
+                    break
                 except KafkaError as error:
                     if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                         raise
                 with suppress(UnknownTopicError):
-                    admin.delete_topics([topic.name])
+                    admin.delete_topics([wanted.name])
+        cluster.wait_until_known(wanted.name, max(1, wanted.num_partitions))
 
     # --- showing ------------------------------------------------------------------------------------------------------
 
