@@ -29,7 +29,7 @@ from time import time_ns
 from typing import Any
 
 from pykraft.client import config as keys
-from pykraft.client.accumulator import RecordMetadata
+from pykraft.client.accumulator import OnDelivery, RecordMetadata
 from pykraft.client.arguments import (
     LARGEST_INT32,
     by_name,
@@ -131,13 +131,13 @@ class Producer(ClosesOnExit):
             self._check_finished("send()")
             obstacle = self._core.try_append(record, future.settle, self._thread.now)
             if obstacle is not None:
-                self._wait_and_append(record, future, obstacle)
+                self._wait_and_append(record, future.settle, obstacle)
             wants_poll = self._core.wants_poll
         if wants_poll:
             self._thread.wake()
         return future
 
-    def _wait_and_append(self, record: Outgoing, future: RecordFuture, obstacle: Obstacle) -> None:
+    def _wait_and_append(self, record: Outgoing, on_delivery: OnDelivery, obstacle: Obstacle) -> None:
         deadline = self._thread.now + self._max_block_ms
         found: Obstacle | None = obstacle
         while found is not None:
@@ -147,7 +147,7 @@ class Producer(ClosesOnExit):
                 reason = self._core.reason(record.topic, found)
                 raise ClientTimeoutError(f"a record for {record.topic} waited {self._max_block_ms} ms: {reason}")
             self._thread.wait(remaining)
-            found = self._core.try_append(record, future.settle, self._thread.now)
+            found = self._core.try_append(record, on_delivery, self._thread.now)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now, and wait until all that was handed over so far is acknowledged or has failed;

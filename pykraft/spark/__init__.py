@@ -1,8 +1,8 @@
 """Kafka's topics as Spark DataFrames: ``spark.read.format("pykraft")``, with the options of Spark's own Kafka source.
 
 `session` starts Spark, `register` adds the source to a session that something else has started, `stop` ends the first.
-``spark.readStream`` reads the same as a stream. There is no sink. `pykraft/SKIPPED.md` lists what is left out, and
-`options` says what an option does.
+``spark.readStream`` reads the same as a stream; ``df.write`` and ``df.writeStream`` append rows to topics. `options`
+says what an option does when reading, `sink_options` when writing. `pykraft/SKIPPED.md` lists what is left out.
 """
 
 from pykraft.extras import require

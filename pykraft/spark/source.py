@@ -1,4 +1,4 @@
-"""The data source that Spark sees: ``spark.read.format("pykraft")``, and ``spark.readStream``.
+"""The data source that Spark sees: ``format("pykraft")`` of `spark.read`, `readStream`, `df.write` and `writeStream`.
 
 Spark is a program in Java, and it runs each step of a data source written in Python in a Python process of its own, to
 which it sends pickled objects. So nothing is shared between the steps but what is handed on, and this file is where
@@ -18,51 +18,41 @@ No record passes through the driver, and none through the process of the noteboo
 anything: a task that dies is run again, from the same range, and a query that is run twice is planned twice. Between
 the two plans the topic may have grown; within one it cannot, because both ends of each range are fixed in step 2.
 
-What a user did wrong, or what the cluster answers, is one sentence; the frames of the worker between would only hide
-it. Spark leaves a traceback out if the worker says so, and the worker ends with the exception: `plainly` says so. A
-mistake of this package keeps its traceback.
+Writing is in `sink`. What a user did wrong, or what the cluster answers, is one sentence, without a traceback
+(`plainly`).
 
 Follows org.apache.spark.sql.kafka010.{KafkaSourceProvider,KafkaBatch,KafkaMicroBatchStream} and, in what Spark wants of
 it, pyspark.sql.datasource.
 """
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pykraft.common.errors import ConfigError, KafkaError
+from pykraft.common.errors import ConfigError
 from pykraft.spark.columns import check_columns, spark_schema
 from pykraft.spark.decode import Decoder
 from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.offsets import StreamOffset, offsets_as_json
 from pykraft.spark.options import ReadOptions, check_options, read_options, stream_options
+from pykraft.spark.plainly import plainly
 from pykraft.spark.plan import plan
 from pykraft.spark.pushdown import PushedFilters
+from pykraft.spark.sink import BatchWriter, StreamWriter
+from pykraft.spark.sink_options import write_options
+from pykraft.spark.sink_rows import RowReader
 from pykraft.spark.stream import StreamPlanner
 
 Json = dict[str, Any]
 """The JSON object of an offset, as `StreamOffset` writes it."""
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-_NO_SINK = "this source only reads: collect() the rows, and send them with pykraft's Producer"
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Let the errors that are meant for the user leave this worker without its traceback."""
-    try:
-        yield
-    except (ConfigError, KafkaError):
-        os.environ[_HIDE_TRACEBACK] = "1"
-        raise
 
 
 class PykraftDataSource(DataSource):
@@ -86,13 +76,19 @@ class PykraftDataSource(DataSource):
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 (Spark's name)
         return StreamReader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """`schema` is that of the rows. Mode overwrite is refused: a topic is appended to."""
         with plainly():
-            raise ConfigError(_NO_SINK)
+            if overwrite:
+                raise ConfigError('a topic can only be appended to, not overwritten: .mode("append")')
+            options = write_options(self.options)
+            return BatchWriter(options, RowReader(schema, options.topic))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """`overwrite` is output mode complete: each batch appends the whole result, as in Spark's own sink."""
         with plainly():
-            raise ConfigError(_NO_SINK)
+            options = write_options(self.options)
+            return StreamWriter(options, RowReader(schema, options.topic))
 
 
 class BatchReader(DataSourceReader):

@@ -1,4 +1,5 @@
-"""Spark's own Kafka source as the judge of ours: same topics, same options, same rows, batches and offsets.
+"""Spark's own Kafka source as the judge of ours: same topics, same options, same rows, batches and offsets. And its
+sink of our sink: the same rows become the same records, and the same columns are refused.
 
 Spark's source comes from Maven, in the release before ours (4.2.0 runs on Spark 4.3). Both sources read in one session,
 from pykraft and from Apache Kafka.
@@ -262,3 +263,79 @@ def test_transactions_are_shown_alike_also_one_that_is_open(
     assert at_last[0] == at_last[1]
     seen = [sum(len(batch.rows) for batch in batches) for batches in (while_open[0], at_last[0])]
     assert seen == ([4, 4] if isolation == "read_committed" else [12, 0])
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(frame: DataFrame, source: str, kafka: Any, **said: str) -> None:
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    frame.write.format(source).mode("append").options(**servers, **said).save()
+
+
+def test_the_same_rows_become_the_same_records(spark: SparkSession, kafka: Any) -> None:
+    """The whole corpus with its partitions; and keys whose hash chooses the partition, one task after the other."""
+    copies: dict[str, list[Any]] = {}
+    corpus_rows = spark.read.format("pykraft").options(**said(kafka, {})).load()
+    hashed_rows = spark.range(0, 3000, 1, 1).selectExpr(
+        "concat('schlüssel ', id % 500) key", "cast(id as string) value"
+    )
+    for source in SOURCES:
+        topics = [f"{name}-by-{source}" for name in ("copied", "hashed")]
+        for topic, frame in zip(topics, (corpus_rows, hashed_rows), strict=True):
+            corpus.create(kafka.bootstrap_servers, topic)
+            write(frame, source, kafka, topic=topic)
+            found = corpus.read(kafka.bootstrap_servers, topic)
+            rows = [(row.partition, row.offset, row.key, row.value, row.headers) for row in found]
+            copies.setdefault(source, []).append(rows)
+    assert copies["pykraft"] == copies["kafka"]
+    assert [len(rows) for rows in copies["kafka"]] == [300, 3000]
+
+
+@pytest.mark.parametrize(
+    ("columns", "option"),
+    [
+        (["'v' value"], {}),
+        (["'v' value", "1 topic"], {}),
+        (["1 value"], {"topic": "refused"}),
+        (["'k' key"], {"topic": "refused"}),
+        (["'v' value", "1L key"], {"topic": "refused"}),
+        (["'v' value", "1L partition"], {"topic": "refused"}),
+        (["'v' value", "array('a') headers"], {"topic": "refused"}),
+        (["'v' value", "array(named_struct('name', 'a', 'value', binary('b'))) headers"], {"topic": "refused"}),
+        (["'v' value", "9 partition"], {"topic": "refused"}),
+        (["'v' value", "-1 partition"], {"topic": "refused"}),
+        (["'v' value", "if(id < 0, 't', null) topic"], {}),
+        (
+            ["'v' value", "array(named_struct('key', if(id < 0, 'a', null), 'value', binary('b'))) headers"],
+            {"topic": "refused"},
+        ),
+        (["repeat('v', 2000000) value"], {"topic": "refused"}),
+    ],
+    ids=str,
+)
+def test_what_one_refuses_the_other_refuses(
+    spark: SparkSession, kafka: Any, columns: list[str], option: dict[str, str]
+) -> None:
+    for source in SOURCES:
+        with pytest.raises(PySparkException):
+            write(spark.range(1).selectExpr(*columns), source, kafka, **option)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["'v' value", "7 topic"],
+        ["binary('v') value", "'k' key", "cast(null as int) partition"],
+        ["cast(null as string) value", "cast(null as binary) key", "timestamp '1999-01-01' timestamp"],
+        ["'v' value", "array(named_struct('key', 'a', 'value', binary('b'), 'more', 1)) other"],
+        ["'v' value", "cast(array() as array<struct<key: string, value: binary>>) headers"],
+    ],
+    ids=str,
+)
+def test_what_one_takes_the_other_takes(spark: SparkSession, kafka: Any, columns: list[str]) -> None:
+    topic = "taken"
+    for source in SOURCES:
+        write(spark.range(2).selectExpr(*columns), source, kafka, topic=topic)
+    rows = [(row.key, row.value, row.headers) for row in corpus.read(kafka.bootstrap_servers, topic, partitions=1)]
+    assert len(rows) % 4 == 0 and len(set(rows[-4:])) == 1

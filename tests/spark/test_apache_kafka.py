@@ -62,3 +62,14 @@ def test_of_transactions_as_much_is_seen_as_an_unmodified_client_sees(
     expected = corpus.read(apache.bootstrap_servers, topic, partitions=2, isolation_level=isolation)
     assert len(expected) == count
     assert corpus.rows_of(frame(spark, apache, subscribe=topic, kafka__isolation__level=isolation)) == expected
+
+
+def test_rows_that_are_written_are_read_by_an_unmodified_client(apache: ApacheKafka, spark: SparkSession) -> None:
+    for topic in ("source", "copied"):
+        corpus.create(apache.bootstrap_servers, topic)
+    corpus.fill(apache.bootstrap_servers, "source", per_codec=60)
+    writer = frame(spark, apache, subscribe="source").write.format("pykraft").mode("append")
+    writer.options(**{"kafka.bootstrap.servers": apache.bootstrap_servers, "topic": "copied"}).save()
+    expected, found = (corpus.read(apache.bootstrap_servers, topic) for topic in ("source", "copied"))
+    assert [row[1:5] + row[7:] for row in found] == [row[1:5] + row[7:] for row in expected]
+    assert len(found) == 300

@@ -83,13 +83,6 @@ def test_the_timestamp_is_an_instant_whatever_spark_takes_the_word_for(
         spark.conf.unset("spark.sql.timestampType")
 
 
-def test_no_sink_is_promised(spark: SparkSession, kafka: ClusterProcess) -> None:
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": TOPIC}
-    with pytest.raises(PySparkException, match="this source only reads: ") as refused:
-        frame(spark, kafka).write.format("pykraft").mode("append").options(**options).save()
-    assert "Traceback" not in str(refused.value)
-
-
 def test_a_schema_may_ask_for_fewer_columns_in_another_order(spark: SparkSession, kafka: ClusterProcess) -> None:
     found = frame(spark, kafka, schema="offset long, key binary").where("key is null")
     nulls = [row for row in corpus.read(kafka.bootstrap_servers, TOPIC) if row.key is None]

@@ -1,0 +1,83 @@
+"""What may be said to the sink: the options of Spark's own Kafka sink, and those of writing exactly once.
+
+========================  ==============================================================================================
+option                    meaning
+========================  ==============================================================================================
+kafka.bootstrap.servers   where to begin: ``host:port,host:port``; needed
+kafka.*                   settings of a Kafka producer, where they have a meaning here
+topic                     where all rows go; without it each row's column `topic` says so
+========================  ==============================================================================================
+
+A stream also passes ``checkpointLocation`` and ``queryName``, which are Spark's. Every other option is refused in one
+sentence. So is a setting ``kafka.*`` that pykraft's producer does not have. Spark's own sink ignores unknown options.
+
+The defaults are those of Kafka's producer: idempotent, with ``acks=all``. Only ``batch.size`` is larger, 128 KiB: a
+task appends as fast as it can, so a batch fills before anybody waits for it.
+
+Follows org.apache.spark.sql.kafka010.KafkaSourceProvider.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pykraft.client.config import bootstrap_endpoints, producer_config
+from pykraft.common.config import Config, ConfigDef, string
+from pykraft.common.errors import ConfigError
+
+TOPIC = string("topic", "", "where all rows go")
+
+_DEFINITION = ConfigDef([TOPIC])
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+_KAFKA = "kafka."
+_DEFAULTS = {"batch.size": 128 << 10, "client.id": "pykraft-spark"}
+_REFUSED = {
+    "key.serializer": "the column key is text or bytes, and goes as it is",
+    "value.serializer": "the column value is text or bytes, and goes as it is",
+    "partitioner.class": "a key's hash chooses the partition, or the column partition does",
+    "interceptor.classes": "there are no interceptors",
+    "transactional.id": "a task that is tried again would fence itself",
+}
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of one query that writes, read and checked. It travels to the executors."""
+
+    producer: Config
+    """The settings that began with ``kafka.``, without that."""
+    topic: str
+    """Where all rows go; empty if the column `topic` says it."""
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """What the options say; ConfigError, with one sentence, if they do not make sense. Names may be in any case."""
+    names = {name.lower(): name for name in _DEFINITION.keys}
+    said = {}
+    for option, value in options.items():
+        lower = option.lower()
+        if lower in names:
+            said[names[lower]] = value
+        elif not lower.startswith(_KAFKA) and lower not in _OF_SPARK:
+            known = ", ".join(_DEFINITION.keys)
+            raise ConfigError(f"{option} is no option of this sink; it has kafka.bootstrap.servers, kafka.*, {known}")
+    values = _DEFINITION.resolve(said)
+    if TOPIC.name in said and not values[TOPIC]:
+        raise ConfigError("topic is empty: name one, or leave the option out and give each row a column topic")
+    return WriteOptions(producer=_producer_config(options), topic=values[TOPIC])
+
+
+def _producer_config(options: Mapping[str, str]) -> Config:
+    """The settings of the producer: all that begins with ``kafka.``."""
+    settings: dict[str, object] = dict(_DEFAULTS)
+    for option, value in options.items():
+        if option.lower().startswith(_KAFKA):
+            setting = option.lower().removeprefix(_KAFKA)
+            if setting in _REFUSED:
+                raise ConfigError(f"kafka.{setting} cannot be set: {_REFUSED[setting]}")
+            settings[setting] = value
+    try:
+        producer = producer_config(settings)
+        bootstrap_endpoints(producer)
+    except ConfigError as error:
+        raise ConfigError(f"kafka.{error}") from None
+    return producer
