@@ -8,6 +8,7 @@ from random import Random
 from pykraft.commands.common import CommandError, say
 from pykraft.commands.node_config import read_config
 from pykraft.common.types import Uuid
+from pykraft.controller.features import parse_levels
 from pykraft.server.storage_format import AlreadyFormattedError, format_directories, parse_initial_controllers
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import OsFileSystem
@@ -23,6 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-I",
         "--initial-controllers",
         help="the first voters: id@host:port:directory-id,... (default: as the file says)",
+    )
+    form.add_argument(
+        "-f",
+        "--feature",
+        action="append",
+        default=[],
+        metavar="FEATURE=LEVEL",
+        help="the level of a feature in the new cluster (default: the highest)",
     )
     form.set_defaults(storage=_format)
     commands.add_parser("random-uuid", help="print a new cluster id").set_defaults(storage=_random_uuid)
@@ -48,10 +57,11 @@ def _format(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters"
         )
+    levels = parse_levels(options.feature)
     now = time.time_ns() // 1_000_000
     filesystem, leave = OsFileSystem(), options.ignore_formatted
     try:
-        made = format_directories(config, options.cluster_id, filesystem, Random(), now, voters, leave)
+        made = format_directories(config, options.cluster_id, filesystem, Random(), now, voters, leave, levels)
     except AlreadyFormattedError as error:
         raise CommandError(f"{error}. --ignore-formatted leaves it as it is") from None
     except DamagedFileError as error:

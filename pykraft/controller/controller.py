@@ -31,7 +31,7 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
-from pykraft.controller.features import bootstrap_records, check_supported
+from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.replication_control import ReplicationControl
@@ -93,9 +93,12 @@ class QuorumController:
         random: Random,
         trace: Tracer,
         properties: Mapping[str, str] | None = None,
+        first_levels: Mapping[str, int] = NEW_CLUSTER,
     ) -> None:
-        """`properties` is the node's file, which has defaults for settings of topics."""
+        """`properties` is the node's file, which has defaults for settings of topics. A cluster whose metadata log is
+        empty gets the features `first_levels`."""
         self._node_id = node_id
+        self._first_levels = first_levels
         self._raft = raft
         self._trace = trace
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
@@ -156,7 +159,7 @@ class QuorumController:
         self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
         if not self._image.features:
-            self._append(bootstrap_records(), self._now)
+            self._append(bootstrap_records(self._first_levels), self._now)
 
     def _step_down(self) -> None:
         """Another controller leads: what is not decided is not ours to promise."""

@@ -16,13 +16,13 @@ Follows org.apache.kafka.controller.FeatureControlManager and
 org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from itertools import takewhile
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch
-from pykraft.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES, UnsupportedFeatureError
+from pykraft.controller.features import KRAFT_VERSION, NEW_CLUSTER, SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.image import FeatureRange
 from pykraft.protocol.messages.control import KRaftVersionRecord
 from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord, decode_metadata_record
@@ -64,6 +64,14 @@ def check_levels(filesystem: FileSystem, directory: str) -> None:
             f"the metadata log in {directory} begins at offset {begins_at}, and what was before it is in a snapshot: "
             "this node runs on metadata logs from offset 0 only"
         )
+
+
+def first_levels(filesystem: FileSystem, directory: str) -> Mapping[str, int]:
+    """The levels that the directory was formatted with: those of its cluster, if this is its first start."""
+    levels: dict[str, int] = {}
+    bootstrap = read_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}")
+    _note(bootstrap.batches if bootstrap else (), levels)
+    return levels or NEW_CLUSTER
 
 
 def _is_supported(name: str, level: int) -> bool:

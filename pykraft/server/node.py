@@ -43,7 +43,7 @@ from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.faults import Faults
-from pykraft.server.levels import check_levels
+from pykraft.server.levels import check_levels, first_levels
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.quotas import Quotas
 from pykraft.server.storage_format import check_formatted, metadata_log_directory
@@ -171,6 +171,7 @@ class Node:
             loader=self.loader,
             config=self.config.values,
             properties=self.config.properties,
+            first_levels=first_levels(self._filesystem, self.config.metadata_dir),
             random=self._random,
             trace=self._trace,
         )

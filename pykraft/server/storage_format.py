@@ -20,8 +20,8 @@ from random import Random
 
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import METADATA_TOPIC, Endpoint, ReplicaKey, Uuid
-from pykraft.controller.features import bootstrap_records
-from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
+from pykraft.controller.features import NEW_CLUSTER, level_records
+from pykraft.protocol.messages.records import encode_metadata_record
 from pykraft.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     encode_snapshot,
@@ -87,8 +87,10 @@ def format_directories(
     time_ms: int,
     voters: VoterSet | None = None,
     leaves_formatted: bool = False,
+    levels: Mapping[str, int] = NEW_CLUSTER,
 ) -> list[str]:
-    """Make the node's directories; returns those that were made. AlreadyFormattedError if one is a node's already,
+    """Make the node's directories; returns those that were made. `levels` are those of the cluster's features.
+    AlreadyFormattedError if one is a node's already,
     unless such are to be left as they are; ConfigError if it is another node's then."""
     try:
         Uuid.parse(cluster_id)
@@ -112,7 +114,7 @@ def format_directories(
         is_voters = directory == config.metadata_dir and config.node_id in voters.voters and config.is_controller
         directory_id = voters.voters[config.node_id].key.directory_id if is_voters else Uuid.random(random)
         if directory == config.metadata_dir:
-            _write_first_records(filesystem, directory, time_ms)
+            _write_first_records(filesystem, directory, levels, time_ms)
             if config.is_controller and voters.voters:
                 _write_first_voters(config, filesystem, voters, time_ms)
         # Last, since it says that all the rest is there.
@@ -120,9 +122,8 @@ def format_directories(
     return directories
 
 
-def _write_first_records(filesystem: FileSystem, directory: str, time_ms: int) -> None:
-    levels = [record for record in bootstrap_records() if isinstance(record[0], FeatureLevelRecord)]
-    values = [encode_metadata_record(record, version) for record, version in levels]
+def _write_first_records(filesystem: FileSystem, directory: str, levels: Mapping[str, int], time_ms: int) -> None:
+    values = [encode_metadata_record(record, version) for record, version in level_records(levels)]
     data = encode_snapshot(None, values, epoch=0, timestamp=time_ms, last_timestamp=0)
     write_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}", data)
 

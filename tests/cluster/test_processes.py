@@ -183,6 +183,18 @@ def test_a_directory_is_formatted_once(formatted: Path) -> None:
     assert (ignored.returncode, ignored.stdout) == (0, "")
 
 
+def test_a_cluster_may_be_formatted_at_an_older_level(tmp_path: Path) -> None:
+    file = written(tmp_path, properties(tmp_path))
+    command = ("storage", "format", "-t", CLUSTER_ID, "-c", file, "--feature")
+    wrong = pykraft(*command, "transaction.version=9")
+    assert wrong.returncode == 1
+    assert_one_sentence(wrong.stderr, "transaction.version must be 0 to 2")
+    assert pykraft(*command, "transaction.version=1").returncode == 0
+    bootstrap = next(tmp_path.rglob("bootstrap.checkpoint"))
+    dumped = pykraft("dump-log", "--cluster-metadata-decoder", "--files", bootstrap)
+    assert '"name":"transaction.version","featureLevel":1' in dumped.stdout
+
+
 def test_the_first_voters_may_be_named_when_it_is_formatted(tmp_path: Path) -> None:
     """As with Kafka: no voters in the file, only where to look for them; ids of the directories on the command line."""
     settings = properties(tmp_path, **{"controller.quorum.voters": None})

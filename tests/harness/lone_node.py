@@ -6,12 +6,14 @@ What it sends to itself is delivered at once; what it sends to anybody else is k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.trace import RingBuffer
 from pykraft.common.types import Uuid
+from pykraft.controller.features import NEW_CLUSTER
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
@@ -44,6 +46,7 @@ class LoneNode:
         cut_off: bool = False,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
+        levels: Mapping[str, int] = NEW_CLUSTER,
         **settings: str,
     ) -> None:
         self.now = 1000
@@ -66,7 +69,7 @@ class LoneNode:
             }
         )
         if filesystem is None:
-            format_directories(config, CLUSTER_ID, self.filesystem, Random(1), 0)
+            format_directories(config, CLUSTER_ID, self.filesystem, Random(1), 0, levels=levels)
             self.filesystem.sync_all()
         self.node = Node(
             config=config,

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from pykraft.common.errors import ConfigError
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.controller.features import UnsupportedFeatureError
+from pykraft.controller.features import UnsupportedFeatureError, parse_levels
 from pykraft.protocol.messages.control import ControlRecordType, KRaftVersionRecord, encode_control_record
 from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
 from pykraft.raft.snapshot import encode_snapshot, snapshot_name
@@ -145,6 +146,33 @@ def test_a_log_that_begins_after_its_snapshots_lacks_what_was_before(older: dict
     with pytest.raises(DamagedFileError, match="begins at offset 7, and what was before it is in no snapshot"):
         check_levels(filesystem, HOME)
     assert everything(filesystem) == before
+
+
+@pytest.mark.parametrize("transactions", [0, 1, 2])
+def test_a_cluster_runs_at_the_levels_that_it_was_formatted_with(transactions: int) -> None:
+    levels = parse_levels([f"transaction.version={transactions}", "group.version=0"])
+    expected = {"metadata.version": 29} | ({"transaction.version": transactions} if transactions else {})
+    first = LoneNode(levels=levels)
+    assert first.node.loader.image.features == expected, "of level 0 there is no record"
+    first.node.close()
+    first.filesystem.remove(f"{HOME}/bootstrap.checkpoint")
+    assert LoneNode(first.filesystem).node.loader.image.features == expected, "the metadata log has them by then"
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("transaction.version", "must be a feature and its level, like transaction.version=2"),
+        ("transaction.version=two", "must be a feature and its level"),
+        ("transaction.version=-1", "must be a feature and its level"),
+        ("transaction.version=3", "transaction.version must be 0 to 2"),
+        ("metadata.version=28", "metadata.version must be 29"),
+        ("share.version=1", "the features are group.version, kraft.version, metadata.version, transaction.version"),
+    ],
+)
+def test_a_level_that_no_cluster_can_have_is_refused(setting: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"--feature {setting}.*{complaint}"):
+        parse_levels([setting])
 
 
 def test_what_a_node_wrote_it_opens() -> None:
