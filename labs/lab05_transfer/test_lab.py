@@ -44,9 +44,9 @@ def connection(keep, buffer_bytes=SMALL_BUFFER):
     return out, end
 
 
-def encrypted(keep):
+def encrypted(keep, buffer_bytes=SMALL_BUFFER):
     """The same, with TLS on top."""
-    out, end = connection(keep)
+    out, end = connection(keep, buffer_bytes)
     sides = [
         sending_side().wrap_socket(out, server_side=True, do_handshake_on_connect=False),
         reading_side().wrap_socket(end, do_handshake_on_connect=False),
@@ -291,6 +291,18 @@ def test_a_turn_ends_when_the_socket_is_full_and_not_before(impl, chance, keep):
             pytest.fail(f"the turn ended after {sent:,} bytes, and the socket took one more", pytrace=False)
         assert transfer.transfer_to(out) == 0, "the socket is full, and a turn has sent something"
         assert len(arrived(end)) == sent, "what was told is not what arrived"
+
+
+@pytest.mark.task("5.3", points=1)
+def test_a_turn_goes_on_as_long_as_the_socket_has_room(impl, chance, keep):
+    """A range of three pieces and a TLS connection with room for all of them: one turn sends the whole range."""
+    data = chance.randbytes(3 * PIECE)
+    file, (out, _) = file_of(keep, data), encrypted(keep, 8 * PIECE)
+    sent = impl.Transfer(file, 0, len(data)).transfer_to(out)
+    assert sent == len(data), (
+        f"the turn ended after {sent:,} of {len(data):,} bytes, and the socket still has room: no event will wake you"
+        f" for the rest, since a socket only reports that it has room again"
+    )
 
 
 @pytest.mark.task("5.3", points=2)

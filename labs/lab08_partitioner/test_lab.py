@@ -130,6 +130,17 @@ def test_records_stay_with_a_partition_until_a_batch_is_full(impl, chance):
         assert len(set(found)) == 1, f"records of {sizes} bytes make one batch of 1,000, and were spread: {found}"
 
 
+@pytest.mark.task("8.3", points=1)
+def test_the_record_that_reaches_the_limit_still_goes_to_the_same_partition(impl, chance):
+    """Batches of 1,000 bytes, from records of 600: the second one passes the limit and still belongs to the batch."""
+    partitioner = impl.StickyPartitioner(Random(chance.random()), 1000)
+    found = [partitioner.partition("flights", (0, 1, 2), 600) for _ in range(20)]
+    for first, second in zip(found[::2], found[1::2], strict=True):
+        assert first == second, (
+            f"600 of 1,000 bytes went to partition {first}, so the batch is not full; the next 600 went to {second}"
+        )
+
+
 @pytest.mark.task("8.3", points=2)
 def test_when_a_batch_is_full_another_partition_follows(impl, chance):
     """Records of a whole batch each: no partition follows on itself, if there are others."""
@@ -151,6 +162,33 @@ def test_a_partition_without_leader_is_left_at_once(impl, chance):
         after = partitioner.partition("flights", left, 10)
         assert after in left, f"a record went to partition {after}, which had no leader"
         assert partitioner.partition("flights", left, 10) == after, "the new partition was left again at once"
+
+
+@pytest.mark.task("8.3", points=1)
+def test_a_new_partition_begins_to_count_at_zero(impl, chance):
+    """900 of 1,000 bytes are in the batch when its partition loses its leader: a whole batch goes to the next one."""
+    for _ in range(20):
+        partitioner = impl.StickyPartitioner(Random(chance.random()), 1000)
+        lost = partitioner.partition("flights", (0, 1, 2, 3), 900)
+        left = tuple(p for p in (0, 1, 2, 3) if p != lost)
+        found = [partitioner.partition("flights", left, 100) for _ in range(10)]
+        assert len(set(found)) == 1, (
+            f"partition {lost} lost its leader with 900 bytes in the batch; the next 1,000 bytes make one batch for"
+            f" another partition, and went to {found}: the new partition began with the old one's bytes"
+        )
+
+
+@pytest.mark.task("8.3", points=1)
+def test_partitions_that_appear_later_are_used_too(impl, chance):
+    """A topic begins with two partitions and gets a third and a fourth: within 100 batches both get some."""
+    partitioner = impl.StickyPartitioner(Random(chance.random()), 100)
+    for _ in range(10):
+        partitioner.partition("flights", (0, 1), 100)
+    found = {partitioner.partition("flights", (0, 1, 2, 3), 100) for _ in range(100)}
+    assert {2, 3} <= found, (
+        f"partitions 2 and 3 appeared after 10 batches; the next 100 went to {sorted(found)} only:"
+        f" draw from those that are available now"
+    )
 
 
 @pytest.mark.task("8.3", points=1)

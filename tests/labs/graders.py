@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
+import tempfile
 from pathlib import Path
 
-from pykraft.course.places import is_report, lab_folders
+from pykraft.course.labs.mutants import Mutant, mutants, wrong_solution
+from pykraft.course.places import is_report, lab_file, lab_folders
 
 LABS = lab_folders()
 REPORTS = [folder for folder in LABS if is_report(folder)]
@@ -29,13 +32,17 @@ def code_lines(text: str) -> int:
     return sum(bool(line.strip()) and not line.strip().startswith("#") and n not in told for n, line in lines)
 
 
-def mutants(folder: Path) -> list[Path]:
-    return sorted((folder / "mutants").glob("*.md" if is_report(folder) else "*.py"))
+SCRATCH = tempfile.TemporaryDirectory(prefix="pykraft-mutants-")
 
 
-def killer(mutant: Path) -> str:
-    """The check that a mutant says it is caught by: in its docstring, a report's in the comment that it begins with."""
-    text = mutant.read_text()
-    told = (ast.get_docstring(ast.parse(text)) or "") if mutant.suffix == ".py" else text.partition(" -->")[0]
-    (line,) = [line for line in told.splitlines() if line.startswith("caught_by: ")]
-    return line.removeprefix("caught_by: ")
+@functools.cache
+def mutant_file(folder: Path, name: str) -> Path:
+    """A wrong solution as a file, which can be graded and loaded as a learner's can."""
+    (mutant,) = [mutant for mutant in mutants(folder) if mutant.name == name]
+    file = Path(SCRATCH.name) / f"{folder.name}-{name}{lab_file(folder, 'solution').suffix}"
+    file.write_text(wrong_solution(folder, mutant), encoding="utf-8")
+    return file
+
+
+def mutant_files(folder: Path) -> dict[Mutant, Path]:
+    return {mutant: mutant_file(folder, mutant.name) for mutant in mutants(folder)}

@@ -11,10 +11,11 @@ import pytest
 
 from pykraft.course.labs.grading import NOT_YET, Report, grade_many
 from pykraft.course.labs.lab import HINTS, readme_checks, readme_hints
+from pykraft.course.labs.mutants import mutants, wrong_solution
 from pykraft.course.labs.reports import UNWRITTEN
 from pykraft.course.labs.task_cells import definitions, tasks
 from pykraft.course.places import is_report, lab_file
-from tests.labs.graders import LABS, SHORT, killer, lines_of, mutants
+from tests.labs.graders import LABS, SHORT, lines_of, mutant_files
 from tests.labs.mutations import listed_survivors, mutations, report_mutations
 
 SEEDS = range(1, 4)
@@ -22,6 +23,13 @@ MORE_SEEDS = range(4, 21)
 FEWEST_MUTANTS, MOST_MUTANTS = 4, 8
 DYING = 0.9
 """Of all mechanical changes of the solution, the share that must be caught."""
+BINDING = re.compile(r"\b(until|again|each|still|only)\b", re.IGNORECASE)
+NO_RULES = {
+    # They describe what the reader is given or what a column means.
+    "**Task 4.3, the raw numbers.** One line for each run, with these columns, and yours between them:",
+    "- it took **everything**, or only a **part**:",
+    "It returns the batches of each new segment, one segment for a group, and the map's end.",
+}
 
 pytestmark = pytest.mark.parametrize("folder", LABS, ids=SHORT)
 
@@ -33,7 +41,7 @@ def graded(folder: Path) -> dict[tuple[Path, int], Report]:
     runs = [
         (lab_file(folder, "starter"), 1),
         *((solution, seed) for seed in SEEDS),
-        *((mutant, 1) for mutant in mutants(folder)),
+        *((file, 1) for file in mutant_files(folder).values()),
     ]
     return dict(zip(runs, grade_many(folder, runs), strict=True))
 
@@ -82,15 +90,35 @@ def assert_passed(report: Report) -> None:
 
 
 def test_every_mutant_is_caught_by_the_check_that_it_names_and_passes_half_of_them(folder: Path) -> None:
-    found = mutants(folder)
+    found = mutant_files(folder)
     assert FEWEST_MUTANTS <= len(found) <= MOST_MUTANTS
-    for mutant in found:
-        report = graded(folder)[mutant, 1]
+    for mutant, file in found.items():
+        report = graded(folder)[file, 1]
         assert not report.problem, f"{mutant.name}: {report.problem}"
-        assert killer(mutant) in report.failed, f"{mutant.name} SURVIVED {killer(mutant)}: caught by {report.failed}"
+        assert mutant.killer in report.failed, f"{mutant.name} SURVIVED {mutant.killer}: caught by {report.failed}"
         assert len(report.failed) <= len(report.checks) / 2, f"{mutant.name} is no plausible mistake: {report.failed}"
-        (check,) = [check for check in report.checks if check.name == killer(mutant)]
+        (check,) = [check for check in report.checks if check.name == mutant.killer]
         assert " " in check.message and "Error:" not in check.message, f"{mutant.name} is not told in words: {check}"
+
+
+def test_a_mutant_is_a_patch_that_fits_the_solution_and_leaves_a_program(folder: Path) -> None:
+    assert {path.suffix for path in (folder / "mutants").iterdir()} == {".patch"}
+    made = [wrong_solution(folder, mutant) for mutant in mutants(folder)]
+    assert len({lab_file(folder, "solution").read_text(), *made}) == len(made) + 1, "two mutants are the same program"
+    for mutant, text in zip(mutants(folder), made, strict=True):
+        assert len(mutant.mistake) <= 110
+        if not is_report(folder):
+            compile(text, mutant.name, "exec")
+
+
+def test_each_until_again_each_still_and_only_of_the_problem_has_a_mutant_that_breaks_it(folder: Path) -> None:
+    problem = (folder / "README.md").read_text().partition("## The problem")[2].partition("\n## ")[0]
+    blocks = [" ".join(block.split()) for block in re.split(r"\n\s*\n|\n- |\n\d\. |\|\n", problem)]
+    broken = {mutant.breaks for mutant in mutants(folder) if mutant.breaks}
+    assert not [words for words in broken if not any(words in block for block in blocks)], "a quotation is wrong"
+    clauses = [clause for block in blocks for clause in re.split(r"(?<=[.:;])\s", block)]
+    rules = [clause for clause in clauses if BINDING.search(clause) and clause not in NO_RULES]
+    assert not [rule for rule in rules if not any(words in rule or rule in words for words in broken)]
 
 
 @pytest.mark.long

@@ -14,15 +14,15 @@ from pykraft.course import Lab, LabError
 from pykraft.course.labs.check_terms import LIMIT
 from pykraft.course.labs.plug import Outcome, counted_calls, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
-from tests.labs.graders import PROGRAMS
+from tests.labs.graders import PROGRAMS, mutant_file
 
 WRONG = {
-    "01": "old_batches_count.py",
-    "02": "from_the_beginning.py",
-    "03": "null_is_empty.py",
-    "05": "from_the_start_again.py",
-    "08": "unsigned_modulo.py",
-    "20": "tombstones_at_once.py",
+    "01": "old_batches_count",
+    "02": "from_the_beginning",
+    "03": "null_is_empty",
+    "05": "from_the_start_again",
+    "08": "unsigned_modulo",
+    "20": "tombstones_at_once",
 }
 """For each lab a mutant whose effect shows in the cluster."""
 TOLD = {
@@ -61,7 +61,7 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
 @pytest.mark.parametrize("number", WRONG)
 def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     lab = Lab(number)
-    outcome = lab.run_in_cluster(lab.folder / "mutants" / WRONG[number])
+    outcome = lab.run_in_cluster(mutant_file(lab.folder, WRONG[number]))
     assert not outcome.agrees, outcome
     assert re.search(TOLD[number], outcome.text), outcome
 

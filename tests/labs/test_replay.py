@@ -12,18 +12,18 @@ import pytest
 from pykraft.course import Lab
 from pykraft.course.labs.replay import Failure, Replay, first_difference, shown
 from pykraft.course.surroundings import HEADLESS, HOME
-from tests.labs.graders import LABS, mutants
+from tests.labs.graders import LABS, mutant_file, mutant_files
 
 WORDS = {
     # A mutant of each lab whose work is bytes or calls; what the replay must tell of it.
-    "01": ("old_batches_count.py", r"call \d+: recover\n +read +[\d,]+ bytes\n(?s:.*) your answer .*\n +expected "),
+    "01": ("old_batches_count", r"call \d+: recover\n +read +[\d,]+ bytes\n(?s:.*) your answer .*\n +expected "),
     "02": (
-        "from_the_beginning.py",
+        "from_the_beginning",
         r"call \d+: find_batch\n +read +[\d,]+ bytes\n(?s:.*)\n +position +\d+\n +offset +\d+\n",
     ),
-    "03": ("null_is_empty.py", r"call \d+: (?:en|de)code_\w+\n(?s:.*) your answer (?s:.*)\n +expected "),
-    "08": ("unsigned_modulo.py", r"call \d+: partition_of_key\n +key +\d+ bytes\n(?s:.*) partitions +\d+\n"),
-    "20": ("tombstones_at_once.py", r"call \d+: \w+\n(?s:.*) your answer .*\n +expected "),
+    "03": ("null_is_empty", r"call \d+: (?:en|de)code_\w+\n(?s:.*) your answer (?s:.*)\n +expected "),
+    "08": ("unsigned_modulo", r"call \d+: partition_of_key\n +key +\d+ bytes\n(?s:.*) partitions +\d+\n"),
+    "20": ("tombstones_at_once", r"call \d+: \w+\n(?s:.*) your answer .*\n +expected "),
 }
 
 
@@ -44,7 +44,7 @@ def failed(lab: Lab, file: Path) -> None:
 def test_a_failed_check_is_shown_at_the_call_where_it_went_wrong(number: str) -> None:
     lab = Lab(number)
     mutant, words = WORDS[number]
-    failed(lab, lab.folder / "mutants" / mutant)
+    failed(lab, mutant_file(lab.folder, mutant))
     kept = json.loads(lab.failed.read_text(encoding="utf-8"))
     assert kept["seed"] == 1 and kept["case"].startswith("test_") and kept["message"] and kept["call"]["inputs"]
     replay = lab.replay()
@@ -58,21 +58,21 @@ def test_each_lab_that_takes_a_program_is_looked_at_or_has_a_replay_all_the_same
     for folder in LABS:
         if folder.name[3:5] not in WORDS and (folder / "solution.py").exists():
             lab = Lab(folder.name[3:5])
-            failed(lab, mutants(folder)[0])
+            failed(lab, next(iter(mutant_files(folder).values())))
             assert isinstance(lab.replay(), Replay)
 
 
 def test_a_mistake_in_a_class_that_is_given_an_object_is_shown_where_it_was_made() -> None:
     """A generator of chance is written with its place in memory: another one in the learner's run than in the other."""
     lab = Lab("08")
-    failed(lab, lab.folder / "mutants" / "same_partition_again.py")
+    failed(lab, mutant_file(lab.folder, "same_partition_again"))
     words = r"call \d+: StickyPartitioner\.partition\n(?s:.*) your answer +\d\n +expected +\d"
     assert re.search(words, repr(lab.replay())), lab.replay()
 
 
 def test_what_was_taken_back_has_not_passed() -> None:
     lab = Lab("08")
-    failed(lab, lab.folder / "mutants" / "unsigned_modulo.py")
+    failed(lab, mutant_file(lab.folder, "unsigned_modulo"))
     lab.work.write_text(lab.starter.read_text(encoding="utf-8"), encoding="utf-8")
     assert repr(lab.replay()).startswith("✘ ") and "Task 8.2: drop the sign bit" in repr(lab.replay())
 
@@ -80,7 +80,7 @@ def test_what_was_taken_back_has_not_passed() -> None:
 def test_after_the_mistake_is_mended_the_replay_says_so_and_a_good_check_forgets_it() -> None:
     lab = Lab("08")
     assert "call lab.check() first" in repr(lab.replay())
-    failed(lab, lab.folder / "mutants" / "unsigned_modulo.py")
+    failed(lab, mutant_file(lab.folder, "unsigned_modulo"))
     lab.work.write_text(lab.solution.read_text(encoding="utf-8"), encoding="utf-8")
     assert re.match(r"✔ .*: it passes now$", repr(lab.replay()))
     lab.check()
