@@ -5,14 +5,19 @@
     run = Simulation(4711)
     print(run.run())          # counts, and a digest that is the same on every machine
     run.at(5000)              # the cluster as it was at step 5,000: the run is done again up to there
+    run.story()               # to step through it, step into it, and let it go on differently
 
 See `pykraft.sim.cluster` for what happens in a run and what is checked.
 """
 
+from collections.abc import Mapping
+
 from pykraft.cluster_view import ClusterView
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
+from pykraft.sim.interventions import Intervention
 from pykraft.sim.knobs import Knobs, draw
+from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
 
 __all__ = ["Report", "Simulation", "SimulationFailed"]
@@ -50,6 +55,11 @@ class Simulation:
     def describe(self) -> ClusterView:
         """What the nodes know at this step, and what is on its way between them."""
         return cluster_view(self._cluster)
+
+    def story(self, interventions: Mapping[int, Intervention] | None = None) -> Story:
+        """The whole run, to step through, and into. `interventions` are what was done in which step, as a branch keeps
+        them: with the same ones it is the same story again."""
+        return Story.begin(self.seed, self.knobs, interventions or {}).run()
 
     def run(self) -> Report:
         """Go on to the end. SimulationFailed if a law is broken on the way."""

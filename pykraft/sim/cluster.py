@@ -106,6 +106,10 @@ class SimulatedCluster:
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}
         self._last_seen: dict[int, NodeView] = {}
+        self.active: list[int] = []
+        """The nodes on which something happened in the last step."""
+        self.interventions: dict[int, Intervention] = {}
+        """What a person has done, by the step in which it was done."""
         self.watcher = Watcher(self.nodes)
         self._make_nodes()
         self._faults = Faults(
@@ -259,6 +263,10 @@ class SimulatedCluster:
         self._remember(event)
         self.watcher.on_trace(event)
 
+    def note(self, name: str, fields: dict[str, object]) -> None:
+        """Put something into the trace that is not a node's own doing."""
+        self._report(name, fields)
+
     def _report(self, name: str, fields: dict[str, object]) -> None:
         self._remember(TraceEvent(self.scheduler.now, SIMULATOR, name, fields))
 
@@ -310,15 +318,21 @@ class SimulatedCluster:
 
         def act() -> None:
             self.scheduler.steps += 1
+            self.interventions[self.scheduler.steps] = intervention
             self._report("you", {"do": str(intervention)})
             intervention.apply(self)
 
         self._take_step(act)
 
     def _take_step(self, act: Callable[[], object]) -> None:
+        self.active = []
+        self.scheduler.actor = ""
+        self.network.last_delivered = None
         try:
             act()
             for machine in self.nodes.values():
+                if machine.was_active or machine.has_ended:
+                    self.active.append(machine.node_id)
                 if machine.was_active:
                     machine.was_active = False
                     self.watcher.look(machine)

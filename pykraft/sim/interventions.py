@@ -73,6 +73,7 @@ class Restart:
     def apply(self, cluster: "SimulatedCluster") -> None:
         machine = cluster.nodes[self.node]
         machine.is_kept_down = False
+        cluster.note("start", {"node": self.node})
         machine.start()
 
 
@@ -92,7 +93,9 @@ class Cut:
             raise Impossible(f"{_name(self.one)} and {_name(self.other)} are cut apart already: heal them first")
 
     def apply(self, cluster: "SimulatedCluster") -> None:
-        for source, target in _both_ways(cluster, self.one, self.other):
+        links = _both_ways(cluster, self.one, self.other)
+        cluster.note("cut", {"links": links})
+        for source, target in links:
             cluster.network.keep_cut(source, target)
 
 
@@ -112,7 +115,9 @@ class Heal:
             raise Impossible(f"{_name(self.one)} and {_name(self.other)} are not cut apart: there is nothing to heal")
 
     def apply(self, cluster: "SimulatedCluster") -> None:
-        for source, target in _both_ways(cluster, self.one, self.other):
+        links = _both_ways(cluster, self.one, self.other)
+        cluster.note("mend", {"links": links})
+        for source, target in links:
             cluster.network.release(source, target)
 
 

@@ -54,6 +54,10 @@ class Messages:
         copy._known = {message.id: message for message in in_flight}
         return copy
 
+    def message(self, number: int) -> MessageInFlight | None:
+        """The message that a piece carries, if it has been seen."""
+        return self._known.get(number)
+
     def look(self, cluster: SimulatedCluster) -> tuple[MessageInFlight, ...]:
         """The messages on their way, in the order in which they were sent."""
         found = (self._message(cluster, flight) for flight in cluster.network.in_flight() if flight.piece.data)

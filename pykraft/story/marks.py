@@ -1,0 +1,166 @@
+"""Where something happened: the steps of a history that a reader wants to jump to.
+
+Most marks come from the trace, in which nodes report each change of state that Kafka's theory has a name for. Faults
+are called what Jepsen's glossary of reliability terms calls them: process crash, process pause, network partition,
+message delay.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pykraft.common.trace import TraceEvent
+from pykraft.coordinator.group.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_group import ConsumerGroup
+from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
+
+KINDS = ("election", "commit", "truncation", "rebalance", "isr", "fault", "crash", "restart", "client", "you", "law")
+"""`law` is a law that was broken; `isr` is a change of in-sync replicas; `you` is what a person did."""
+
+_HOST_PREFIX = "node-"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened in a step."""
+
+    step: int
+    kind: str
+    text: str
+    node: int | None = None
+
+    def __str__(self) -> str:
+        return f"step {self.step:,}: {self.text}"
+
+
+def marks_of(step: int, events: Iterable[TraceEvent], quorum_leaders: Sequence[int]) -> Iterator[Mark]:
+    """The marks that a step's events make. `quorum_leaders` are the nodes that lead the metadata quorum, or think so:
+    only a leader commits, the others hear of it."""
+    for event in events:
+        for kind, text in _from_simulator(event) if event.node == SIMULATOR else _from_node(event, quorum_leaders):
+            node = event.fields.get("node") if event.node == SIMULATOR else event.node
+            yield Mark(step, kind, text, node if isinstance(node, int) else None)
+
+
+def _from_node(event: TraceEvent, quorum_leaders: Sequence[int]) -> Iterator[tuple[str, str]]:
+    fields, node = event.fields, event.node
+    match event.name:
+        case "role" if fields["role"] == "leader":
+            yield "election", f"node {node} is elected active controller, epoch {fields['epoch']}"
+        case "leadership" if fields["leader"] == node:
+            yield "election", f"node {node} leads {fields['partition']}, epoch {fields['epoch']}"
+        case "high_watermark":
+            yield "commit", f"{fields['partition']} is committed up to offset {fields['offset']}"
+        case "metadata_high_watermark" if node in quorum_leaders:
+            yield "commit", f"the metadata log is committed up to offset {fields['offset']}"
+        case "truncate" if fields["end"] < fields["before"]:
+            lost = fields["before"] - fields["end"]
+            yield "truncation", f"node {node} truncates {fields['partition']} to {fields['end']}: {_records(lost)} gone"
+        case "metadata_truncate" if fields["end"] < fields["before"]:
+            lost = fields["before"] - fields["end"]
+            yield "truncation", f"node {node} truncates its metadata log to {fields['end']}: {_records(lost)} gone"
+        case "truncate_fully":
+            yield "truncation", f"node {node} starts {fields['partition']} again at offset {fields['end']}"
+        case "isr":
+            members = ", ".join(map(str, fields["isr"]))
+            yield "isr", f"in-sync replicas of {fields['partition']}: {members}"
+
+
+def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
+    fields = event.fields
+    match event.name:
+        case "you":
+            yield "you", f"you {fields['do']}"
+        case "ended":
+            yield "crash", f"process crash: node {fields['node']} ends"
+        case "start":
+            yield "restart", f"node {fields['node']} starts again"
+        case "power_loss":
+            yield "fault", f"power failure on node {fields['node']}: what was not synced may be lost"
+        case "stop":
+            yield "fault", f"node {fields['node']} is asked to shut down"
+        case "crash_within_step":
+            yield "fault", f"node {fields['node']} will crash in one of its next writes"
+        case "disk_error":
+            yield "fault", f"disk error: one of the next writes of node {fields['node']} fails"
+        case "cut":
+            yield "fault", f"network partition: {_links(fields['links'])}"
+        case "mend":
+            yield "fault", f"network partition heals: {_links(fields['links'])}"
+        case "clog":
+            yield "fault", f"message delay: {_links([(fields['source'], fields['target'])])}"
+        case "stall":
+            yield "fault", f"process pause: node {fields['node']} does nothing for a while"
+        case "storm_ends":
+            yield "fault", "the simulator brings no more faults: the cluster must recover now"
+        case "member_begins" | "client_begins":
+            yield "client", f"{_client(event)} starts"
+        case "member_leaves" | "member_ends" | "client_ends":
+            yield "client", f"{_client(event)} ends"
+        case "member_crashes" | "client_crashes":
+            yield "client", f"process crash: {_client(event)} ends"
+        case "member_naps" | "client_naps":
+            yield "client", f"process pause: {_client(event)} does nothing for a while"
+
+
+def _records(count: int) -> str:
+    return f"{count} record{' is' if count == 1 else 's are'}"
+
+
+def _client(event: TraceEvent) -> str:
+    return str(event.fields.get("member", event.fields.get("client")))
+
+
+def _links(links: Sequence[tuple[str, str]]) -> str:
+    named = [(_named(source), _named(target)) for source, target in links]
+    both = {frozenset(link) for link in named if link[::-1] in named}
+    said = [" and ".join(sorted(pair)) for pair in sorted(both, key=sorted)]
+    said += [f"{source} to {target}" for source, target in named if frozenset((source, target)) not in both]
+    return ", ".join(said)
+
+
+def _named(host: str) -> str:
+    number = host.removeprefix(_HOST_PREFIX)
+    return f"node {number}" if number != host else host
+
+
+class Rebalances:
+    """Sees a group begin a generation, or a target assignment; nodes do not report that."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[int, str, int]] = []
+        self._newest: dict[str, int] = {}
+
+    def until(self, step: int) -> "Rebalances":
+        """What was seen up to this step."""
+        copy = Rebalances()
+        copy._begun = [begun for begun in self._begun if begun[0] <= step]
+        copy._newest = {group_id: generation for _, group_id, generation in copy._begun}
+        return copy
+
+    def look(self, step: int, cluster: SimulatedCluster) -> Iterator[Mark]:
+        """At the coordinators on which something happened."""
+        for node_id in cluster.active:
+            node = cluster.nodes[node_id].node
+            if node is None or node.broker is None:
+                continue
+            runtime = node.broker.groups.runtime
+            for number in runtime.active_partitions():
+                for group_id, group in runtime.active(number).groups.items():
+                    generation = _generation(group)
+                    # A coordinator that has just loaded the group's log shows what is known already.
+                    if generation > self._newest.get(group_id, 0):
+                        self._newest[group_id] = generation
+                        self._begun.append((step, group_id, generation))
+                        yield Mark(step, "rebalance", f"{_begins(group_id, group, generation)}", node_id)
+
+
+def _generation(group: ClassicGroup | ConsumerGroup) -> int:
+    return group.generation if isinstance(group, ClassicGroup) else group.target_epoch
+
+
+def _begins(group_id: str, group: ClassicGroup | ConsumerGroup, generation: int) -> str:
+    count = len(group.members)
+    members = f"{count} member{'s' * (count != 1)}"
+    if isinstance(group, ClassicGroup):
+        return f"group {group_id} rebalances: generation {generation}, {members}"
+    return f"group {group_id} rebalances: assignment epoch {generation}, {members}"
