@@ -211,19 +211,23 @@ class ProducerEntry:
             )
 
     def _check_sequence(self, batch: RecordBatch) -> None:
-        """The next sequence number follows the last one and wraps to 0; a new epoch starts at 0. Of a producer that is
-        not known (its records may be gone by retention) any sequence is accepted."""
-        if self.epoch == NO_PRODUCER_EPOCH:
-            return
-        if batch.producer_epoch != self.epoch:
-            expected = 0
-        else:
-            expected = 0 if self.last_sequence == LARGEST_SEQUENCE else self.last_sequence + 1
-        if batch.base_sequence != expected:
+        if not self._is_next(batch):
+            expected = self._next_sequence(batch.producer_epoch)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {self.producer_id} sent sequence {batch.base_sequence}, expected {expected}",
             )
+
+    def _is_next(self, batch: RecordBatch) -> bool:
+        """Whether the batch comes where the last one ends. Of a producer that is not known (its records may be gone by
+        retention) any sequence is accepted."""
+        return self.epoch == NO_PRODUCER_EPOCH or batch.base_sequence == self._next_sequence(batch.producer_epoch)
+
+    def _next_sequence(self, epoch: int) -> int:
+        """The next sequence number follows the last one and wraps to 0; a new epoch starts at 0."""
+        if epoch != self.epoch or self.last_sequence == LARGEST_SEQUENCE:
+            return 0
+        return self.last_sequence + 1
 
 
 class ProducerUpdate(NamedTuple):
