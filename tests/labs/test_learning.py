@@ -303,19 +303,19 @@ def grade(*arguments: str) -> int:
 def test_a_grade_is_a_run_with_the_graders_seed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.work.write_text(SOLUTION)
     assert grade("--seed", "7341") == 0
-    assert capsys.readouterr().out == "lab08_partitioner: 21 of 21 points\nseed 7341\n"
+    assert capsys.readouterr().out == "lab08_partitioner: 24 of 24 points\nseed 7341\n"
     lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
     assert grade("08", "--seed", "7341", "--json") == 1
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["seed"] == 7341
-    assert found["labs"][0]["points"] == 17
+    assert found["labs"][0]["points"] == 20
     assert found["labs"][0]["tasks"]["8.2"] == {"points": 2, "of": 6}
 
 
 def test_a_grader_may_name_another_file(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ann.py").write_text(SOLUTION)
     assert grade("08", "--file", str(tmp_path / "ann.py")) == 0
-    assert "21 of 21 points\nseed " in capsys.readouterr().out
+    assert "24 of 24 points\nseed " in capsys.readouterr().out
 
 
 def test_a_graders_mistakes_are_one_sentence(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,7 +355,7 @@ def test_a_home_that_cannot_be_written_to_keeps_nobody_from_working(
     assert "✘ failed" in repr(lab.check("8.2")) and "lab.replay()" not in repr(lab.check("8.2"))
     assert "cannot be read: call lab.check() again" in repr(lab.replay())
     lab.work.write_text(SOLUTION)
-    assert "21 of 21 points" in repr(lab.check())
+    assert "24 of 24 points" in repr(lab.check())
     assert repr(lab.hint("8.1")).startswith("Hint 1") and repr(lab.hint("8.1")).startswith("Hint 2")
     assert "def murmur2" in repr(lab.reveal())
 

@@ -8,13 +8,14 @@ code answer when the learner's raises; the first such error is kept and told. A 
 does to the cluster is what the lab wants to show.
 """
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
 from typing import Any
+
+from pykraft.course.surroundings import Shown, show
 
 
 @dataclass
@@ -143,18 +144,14 @@ class Outcome:
         return "\n".join([*self.lines, *tasks, *driven, *failed])
 
     def __repr__(self) -> str:
-        return self.text
+        return self.text if self.figure is None else f"{self.text}\n\n{self.figure.text}"
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        # A page shows one of these forms only. JupyterLab prefers HTML to SVG, so HTML holds the words and the picture.
-        words = f"<pre>{html.escape(self.text)}</pre>"
-        if self.figure is None:
-            return {"text/html": words, "text/plain": self.text}
-        return {
-            "text/html": f"{words}\n{self.figure.svg}",
-            "image/svg+xml": self.figure.svg,
-            "text/plain": f"{self.text}\n\n{self.figure.text}",
-        }
+    def _ipython_display_(self) -> None:
+        # Two outputs, since of one a page shows a single form: JupyterLab would show an SVG without the words, and
+        # GitHub takes pictures out of HTML.
+        show(Shown(self.text))
+        if self.figure is not None:
+            show(self.figure)
 
 
 def _times(count: int) -> str:
