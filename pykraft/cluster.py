@@ -36,7 +36,7 @@ from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NodeStopped, NodeThread
 from pykraft.server.config import read_node_config
-from pykraft.server.describe import NodeView
+from pykraft.server.describe import TAIL, NodeView
 from pykraft.server.faults import Fault, make_fault
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
@@ -255,13 +255,13 @@ class Cluster:
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    def describe(self) -> ClusterView:
-        """What the nodes know, now."""
+    def describe(self, tail_records: int = TAIL) -> ClusterView:
+        """What the nodes know, now, with the last records of each replica's log."""
         if self.mode == "threads":
             for node_id, node in self._nodes.items():
                 assert isinstance(node, NodeThread)
                 try:
-                    self._last_seen[node_id] = node.describe()
+                    self._last_seen[node_id] = node.describe(tail_records)
                 except NodeStopped:
                     continue
         elif alive := self.alive:
@@ -276,7 +276,14 @@ class Cluster:
             for node_id in self.node_ids
             if node_id in self._last_seen
         }
-        return ClusterView(self.cluster_id, self._clock.now() - self._started_at, seen)
+        return ClusterView(self.cluster_id, self._clock.now() - self._started_at, seen, self._cut_links())
+
+    def _cut_links(self) -> frozenset[tuple[int | str, int | str]]:
+        """From whom to whom `disconnect` lets nothing through. A node that was started since hears from all."""
+        running = {n: node for n, node in self._nodes.items() if isinstance(node, NodeThread) and node.is_running}
+        return frozenset(
+            (one, other) for one, first in running.items() for other, second in running.items() if first.is_cut(second)
+        )
 
     @property
     def alive(self) -> list[int]:
@@ -302,9 +309,10 @@ class Cluster:
         seen last; ClusterError if a node dies meanwhile."""
         deadline = time.monotonic() + timeout_s
         while True:
-            view = self.describe()
+            view = self.describe(tail_records=0)  # asked a hundred times a second
             if condition(view):
-                return view
+                complete = self.describe()
+                return complete if condition(complete) else view
             self._raise_failures()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"after {timeout_s:g} s it is not so that {what}; last seen:\n{view}")

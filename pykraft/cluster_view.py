@@ -76,6 +76,29 @@ class ClusterView:
         return {node.node_id for node in self.alive if node.broker_state == LifecycleState.RUNNING.value}
 
     @property
+    def fenced_brokers(self) -> frozenset[int]:
+        """The brokers that are fenced: as the node knows it that has read most of the metadata log."""
+        newest = max(self.alive, key=lambda node: node.metadata_offset, default=None)
+        return frozenset() if newest is None else newest.fenced_brokers
+
+    @property
+    def votes(self) -> dict[int, int]:
+        """For whom each node voted in the highest quorum epoch that is known, as far as it is known."""
+        newest = max((node.quorum.epoch for node in self.alive), default=-1)
+        given: dict[int, int] = {}
+        for node in self.nodes.values():
+            quorum = node.quorum
+            if quorum.epoch == newest:
+                given |= dict.fromkeys(quorum.granted, node.node_id)
+                if quorum.voted_for is not None:
+                    given[node.node_id] = quorum.voted_for
+        return given
+
+    def is_cut(self, one: int | str, other: int | str) -> bool:
+        """Whether nothing gets through between the two, in one direction at least."""
+        return not self.cut_links.isdisjoint({(one, other), (other, one)})
+
+    @property
     def topic_partitions(self) -> list[TopicPartition]:
         """All partitions that somebody alive holds a replica of."""
         return sorted({view.topic_partition for node in self.alive for view in node.partitions})
@@ -110,6 +133,26 @@ class ClusterView:
         leader = self.leader(topic, partition)
         view = self.replicas(topic, partition).get(leader) if leader is not None else None
         return -1 if view is None else view.high_watermark
+
+    def truncation_offset(self, topic: str, partition: int, node_id: int) -> int | None:
+        """The offset from which this replica's log is not the leader's: there it is going to be truncated, or, if its
+        node is dead, would be. None if all of its log that is known is the leader's, or nobody knows.
+
+        A record is the leader's if the leader's log has the same leader epoch at its offset (log matching)."""
+        replicas = self.replicas(topic, partition)
+        leader, replica = self.leader(topic, partition), replicas.get(node_id)
+        if replica is None or leader is None or leader == node_id or leader not in replicas:
+            return None
+        led = replicas[leader]
+        if not (led.epochs and replica.epochs) or led.log_end_offset < 0:
+            return None
+        boundaries = {entry.start_offset for entry in (*led.epochs, *replica.epochs)} | {led.log_end_offset}
+        known_from = max(led.epochs[0].start_offset, led.log_start_offset, replica.log_start_offset)
+        for offset in sorted(boundaries):
+            if known_from <= offset < replica.log_end_offset and replica.epoch_at(offset) != led.epoch_at(offset):
+                # A follower in the leader's own epoch may have heard more from it than an older look at the leader.
+                return None if replica.epoch_at(offset) == led.leader_epoch else offset
+        return None
 
     def __str__(self) -> str:
         lines = [f"cluster {self.cluster_id} after {self.time_ms / 1000:.1f} s"]

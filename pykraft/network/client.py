@@ -119,6 +119,9 @@ class SocketDialer:
         self.wires.add(wire)
         return wire
 
+    def is_frozen(self, endpoint: Endpoint) -> bool:
+        return endpoint in self._frozen
+
     def freeze(self, endpoint: Endpoint) -> None:
         """Cut the network to this address."""
         self._frozen.add(endpoint)
@@ -141,6 +144,10 @@ class NetworkClient(Peers):
         self._dialer = SocketDialer(selector)
         super().__init__(self._dialer, client_id, random, is_of_node)
         self._dialer.peers = self
+
+    def is_frozen(self, endpoint: Endpoint) -> bool:
+        """Whether the network to this address is cut. Any thread may ask."""
+        return self._dialer.is_frozen(endpoint)
 
     def freeze(self, endpoint: Endpoint) -> None:
         """Cut the network to this address."""

@@ -38,7 +38,7 @@ from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.server import config as keys
 from pykraft.server.config import NodeConfig
-from pykraft.server.describe import NodeView, describe
+from pykraft.server.describe import TAIL, NodeView, describe
 from pykraft.server.node import Node
 from pykraft.server.quotas import Quotas
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
@@ -145,9 +145,9 @@ class NodeThread:
             self._refuse_calls()
         return future
 
-    def describe(self) -> NodeView:
+    def describe(self, tail_records: int = TAIL) -> NodeView:
         """What the node knows; NodeStopped if it does not run any more."""
-        return self.call(describe).result()
+        return self.call(partial(describe, tail_records=tail_records)).result()
 
     def begin_stop(self, hand_over: bool = True) -> None:
         """Ask it to stop in order; without handing over what it leads, it does not wait for anybody."""
@@ -259,6 +259,10 @@ class NodeThread:
         """Let everything through again."""
         for listener in other.node.config.listeners:
             self.call(partial(self._thaw, listener.advertised)).result()
+
+    def is_cut(self, other: "NodeThread") -> bool:
+        """Whether nothing gets through from this node to the other."""
+        return any(self._client.is_frozen(listener.advertised) for listener in other.node.config.listeners)
 
     def _freeze(self, endpoint: Endpoint, _: Node) -> None:
         self._client.freeze(endpoint)

@@ -2,13 +2,31 @@
 
 A view is a copy: it does not change when the node goes on. Each node tells what it has heard; nodes that were cut off,
 or are behind in the metadata log, tell of an older world, and that is what a view is there to show.
+
+The last records of each replica come with it as cells (`storage.log_tail`). That reads the end of the log's file, a
+little for each replica, on the node's own thread; with `tail_records=0` nothing is read.
 """
 
 from typing import NamedTuple
 
 from pykraft.common.types import TopicPartition
+from pykraft.raft.quorum_state import Leader, Nominee
 from pykraft.server.config import NodeConfig
 from pykraft.server.node import Node
+from pykraft.storage.log_tail import CellKind, Cells, tail
+
+__all__ = ["CellKind", "Cells", "EpochStart", "NodeView", "PartitionView", "QuorumView", "describe", "never_started"]
+
+TAIL = 24
+"""The records of a replica's tail."""
+_MOST_EPOCHS = 32
+
+
+class EpochStart(NamedTuple):
+    """A leader epoch, and the offset of its first record in this replica's log."""
+
+    epoch: int
+    start_offset: int
 
 
 class PartitionView(NamedTuple):
@@ -22,6 +40,18 @@ class PartitionView(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    last_stable_offset: int = -1
+    epochs: tuple[EpochStart, ...] = ()
+    """The newest leader epochs of its log, oldest first."""
+    tail: tuple[Cells, ...] = ()
+    """Its last records, one run for each batch, oldest first; empty where that is not known."""
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch of the record at `offset`; None if this replica's log has no such record, or that is not
+        known."""
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        return next((entry.epoch for entry in reversed(self.epochs) if entry.start_offset <= offset), None)
 
 
 class QuorumView(NamedTuple):
@@ -34,6 +64,10 @@ class QuorumView(NamedTuple):
     voters: tuple[int, ...]
     log_end_offset: int
     high_watermark: int
+    voted_for: int | None = None
+    """Its own vote in this epoch; None if it has given none, or that is not known."""
+    granted: frozenset[int] = frozenset()
+    """Of a prospective, candidate or leader: the voters that granted it their vote, itself among them."""
 
 
 class NodeView(NamedTuple):
@@ -46,6 +80,10 @@ class NodeView(NamedTuple):
     """Where the broker is in its life; None if the node is no broker."""
     quorum: QuorumView
     partitions: tuple[PartitionView, ...]
+    metadata_offset: int = -1
+    """The offset after the last metadata record that this node has applied."""
+    fenced_brokers: frozenset[int] = frozenset()
+    """The brokers that are fenced, as far as this node has read the metadata log."""
 
     @property
     def is_active_controller(self) -> bool:
@@ -57,15 +95,18 @@ class NodeView(NamedTuple):
         return next((view for view in self.partitions if view.topic_partition == wanted), None)
 
 
-def describe(node: Node) -> NodeView:
-    """The view of a node; to be called by whoever owns it."""
+def describe(node: Node, tail_records: int = TAIL) -> NodeView:
+    """The view of a node; to be called by whoever owns it. With `tail_records=0` no log is read."""
+    image = node.loader.image
     return NodeView(
         node_id=node.config.node_id,
         is_alive=True,
         roles=tuple(sorted(node.config.roles)),
         broker_state=None if node.broker is None else node.broker.lifecycle.state.value,
         quorum=_quorum(node),
-        partitions=_partitions(node),
+        partitions=_partitions(node, tail_records),
+        metadata_offset=image.provenance.offset + 1,
+        fenced_brokers=frozenset(broker.broker_id for broker in image.brokers.values() if broker.fenced),
     )
 
 
@@ -81,10 +122,20 @@ def _quorum(node: Node) -> QuorumView:
     voters = tuple(replica.control_records.voters.ids)
     role = replica.quorum.role.name.value if node.config.node_id in voters else "observer"
     log = replica.log
-    return QuorumView(role, leader.epoch, leader.leader_id, voters, log.end_offset, max(0, log.high_watermark))
+    known = replica.quorum.role
+    return QuorumView(
+        role=role,
+        epoch=leader.epoch,
+        leader_id=leader.leader_id,
+        voters=voters,
+        log_end_offset=log.end_offset,
+        high_watermark=max(0, log.high_watermark),
+        voted_for=None if known.voted is None else known.voted.id,
+        granted=known.granted if isinstance(known, (Nominee, Leader)) else frozenset(),
+    )
 
 
-def _partitions(node: Node) -> tuple[PartitionView, ...]:
+def _partitions(node: Node, tail_records: int) -> tuple[PartitionView, ...]:
     if node.broker is None:
         return ()
     image = node.loader.image
@@ -104,6 +155,9 @@ def _partitions(node: Node) -> tuple[PartitionView, ...]:
                 partition.log.log_start_offset,
                 partition.log.log_end_offset,
                 partition.log.high_watermark,
+                partition.log.last_stable_offset,
+                tuple(EpochStart(*entry) for entry in partition.log.epochs.entries[-_MOST_EPOCHS:]),
+                tail(partition.log, tail_records),
             )
         )
     return tuple(views)

@@ -175,11 +175,17 @@ def test_two_nodes_that_are_cut_apart_find_together_again(combined: Cluster) -> 
     assert leader is not None
     controller = view.active_controller
     other = next(n for n in sorted(NODES) if n not in (leader, controller))
+    produce(combined, [b"while together"])
+    wait_until_all_are_in_sync(combined)
     combined.disconnect(leader, other)
+    assert combined.describe().cut_links == {(leader, other), (other, leader)}
     produce(combined, [b"while apart"])
-    combined.wait_until(lambda v: other not in v.isr("t", 0), what="the follower is out of the ISR")
+    view = combined.wait_until(lambda v: other not in v.isr("t", 0), what="the follower is out of the ISR")
     assert combined.alive == [1, 2, 3]
+    ends = {n: (seen.tail[-1].end_offset, seen.log_end_offset) for n, seen in view.replicas("t", 0).items()}
+    assert all(of_tail == of_log for of_tail, of_log in ends.values()) and ends[other] < ends[leader]
     combined.reconnect(leader, other)
+    assert not combined.describe().cut_links
     wait_until_all_are_in_sync(combined)
     assert len(set(logs(combined).values())) == 1
 
