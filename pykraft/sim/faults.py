@@ -18,7 +18,8 @@ from random import Random
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.knobs import Knobs
-from pykraft.sim.network import Network, Weather
+from pykraft.sim.network import Link, Network, Weather
+from pykraft.sim.outages import Outages
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.watcher import Watcher
 
@@ -46,6 +47,7 @@ class Faults:
         self._watcher = watcher
         self._random = random
         self._report = report
+        self._outages = Outages(scheduler, network, report)
         self._is_over = False
         self._is_calm = False
         self._victim: SimulatedNode | None = None
@@ -187,17 +189,8 @@ class Faults:
         links = [(one, other) for other in others if other != one]
         self._cut(links if self._random.random() < 0.5 else [(b, a) for a, b in links])
 
-    def _cut(self, links: list[tuple[str, str]]) -> None:
-        self._report("cut", {"links": links})
-        for source, target in links:
-            self._network.cut(source, target)
-
-        def mend() -> None:
-            self._report("mend", {"links": links})
-            for source, target in links:
-                self._network.mend(source, target)
-
-        self._scheduler.after(self._for_a_while_us(), mend)
+    def _cut(self, links: list[Link]) -> None:
+        self._outages.cut(links, self._for_a_while_us())
 
     def _clog(self) -> None:
         """What one node sends another arrives late."""

@@ -22,6 +22,7 @@ from pykraft.sim.group_members import ClassicMember, ConsumerMember, GroupMember
 from pykraft.sim.hosts import SimulatedClient
 from pykraft.sim.knobs import CLASSIC, GroupKnobs
 from pykraft.sim.network import Network
+from pykraft.sim.outages import Outages
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.watcher import Watcher
 
@@ -68,6 +69,7 @@ class GroupWorkload:
         self._watcher = watcher
         self._random = random
         self._report = report
+        self._outages = Outages(scheduler, network, report)
         self._hosts = 0
         self._is_over = False
         self._places = [_Place(n, f"i{n}" if n < knobs.static_members else None) for n in range(knobs.members)]
@@ -188,23 +190,8 @@ class GroupWorkload:
             self._report("member_naps", {"member": place.host.name, "until": place.member.naps_until})
 
     def _cut(self) -> None:
-        """No broker hears it, or it hears none."""
-        if (place := self._choose()) is None or place.host is None:
-            return
-        name = place.host.name
-        links = [(name, broker) for broker in self._brokers] + [(broker, name) for broker in self._brokers]
-        links = self._random.choice((links, links[: len(self._brokers)], links[len(self._brokers) :]))
-        self._report("cut", {"links": links})
-        for source, target in links:
-            self._network.cut(source, target)
-
-        def mend() -> None:
-            self._report("mend", {"links": links})
-            for source, target in links:
-                self._network.mend(source, target)
-
-        longest_ms = 2 * self._knobs.session_ms
-        self._scheduler.after(self._random.randint(1, longest_ms) * US_PER_MS, mend)
+        if (place := self._choose()) is not None and place.host is not None:
+            self._outages.cut_client(place.host.name, self._brokers, 2 * self._knobs.session_ms, self._random)
 
     # --- settling -----------------------------------------------------------------------------------------------------
 

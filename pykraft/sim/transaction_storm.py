@@ -17,11 +17,13 @@ from pykraft.common.core import Poll
 from pykraft.sim.hosts import SimulatedClient
 from pykraft.sim.knobs import TransactionKnobs
 from pykraft.sim.network import Network
+from pykraft.sim.outages import Outages
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.transaction_laws import BANK, COPY, Ledger
 from pykraft.sim.transaction_workload import CommittedReader, Copier, Teller
 from pykraft.sim.watcher import Progress
 
+_LONGEST_CUT_MS = 2_000
 COPIERS = "copiers"
 """The copiers' group."""
 
@@ -69,6 +71,7 @@ class TransactionStorm:
         self._time_ms = time_ms
         self._random = random
         self._report = report
+        self._outages = Outages(scheduler, network, report)
         self._begun = 0
         self._is_over = False
         self._places = [_Place(f"teller-{number}", False) for number in range(knobs.tellers)]
@@ -202,20 +205,7 @@ class TransactionStorm:
         self._report("client_naps", {"client": host.name, "ms": client.nap_ms})
 
     def _cut(self, place: _Place, host: SimulatedClient, client: Teller | Copier) -> None:
-        """No broker hears it, or it hears none."""
-        name = host.name
-        there, back = [(name, broker) for broker in self._brokers], [(broker, name) for broker in self._brokers]
-        links = self._random.choice((there + back, there, back))
-        self._report("cut", {"links": links})
-        for source, target in links:
-            self._network.cut(source, target)
-
-        def mend() -> None:
-            self._report("mend", {"links": links})
-            for source, target in links:
-                self._network.mend(source, target)
-
-        self._scheduler.after(self._random.randint(1, 2_000) * US_PER_MS, mend)
+        self._outages.cut_client(host.name, self._brokers, _LONGEST_CUT_MS, self._random)
 
     # --- settling -----------------------------------------------------------------------------------------------------
 
