@@ -7,9 +7,7 @@ with it. What comes is kept as it came, in batches; a batch is unpacked when its
 does the position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops
 the bytes.
 
-Not every offset has a record: control batches are for the log, not for readers; cleaning leaves gaps; and a reader of
-committed data skips the batches of aborted transactions. For those the leader sends along the producers whose
-transactions were aborted, each with the first offset; from there on its batches are skipped until its abort marker.
+Not every offset has a record, and not every batch is for readers: see `records.visibility`.
 
 With each broker there is a fetch session (KIP-227). A fetch is about the partitions that may be fetched now, and names
 those whose position is another one than in the fetch before.
@@ -31,8 +29,8 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.types import Node, TopicPartition
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
+from pykraft.records.visibility import Visibility
 from pykraft.transport.fetch_session import SESSION_ERRORS, FetchSessionHandler, Wanted
 
 CHANNEL = "fetch"
@@ -61,9 +59,7 @@ class _Fetched:
         # The response is a view of the connection's buffer, which the next response overwrites.
         self._batches = batches(memoryview(bytes(answer.records or b"")))
         aborted = answer.aborted_transactions or ()
-        self._aborts = deque(sorted((a.first_offset, a.producer_id) for a in aborted)) if read_committed else deque()
-        self._aborting: set[int] = set()
-        self._read_committed = read_committed
+        self._visibility = Visibility(read_committed, ((each.first_offset, each.producer_id) for each in aborted))
         self._records: Iterator[Record] = iter(())
         self._batch: RecordBatch | None = None
         self._error: KafkaError | None = None
@@ -103,23 +99,12 @@ class _Fetched:
         for batch in self._batches:
             if check_crcs and not batch.is_valid:
                 raise CorruptRecordError(f"{self.key}: the batch at offset {batch.base_offset} fails its checksum")
-            if self._is_shown(batch):
+            if self._visibility.shows(batch):
                 self._records = batch.records()
                 self._batch = batch
                 return True
             self.next_offset = batch.next_offset
         return False
-
-    def _is_shown(self, batch: RecordBatch) -> bool:
-        if not self._read_committed or not batch.has_producer_id:
-            return not batch.is_control
-        while self._aborts and self._aborts[0][0] <= batch.last_offset:
-            self._aborting.add(self._aborts.popleft()[1])
-        if batch.is_control:
-            if batch.count and not read_marker(batch).committed:  # compaction may leave it empty
-                self._aborting.discard(batch.producer_id)
-            return False
-        return not (batch.is_transactional and batch.producer_id in self._aborting)
 
 
 class Fetcher:

@@ -18,7 +18,6 @@ Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollecto
 org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.
 """
 
-import heapq
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
@@ -27,7 +26,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError, Pro
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FetchRequest, FetchResponse
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.records.markers import read_marker
+from pykraft.records.visibility import Visibility
 from pykraft.spark.options import ReadOptions
 from pykraft.spark.wire import BROKEN, Brokers, Connection, Leader
 
@@ -47,28 +46,6 @@ class OffsetRange(NamedTuple):
     @property
     def size(self) -> int:
         return self.end - self.start
-
-
-class Visibility:
-    """Which batches of one answer a reader sees. The answer's own list of aborted transactions covers it in full."""
-
-    def __init__(self, answer: FetchResponse.Topic.Partition, read_committed: bool) -> None:
-        self._read_committed = read_committed
-        self._aborted = [(entry.first_offset, entry.producer_id) for entry in answer.aborted_transactions or ()]
-        heapq.heapify(self._aborted)
-        self._aborting: set[int] = set()
-
-    def shows(self, batch: RecordBatch) -> bool:
-        """To be asked of each batch of the answer, in order."""
-        if not self._read_committed or not batch.has_producer_id:
-            return not batch.is_control
-        while self._aborted and self._aborted[0][0] <= batch.last_offset:
-            self._aborting.add(heapq.heappop(self._aborted)[1])
-        if batch.is_control:
-            if batch.count and not read_marker(batch).committed:  # compaction may leave it empty
-                self._aborting.discard(batch.producer_id)
-            return False
-        return not (batch.is_transactional and batch.producer_id in self._aborting)
 
 
 class PartitionFetch:
@@ -195,7 +172,8 @@ class PartitionFetch:
 
     def _read(self, answer: FetchResponse.Topic.Partition) -> list[RecordBatch]:
         """The batches of an answer that a reader sees; the position moves behind all that came."""
-        visibility = Visibility(answer, self._read_committed)
+        aborted = answer.aborted_transactions or ()
+        visibility = Visibility(self._read_committed, ((each.first_offset, each.producer_id) for each in aborted))
         check_crcs = self._config[keys.CHECK_CRCS]
         seen = []
         position = self._position

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,16 +12,15 @@ from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest
-from pykraft.records.batch import CONTROL, TRANSACTIONAL, RecordBatch
-from pykraft.records.filtering import emptied
-from pykraft.records.markers import Marker, end_transaction_marker
+from pykraft.records.batch import RecordBatch
 from pykraft.spark import wire
-from pykraft.spark.fetch import OffsetRange, Visibility
+from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import ReadOptions, read_options
 from pykraft.spark.source import rows
 from pykraft.spark.wire import Brokers
 from tests.spark.batches import encoded, raw_batch
 from tests.spark.scripted_broker import CLOSE, T0, ScriptedBroker, fetch_offset
+from tests.unit.test_records_visibility import ended, written
 
 
 def log(count: int = 10, per_batch: int = 2, first: int = 0) -> list[RecordBatch]:
@@ -457,17 +455,6 @@ def test_but_a_broker_that_answers_no_more_is_an_error_all_the_same() -> None:
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
-def written(producer_id: int, base: int, count: int = 2) -> RecordBatch:
-    records = encoded((n, 0, None, b"%d" % (base + n), ()) for n in range(count))
-    return raw_batch(records, count, base, attributes=TRANSACTIONAL, producer_id=producer_id)
-
-
-def ended(producer_id: int, base: int, committed: bool) -> RecordBatch:
-    marker = RecordBatch(memoryview(end_transaction_marker(producer_id, 0, Marker(committed, 0), 0)))
-    marker.assign(base, 0)
-    return marker
-
-
 def history() -> tuple[list[RecordBatch], list[tuple[int, int]]]:
     """Two producers whose transactions lie in one another, and one without: (batches, (producer, first offset) of those
     that were aborted). Offsets 2, 3 and 8, 9 are aborted; 4, 7, 10, 13 and 16 are markers."""
@@ -518,27 +505,3 @@ def test_a_reader_of_committed_data_sees_no_aborted_record_wherever_it_begins(st
 def test_a_reader_of_everything_sees_aborted_records_but_no_marker() -> None:
     assert read_history(0, 17, "read_uncommitted") == WRITTEN
     assert read_history(4, 5, "read_uncommitted") == []
-
-
-def shown(batches: Iterable[RecordBatch], aborted: Iterable[tuple[int, int]]) -> list[int]:
-    listed = [
-        FetchResponse.Topic.Partition.AbortedTransaction(producer_id=producer, first_offset=first)
-        for producer, first in aborted
-    ]
-    visibility = Visibility(FetchResponse.Topic.Partition(partition_index=0, aborted_transactions=listed), True)
-    return [batch.base_offset for batch in batches if visibility.shows(batch)]
-
-
-def test_only_transactional_batches_of_an_aborting_producer_are_hidden() -> None:
-    plain = raw_batch(encoded([(0, 0, None, b"", ())]), 1, 3, producer_id=2)
-    assert shown([written(2, 0), plain, written(1, 4), ended(2, 6, False), written(2, 7)], [(2, 0)]) == [3, 4, 7]
-
-
-def test_a_marker_that_compaction_has_emptied_is_hidden() -> None:
-    spent = RecordBatch(memoryview(emptied(ended(2, 0, False))))
-    assert shown([spent, written(2, 1)], []) == [1]
-
-
-def test_other_control_batches_are_hidden() -> None:
-    leader_change = raw_batch(encoded([(0, 0, b"\0\0\0\2", b"", ())]), 1, attributes=CONTROL)
-    assert shown([leader_change], []) == []
