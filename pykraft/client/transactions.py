@@ -95,6 +95,13 @@ _ABORTABLE = (
     ErrorCode.STALE_MEMBER_EPOCH,
 )
 """Errors of a coordinator after which the transaction can be aborted. All others that do not pass are fatal."""
+_FATAL_FOR_PARTITIONS = (
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""AddPartitionsToTxn is the exception: after all errors but these the transaction can be aborted."""
 _NOT_ALLOWED = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _FATAL_FOR_A_BATCH = (
     ErrorCode.PRODUCER_FENCED,
@@ -264,7 +271,11 @@ class TransactionManager:
             self._is_started = True
 
         answer = self._calls.add_partitions(self._numbering.identity, added)
-        self._before_the_end(answer, "the partitions were not added", then)
+
+        def can_abort(code: ErrorCode) -> bool:
+            return code not in _FATAL_FOR_PARTITIONS
+
+        self._before_the_end(answer, "the partitions were not added", then, can_abort=can_abort)
 
     def _before_the_end(
         self,
@@ -272,8 +283,10 @@ class TransactionManager:
         what: str,
         then: Callable[[], None],
         told: "Promise[KafkaError | None] | None" = None,
+        can_abort: Callable[[ErrorCode], bool] = _ABORTABLE.__contains__,
     ) -> None:
-        """Go on with `then` when a call is answered, and end no transaction before; `told` is kept with its error."""
+        """Go on with `then` when a call is answered, and end no transaction before; `told` is kept with its error.
+        `can_abort` says after which errors the transaction can be aborted."""
         self._under_way += 1
 
         def on_answer(found: KafkaError | None) -> None:
@@ -281,7 +294,7 @@ class TransactionManager:
             if found is None:
                 then()
                 return
-            error = self._refused(what, found, is_before_the_end=True)
+            error = self._refused(what, found, can_abort(found.code))
             if told is not None:
                 told.keep(error)
 
@@ -346,7 +359,8 @@ class TransactionManager:
 
         def on_answer(found: "T | KafkaError") -> None:
             if isinstance(found, KafkaError):
-                self._refused(what, found)
+                is_aborting = self.state is TransactionManagerState.ABORTING
+                self._refused(what, found, found.code in _ABORTABLE and not is_aborting)
             elif self.state is not TransactionManagerState.FATAL_ERROR:
                 then(found)
 
@@ -354,9 +368,9 @@ class TransactionManager:
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
-    def _refused(self, what: str, error: KafkaError, is_before_the_end: bool = False) -> KafkaError:
-        """A coordinator has refused a step for good; what the user is told. An abort that is refused with an abortable
-        error is no abort: that is fatal, unless it was a step before the end, which the abort undoes."""
+    def _refused(self, what: str, error: KafkaError, can_abort: bool) -> KafkaError:
+        """A coordinator has refused a step for good; what the user is told. `can_abort` says whether an abort undoes
+        it. (It does not undo an abort that was refused.)"""
         sentence = f"{self.id}: {what}: {error.detail or error.code.text}"
         if error.code in _FENCED:
             self._fail(ProducerFencedError(self.id))
@@ -365,7 +379,7 @@ class TransactionManager:
             again = TransactionError(error.code, f"{sentence}. Call init_transactions() again")
             self._settle(again)
             return again
-        elif error.code in _ABORTABLE and (is_before_the_end or self.state is not TransactionManagerState.ABORTING):
+        elif can_abort:
             self._fail(TransactionAbortableError(error.code, sentence))
         else:
             self._fail(TransactionFatalError(error.code, sentence))

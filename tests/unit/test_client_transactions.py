@@ -548,6 +548,34 @@ def test_offsets_that_are_refused(version: int, error: ErrorCode, kind: type[Tra
         some.manager.commit()
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TransactionAbortableError),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, TransactionAbortableError),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, TransactionAbortableError),
+        (ErrorCode.TRANSACTION_ABORTABLE, TransactionAbortableError),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, TransactionAbortableError),
+        (ErrorCode.INVALID_REQUEST, TransactionAbortableError),
+        (ErrorCode.INVALID_TXN_STATE, TransactionFatalError),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, TransactionFatalError),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TransactionFatalError),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFencedError),
+        (ErrorCode.PRODUCER_FENCED, ProducerFencedError),
+        (Failure.UNSUPPORTED_VERSION, TransactionFatalError),
+    ],
+    ids=str,
+)
+def test_partitions_that_are_refused(error: ErrorCode | Failure, kind: type[TransactionError]) -> None:
+    some = Transacting(version=0).begun()
+    some.errors[AddPartitionsToTxnRequest].append(error)
+    some.send(b"a")
+    some.run()
+    assert type(some.told[b"a"]) is kind
+    with pytest.raises(kind):
+        some.manager.commit()
+
+
 def test_the_cause_counts_not_what_was_not_attempted_for_it() -> None:
     some = Transacting(version=0).begun()
     some.held.add(AddPartitionsToTxnRequest)
