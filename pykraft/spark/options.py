@@ -67,6 +67,7 @@ INCLUDE_HEADERS = boolean("includeHeaders", False, "whether there is a column `h
 MIN_PARTITIONS = integer("minPartitions", 0, "tasks", at_least=1)
 MAX_RECORDS_PER_PARTITION = integer("maxRecordsPerPartition", 0, "offsets of a task", at_least=1, kind="long")
 FAIL_ON_DATA_LOSS = boolean("failOnDataLoss", True, "whether missing records are an error")
+PUSH_FILTERS = boolean("pushFilters", False, "whether filters narrow what is fetched; for a DataFrame of one query")
 MAX_OFFSETS_PER_TRIGGER = integer("maxOffsetsPerTrigger", 0, "offsets of a stream's batch", at_least=1, kind="long")
 ISOLATION_LEVEL = string("isolationLevel", "", "", ["read_uncommitted", "read_committed"])
 LOSS_RETRIES = integer("fetchOffset.numRetries", 3, "how often a stream asks again", at_least=0)
@@ -88,6 +89,7 @@ _DEFINITION = ConfigDef(
         INCLUDE_HEADERS,
         MIN_PARTITIONS,
         MAX_RECORDS_PER_PARTITION,
+        PUSH_FILTERS,
         MAX_OFFSETS_PER_TRIGGER,
         FAIL_ON_DATA_LOSS,
         ISOLATION_LEVEL,
@@ -148,6 +150,8 @@ class ReadOptions:
     ending: Bound
     latest_if_none_as_young: bool
     include_headers: bool
+    push_filters: bool
+    """Whether Spark's filters may narrow what is fetched: see `pushdown`."""
     min_partitions: int
     """0 if it was not set."""
     max_records_per_partition: int
@@ -211,6 +215,7 @@ class _Said:
             ending=_bound(values, said, ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP, ENDING_OFFSETS),
             latest_if_none_as_young=values[TIMESTAMP_STRATEGY] == "latest",
             include_headers=values[INCLUDE_HEADERS],
+            push_filters=values[PUSH_FILTERS],
             min_partitions=values[MIN_PARTITIONS],
             max_records_per_partition=values[MAX_RECORDS_PER_PARTITION],
             max_offsets_per_trigger=values[MAX_OFFSETS_PER_TRIGGER],

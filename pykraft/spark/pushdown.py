@@ -13,6 +13,10 @@ not returned is ours alone: Spark does not look at it again.
 The ends of the ranges are fixed before the time is looked up. So a partition without a record that young has none up to
 its end.
 
+Spark 4.3 keeps the plan of one query for the others of the same DataFrame, filters and all: after
+``topic.where("partition = 2").count()`` a ``topic.count()`` would count one partition, and a union of two filters would
+read one of them twice. So filters are pushed down only where the option ``pushFilters`` says that the DataFrame is for
+one query, loaded for it; otherwise Spark filters what was fetched. (Spark's main branch keeps the plan with the scan.)
 Spark asks for filters only if spark.sql.python.filterPushdown.enabled is true. `pykraft.spark.session` sets it.
 """
 

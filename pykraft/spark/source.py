@@ -15,8 +15,9 @@ A stream (`StreamReader`) is planned once for each of its batches, between two o
 `offsets`); its tasks read like those of step 3.
 
 No record passes through the driver, and none through the process of the notebook. And no task commits or remembers
-anything: a task that dies is run again, from the same range, and a query that is run twice is planned twice. Between
-the two plans the topic may have grown; within one it cannot, because both ends of each range are fixed in step 2.
+anything: a task that dies is run again, from the same range, and both ends of each range are fixed in step 2,
+so a topic does not grow within a query. Spark 4.3 keeps the plan of a DataFrame's first query for its later ones; a new
+``load()`` plans anew.
 
 Writing is in `sink`. What a user did wrong, or what the cluster answers, is one sentence, without a traceback
 (`plainly`).
@@ -70,8 +71,9 @@ class PykraftDataSource(DataSource):
     def reader(self, schema: StructType) -> "BatchReader":
         """`schema` is ours, or what the user asked for in its place: some of our columns."""
         with plainly():
-            kind = FilteringReader if _is_asked_for_filters() else BatchReader
-            return kind(read_options(self.options), check_columns(schema))
+            options = read_options(self.options)
+            kind = FilteringReader if options.push_filters and _is_asked_for_filters() else BatchReader
+            return kind(options, check_columns(schema))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 (Spark's name)
         return StreamReader(self.options, schema)

@@ -139,7 +139,8 @@ def test_filters_give_the_same_rows_whether_spark_pushes_them_down_or_not(
     setting = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(setting, pushes)
     try:
-        some = frame(spark, kafka, includeHeaders="true").where("partition > 0 and offset between 40 and 160")
+        some = frame(spark, kafka, includeHeaders="true", pushFilters="true")
+        some = some.where("partition > 0 and offset between 40 and 160")
         young = some.where("timestamp >= '2001-01-01' and timestamp < '2023-11-14 22:13:20.150'")
         found = corpus.rows_of(young)
         tasks = some.where("partition != 2").rdd.getNumPartitions()
@@ -151,6 +152,18 @@ def test_filters_give_the_same_rows_whether_spark_pushes_them_down_or_not(
         for row in corpus.read(kafka.bootstrap_servers, TOPIC)
         if row.partition > 0 and 40 <= row.offset <= 160 and 978_307_200_000 <= row.timestamp < 1_700_000_000_150
     ]
+
+
+def test_queries_of_one_dataframe_do_not_see_the_filters_of_each_other(
+    spark: SparkSession, kafka: ClusterProcess
+) -> None:
+    """Spark 4.3 keeps the plan of a DataFrame's last query that pushed filters down, and reads by it in the others."""
+    whole = frame(spark, kafka)
+    sizes = dict(map(tuple, whole.groupBy("partition").count().collect()))
+    one, other = (whole.where(f"partition = {number}") for number in (0, 1))
+    assert (one.count(), whole.count(), other.count()) == (sizes[0], sum(sizes.values()), sizes[1])
+    both = one.union(other).groupBy("partition").count().collect()
+    assert dict(map(tuple, both)) == {0: sizes[0], 1: sizes[1]}
 
 
 def test_several_topics_and_a_pattern(spark: SparkSession, kafka: ClusterProcess) -> None:
