@@ -22,6 +22,7 @@ WRONG = {
     "05": "from_the_start_again",
     "08": "unsigned_modulo",
     "18": "repetition_appended",
+    "19": "aborts_for_ever",
     "20": "tombstones_at_once",
 }
 """For each lab a mutant whose effect shows in the cluster."""
@@ -31,6 +32,7 @@ TOLD = {
     "03": r"Your code read 2,\d\d\d of 3,000 that librdkafka had packed",
     "05": r"refused what came (once|[1-9]\d* times)\.\nOver TLS the log's file did not arrive",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
+    "19": r"[1-9]\d* committed records are not shown, 0 are shown that were not committed",
     "18": r"0 numbers are missing, [1-9]\d* are there more than once",
     "20": r"\n0 of 100 tombstones are there",
 }
