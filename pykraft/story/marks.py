@@ -82,12 +82,13 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "fault", f"node {fields['node']} will crash in one of its next writes"
         case "disk_error":
             yield "fault", f"disk error: one of the next writes of node {fields['node']} fails"
-        case "cut":
+        case "cut" if fields["links"]:
             yield "fault", f"network partition: {_links(fields['links'])}"
-        case "mend":
-            yield "fault", f"network partition heals: {_links(fields['links'])}"
+        case "mend" if fields["links"]:
+            yield "fault", f"the network partition heals: {_joined(_hosts(fields['links']))} reach each other again"
         case "clog":
-            yield "fault", f"message delay: {_links([(fields['source'], fields['target'])])}"
+            source, target = _named(fields["source"]), _named(fields["target"])
+            yield "fault", f"message delay: what {source} sends to {target} arrives late"
         case "stall":
             yield "fault", f"process pause: node {fields['node']} does nothing for a while"
         case "storm_ends":
@@ -113,9 +114,21 @@ def _client(event: TraceEvent) -> str:
 def _links(links: Sequence[tuple[str, str]]) -> str:
     named = [(_named(source), _named(target)) for source, target in links]
     both = {frozenset(link) for link in named if link[::-1] in named}
-    said = [" and ".join(sorted(pair)) for pair in sorted(both, key=sorted)]
-    said += [f"{source} to {target}" for source, target in named if frozenset((source, target)) not in both]
+    said = [f"{' and '.join(sorted(pair))} are cut apart" for pair in sorted(both, key=sorted)]
+    one_way: dict[str, list[str]] = {}
+    for source, target in named:
+        if frozenset((source, target)) not in both:
+            one_way.setdefault(source, []).append(target)
+    said += [f"nothing gets from {source} to {_joined(targets)}" for source, targets in one_way.items()]
     return ", ".join(said)
+
+
+def _hosts(links: Sequence[tuple[str, str]]) -> list[str]:
+    return sorted({_named(host) for link in links for host in link})
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _named(host: str) -> str:

@@ -15,8 +15,10 @@ The laws of `sim.invariants` are checked in branches, too. One that is broken is
 says so.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
+from typing import Any
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
@@ -155,6 +157,22 @@ class Story:
             f"seed {self.seed}, {self.name}: step {self._step:,} of {self.last_step:,}{more}, {self.time_ms:,.1f} ms: "
             f"{self.what}{law}"
         )
+
+    def play(self, script: Sequence[str] = (), columns: int = 1, **options: Any) -> Any:
+        """The player, in a notebook; without a reader in front of it, the film strip of a script of clicks (see
+        `pykraft.viz.story_player`). `options` are those of `board`."""
+        from pykraft.viz.story_player import play
+
+        return play(self, script, columns, **options)
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write this story as one page that plays in a browser, without a kernel (see `pykraft.viz.story_page`)."""
+        from pykraft.viz.story_page import save
+
+        return save(self, path, **options)
+
+    def _repr_mimebundle_(self, **limits: Any) -> Any:
+        return self.play()._repr_mimebundle_(**limits)
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
@@ -350,16 +368,26 @@ class Story:
 
     def beside(self) -> "tuple[Story, int] | None":
         """The story that this one branched off from, and its step at this moment; None for the original."""
+        return self.beside_at(self._step)
+
+    def beside_at(self, step: int) -> "tuple[Story, int] | None":
+        """The same for a recorded step."""
         if self.parent is None:
             return None
-        now_us = self._film.time_us(self._step)
+        if step <= self.forked_at:
+            return self.parent, step
+        now_us = self._film.time_us(step)
         parent = self.parent
         parent._look_until(lambda: parent._film.time_us(parent.last_step) > now_us)
-        return parent, max(min(self.forked_at, self._step), parent._film.step_at(now_us))
+        return parent, max(self.forked_at, parent._film.step_at(now_us))
 
     def view_at(self, step: int) -> ClusterView:
-        """The cluster at a step that was looked at; the position stays."""
+        """The cluster at a recorded step; the position stays."""
         return self._film.view(step)
+
+    def what_at(self, step: int) -> str:
+        """A recorded step in one sentence."""
+        return self._film.what(step)
 
     # --- what a step did ----------------------------------------------------------------------------------------------
 

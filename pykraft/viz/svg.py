@@ -111,6 +111,10 @@ class Svg:
             raise ValueError(f"the picture would have more than {MOST_BYTES:,} bytes: draw fewer values")
         self.parts.append(part)
 
+    def insert(self, drawing: str) -> None:
+        """Markup that is SVG already."""
+        self._add(drawing)
+
     def rect(self, x: float, y: float, width: float, height: float, **attributes: object) -> None:
         """A rectangle; attributes as in SVG, with _ for -."""
         self.element("rect", x=x, y=y, width=max(0.0, width), height=height, **attributes)
