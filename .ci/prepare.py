@@ -42,6 +42,7 @@ PARTS = ("pyspark", "first", "second")
 SETTINGS_OF_BUILDS = "[bdist_wheel]\ncompression = stored\n"
 LOCK = ROOT / "requirements.lock"
 SETTINGS = ROOT / "binder" / "overrides.json"
+SERVER_SETTINGS = ROOT / "binder" / "jupyter_server_config.py"
 OUTPUT = ROOT / "build"
 SPACE_NEEDED_BYTES = 4 * 10**9
 MEGABYTE = 10**6
@@ -83,7 +84,11 @@ def digest(*parts: bytes) -> str:
 
 def state() -> list[str]:
     """The three lines that the stamp must hold."""
-    return [digest(LOCK.read_bytes()), digest(what_installs(), SETTINGS.read_bytes()), str(ROOT)]
+    return [
+        digest(LOCK.read_bytes()),
+        digest(what_installs(), SETTINGS.read_bytes(), SERVER_SETTINGS.read_bytes()),
+        str(ROOT),
+    ]
 
 
 def what_installs() -> bytes:
@@ -272,10 +277,10 @@ def task(pip: Pip) -> str:
 
 
 def place_settings() -> None:
-    """JupyterLab's settings for this course, the same as on Binder."""
-    folder = VENV / "share" / "jupyter" / "lab" / "settings"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(SETTINGS, folder)
+    """JupyterLab's settings for this course, and its server's, the same as on Binder."""
+    for settings, folder in ((SETTINGS, "share/jupyter/lab/settings"), (SERVER_SETTINGS, "etc/jupyter")):
+        (VENV / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(settings, VENV / folder)
 
 
 def archive_classes() -> None:

@@ -58,7 +58,8 @@ class Machine:
             (self.stand_in / name).mkdir(parents=True)
             (self.stand_in / name / "__init__.py").touch()
             (self.stand_in / name / "__main__.py").write_text(text)
-        for path in (".ci/prepare.py", ".ci/python", "requirements.lock", "pyproject.toml", "binder/overrides.json"):
+        settings = ("binder/overrides.json", "binder/jupyter_server_config.py")
+        for path in (".ci/prepare.py", ".ci/python", "requirements.lock", "pyproject.toml", *settings):
             (self.project / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, self.project / path)
         self.stamp = self.project / ".venv" / "prepared"
@@ -107,6 +108,7 @@ def test_a_fresh_folder_gets_everything_and_the_second_run_does_nothing(machine:
     assert machine.calls() == ALL_PIPS
     assert "Creating .venv" in output and "archive" in output and "Ready after" in output
     assert (machine.project / ".venv/share/jupyter/lab/settings/overrides.json").exists()
+    assert (machine.project / ".venv/etc/jupyter/jupyter_server_config.py").exists()
     assert machine.run() == (0, "")
     assert machine.calls() == []
 
