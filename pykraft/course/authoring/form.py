@@ -46,6 +46,8 @@ PARTS = {
     "## References, in points": r"## References\n\n- ",
 }
 """What every notebook of the course has, and how it is known."""
+LINUX_ONLY = re.compile(r"\bkernel\.(?:evict|counted|counters|why_|pages_in)|\bwhy_nobody_counts\b|\bcompare\(|/proc/")
+"""What only Linux can do: evict a file from memory, count a process's calls, keep a transfer on one core."""
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
 SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
@@ -70,6 +72,7 @@ def outputs(notebook: Any) -> Iterator[Any]:
 def problems(notebook: Any, is_lab: bool = False, is_report: bool = False) -> Iterator[str]:
     """All that is wrong with a notebook, in words; `is_report` is a lab whose result is a report."""
     yield from length_problems(notebook)
+    yield from linux_problems(notebook)
     if is_report:
         yield from report_problems(notebook)
     else:
@@ -121,6 +124,22 @@ def _paragraphs(text: str) -> Iterator[str]:
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
         if not block.lstrip().startswith(("|", "#")):
             yield re.sub(r"<[^>]+>|\]\([^)]*\)", " ", block).strip()
+
+
+def linux_problems(notebook: Any) -> Iterator[str]:
+    """Which cells need Linux is said in the first cell, by the numbers of their sections."""
+    said = re.search(
+        r"^\*\*Linux:\*\* (?:.|\n(?!\n))+", notebook.cells[0].source if notebook.cells else "", re.MULTILINE
+    )
+    if said is None:
+        yield "no '**Linux:**' in the first cell, which says what cells need it"
+        return
+    sections, section = set(re.findall(r"\b\d+\b", said[0])), ""
+    for cell in notebook.cells:
+        heading = re.search(r"^## (\d+)\.", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None
+        section = heading[1] if heading else section
+        if cell.cell_type == "code" and LINUX_ONLY.search(cell.source) and section not in sections:
+            yield f"section {section} needs Linux, and the first cell does not say so: {cell.source[:40]!r}"
 
 
 def part_problems(notebook: Any) -> Iterator[str]:
