@@ -12,8 +12,9 @@ has no ground.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from pykraft.viz.palette import PAGES
@@ -36,6 +37,7 @@ _MONO_EM = 0.61
 _NARROWEST = min(_EM.values())
 MOST_BYTES = 300_000
 """Of one drawing: a notebook with a larger one is slow to open, and hard to read for anybody."""
+_BREAKS = re.compile(r"[^\s\-._]*[\s\-._]+|[^\s\-._]+")
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML may hold, not even escaped: one of them, and the whole picture is not shown."""
 
@@ -59,6 +61,25 @@ def shortened(text: str, width: float, size: float, bold: bool = False, mono: bo
         if text_width(candidate, size, mono, bold) <= width:
             return candidate
     return "…"
+
+
+def wrapped(text: str, width: float, size: float, bold: bool = False, mono: bool = False) -> list[str]:
+    """The text in lines that fit: broken at a space, or after a hyphen, dot or underscore of a long name, or in the
+    middle of a word that has none of them. Nothing is left out."""
+    lines: list[str] = []
+    line = ""
+    for piece in _BREAKS.findall(text):
+        if line and text_width((line + piece).rstrip(), size, mono, bold) > width:
+            lines.append(line.rstrip())
+            line = ""
+        while text_width(piece.rstrip(), size, mono, bold) > width and len(piece) > 1:
+            fits = max(1, int(width / text_width(piece, size, mono, bold) * len(piece)))
+            while fits > 1 and text_width(piece[:fits], size, mono, bold) > width:
+                fits -= 1
+            lines.append(piece[:fits])
+            piece = piece[fits:]
+        line += piece
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
 
 
 @dataclass(frozen=True)
@@ -125,6 +146,24 @@ class Svg:
     def element(self, name: str, **attributes: object) -> None:
         floats = {key: float(value) if isinstance(value, int) else value for key, value in attributes.items()}
         self._add(f"<{name}{_attributes(floats)}/>")
+
+    def path(self, d: str, **attributes: object) -> None:
+        """A path; `d` has its numbers rounded by the caller."""
+        self.element("path", d=d, **attributes)
+
+    @contextmanager
+    def group(self, **attributes: object) -> Iterator[None]:
+        """What is drawn within goes into one element, such as one message with its label."""
+        self._add(f"<g{_attributes(attributes)}>")
+        yield
+        self._add("</g>")
+
+    def place(self, other: "Svg", y: float) -> None:
+        """Put a finished drawing below what is here."""
+        with self.group(transform=f"translate(0 {_number(y)})"):
+            for part in other.parts:
+                self._add(part)
+        self.boxes += [replace(box, top=box.top + y, bottom=box.bottom + y) for box in other.boxes]
 
     def text(
         self,

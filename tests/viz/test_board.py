@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from pykraft.viz import board, palette
+from pykraft.viz import Figure, board, palette
 from tests.viz.reading import colours, complaints, drawing, elements, texts
 from tests.viz.views import (
     VIEWS,
+    clients_messages,
     cut_off_leader,
     election,
+    far_apart,
     healthy,
     leader_dead,
+    messages,
     node,
     replica,
     separate_roles,
+    torn_tail,
+    transactions,
     view,
 )
 
-OKABE_ITO = {palette.BLUE, palette.SKY, palette.ORANGE, palette.VERMILLION, palette.WHITE, palette.DARK_INK}
+OKABE_ITO = {
+    *(palette.BLUE, palette.SKY, palette.ORANGE, palette.VERMILLION, palette.GREEN, palette.YELLOW, palette.PURPLE),
+    *(palette.WHITE, palette.DARK_INK),
+}
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -38,7 +47,7 @@ def test_a_board_has_only_colours_that_everybody_tells_apart(name: str) -> None:
 def test_the_text_has_every_number_of_the_picture(name: str) -> None:
     """Of the lanes that are drawn; the text may have more."""
     figure = board(VIEWS[name]())
-    numbers = re.compile(r"(?:end|epoch|watermark) ([\d,]+)")
+    numbers = re.compile(r"(?:end|epoch|watermark|stable|from|loses|offset) (\d[\d,]*\b)")
     for text in texts(figure):
         for number in numbers.findall(text):
             assert re.search(rf"\b{number}\b", figure.text), text
@@ -53,10 +62,101 @@ def test_each_lane_names_its_partition_and_says_who_leads_and_how_far_it_is() ->
     assert shown.count("◆ active controller") == 1
 
 
-def test_all_bars_have_one_scale_so_that_a_lagging_replica_is_seen() -> None:
-    bars = [e for e in elements(board(healthy()), "rect") if e.get("height") == "26" and e.get("fill", "")[:1] == "#"]
-    widths = sorted({float(bar.get("width", "0")) for bar in bars})
-    assert widths == pytest.approx([264 * share for share in (0.495, 0.5, 0.99, 1)], abs=0.1)
+def cells(figure: Figure, node_id: int) -> list[tuple[float, float, dict[str, str]]]:
+    """Left edge, right edge and looks of the runs of cells of a node with one lane, without legend."""
+    (card,) = (group for group in elements(figure, "g") if group.get("data-node") == str(node_id))
+    found = []
+    for path in card.iter("{http://www.w3.org/2000/svg}path"):
+        steps = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v26", path.get("d", ""))
+        if steps:
+            found.append((float(steps[0][0]), float(steps[-1][0]) + float(steps[-1][1]), dict(path.attrib)))
+    return found
+
+
+def test_the_cells_of_all_replicas_have_one_scale_so_that_a_lagging_one_is_seen() -> None:
+    figure = board(torn_tail())
+    ends = {n: cells(figure, n)[-1][1] - 330 * (n - 1) for n in (1, 2, 3)}
+    cell = 10.5
+    assert ends[2] - ends[3] == pytest.approx(2 * cell, abs=0.2)
+    assert ends[2] - ends[1] == pytest.approx(4 * cell, abs=0.2)
+    assert "… 1,195" in texts(figure)
+
+
+def test_what_is_committed_is_filled_what_is_not_is_hatched_and_what_goes_is_torn_off() -> None:
+    figure = board(torn_tail())
+    committed, torn = cells(figure, 1)
+    assert committed[2]["fill"] == palette.BLUE and "stroke" not in committed[2]
+    assert torn[2]["fill"] == "none" and torn[2]["stroke"] == palette.VERMILLION and "stroke-dasharray" in torn[2]
+    assert [run[2].get("fill-opacity") for run in cells(figure, 3)] == [None, "0.12"]
+    assert "loses 7 from 1,204" in texts(figure)
+    assert "not in the leader's log: will be truncated" in texts(figure)
+    assert "about to be truncated" in figure.text
+
+
+def test_each_leader_epoch_is_numbered_where_it_begins() -> None:
+    shown = texts(board(torn_tail()))
+    assert (shown.count("epoch 0"), shown.count("epoch 1")) == (3, 2)
+    assert "its log: epoch 0 from 0, epoch 1 from 1,204" in board(torn_tail()).text
+
+
+def test_transactions_show_in_the_cells_and_the_last_stable_offset_is_marked() -> None:
+    figure = board(transactions())
+    shown = texts(figure)
+    assert shown.count("A") == shown.count("C") == 3 + 1  # and the legend
+    assert shown.count("last stable 313") == 3
+    assert "aborted" in shown and "in an open transaction" in shown
+    assert "304 to 306 of an aborted transaction, committed" in figure.text
+    assert "316 to 317 of an open transaction, not committed" in figure.text
+
+
+def test_the_legend_explains_what_is_there_and_nothing_else() -> None:
+    shown = texts(board(healthy()))
+    assert "high watermark: committed up to here" in shown
+    assert not {"aborted", "cut link", "last stable offset", "not in sync"} & set(shown)
+    assert "◆ leads the partition" not in texts(board(healthy(), legend=False))
+
+
+def test_cut_links_fenced_brokers_and_votes_are_drawn_and_told() -> None:
+    figure = board(torn_tail())
+    assert "■ fenced · ✕ is cut off from 2, 3" in texts(figure)
+    assert any(text.endswith("votes from 2, 3") for text in texts(figure))
+    assert any(text.endswith("voted for 2") for text in texts(figure))
+    broken = [path for path in elements(figure, "path") if path.get("stroke-dasharray") == "5 4"]
+    assert len(broken) == 2
+    assert figure.text.count("cut: nothing gets from node 1 to node") == 2
+    assert "node 1 (broker and controller): ◆ thinks it is controller, broker running, fenced" in figure.text
+
+
+def test_a_link_that_is_cut_in_one_direction_says_which() -> None:
+    shown = texts(board(messages()))
+    assert {"✕ does not hear 3", "✕ does not reach 1"} <= set(shown)
+
+
+def test_messages_are_arrows_with_their_names_and_the_selected_one_is_marked() -> None:
+    figure = board(messages(), selected=8)
+    assert [g.get("data-message") for g in elements(figure, "g") if g.get("data-message")] == ["7", "8", "9"]
+    assert "▶ Fetch response: flights-0, epoch 0, offsets 990 to 999" in texts(figure)
+    assert "on its way: Vote request from node 3 to node 1: epoch 2" in figure.text
+    assert "held back" in figure.text
+
+
+def test_of_many_messages_the_first_to_arrive_and_the_selected_one_are_drawn() -> None:
+    seen = messages()
+    many = tuple(replace(seen.messages[0], id=n, due_ms=1500.0 + n) for n in range(40))
+    figure = board(replace(seen, messages=many), selected=35)
+    drawn = [g.get("data-message") for g in elements(figure, "g") if g.get("data-message")]
+    assert drawn == ["0", "1", "2", "3", "4", "5", "6", "35"]
+    assert "and 32 more on the way" in texts(figure)
+    assert figure.text.count("on its way: ") == 40
+
+
+def test_clients_have_columns_of_their_own() -> None:
+    assert {"node 1", "producer"} <= set(texts(board(clients_messages())))
+
+
+def test_replicas_far_apart_make_each_cell_many_records() -> None:
+    figure = board(far_apart())
+    assert {"a cell is 100,000 records", "1,000,711 behind", "… 7.3M"} <= set(texts(figure))
 
 
 def test_a_dead_node_is_told_by_sign_word_and_dashes_and_not_by_colour_alone() -> None:
@@ -103,6 +203,15 @@ def test_long_names_and_many_replicas_do_not_stand_on_each_other() -> None:
     )
     assert list(complaints(figure)) == []
     assert "ISR 1, 2, 3, 4, 5, 6, 7, 8, 9" in figure.text
+
+
+def test_no_name_is_ever_shortened() -> None:
+    name = "a." + "very-long_topic" * 16
+    figure = board(view(node(1, replica(name, 0, 1, 5, 5), role="leader")), title="title " * 50, note="note " * 90)
+    drawn = "".join(texts(figure))
+    assert f"{name}-0" in drawn
+    assert drawn.count("title") >= 50 and drawn.count("note") == 90
+    assert list(complaints(figure)) == []
 
 
 def test_names_are_data_and_never_markup() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pykraft.cluster_view import ClusterView
+from dataclasses import replace
+from itertools import pairwise
+
+from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.types import TopicPartition
-from pykraft.server.describe import NodeView, PartitionView, QuorumView
+from pykraft.server.describe import CellKind, Cells, EpochStart, NodeView, PartitionView, QuorumView
 
 ALL = (1, 2, 3)
 
@@ -78,10 +81,83 @@ def separate_roles() -> ClusterView:
     )
 
 
+def lens(
+    partition: PartitionView, *epochs: tuple[int, int], stable: int = -1, kinds: tuple[tuple[int, CellKind], ...] = ()
+) -> PartitionView:
+    """The replica with these leader epochs (epoch, start offset); in its tail `kinds` begin at these offsets."""
+    edges = [*kinds, (partition.log_end_offset, CellKind.DATA)]
+    starts = tuple(EpochStart(*entry) for entry in epochs)
+    runs = [Cells(low, high, epochs[-1][0], kind) for (low, kind), (high, _) in pairwise(edges)]
+    return partition._replace(epochs=starts, last_stable_offset=stable, tail=tuple(run for run in runs if run.size > 0))
+
+
+def torn_tail() -> ClusterView:
+    """Node 1 was cut off with seven records that no follower has; nodes 2 and 3 went on without it."""
+    old = lens(replica("orders", 0, 1, 1211, 1204), (0, 0), kinds=((1187, CellKind.DATA),))
+    led = lens(replica("orders", 0, 2, 1215, 1215, isr=(2, 3), epoch=1), (0, 0), (1, 1204))
+    follower = lens(replica("orders", 0, 2, 1213, 1212, isr=(2, 3), epoch=1), (0, 0), (1, 1204))
+    cut = frozenset({(1, 2), (2, 1), (1, 3), (3, 1)})
+    seen = view(
+        node(1, old, role="leader"),
+        node(2, led, role="leader", leader=2, epoch=2),
+        node(3, follower, leader=2, epoch=2),
+    )
+    fenced = frozenset({1})
+    nodes = {n: each._replace(metadata_offset=20 + n, fenced_brokers=fenced) for n, each in seen.nodes.items()}
+    quorums = {2: {"granted": frozenset({2, 3})}, 3: {"voted_for": 2}}
+    nodes |= {n: nodes[n]._replace(quorum=nodes[n].quorum._replace(**fields)) for n, fields in quorums.items()}
+    return replace(seen, nodes=nodes, cut_links=cut)
+
+
+def transactions() -> ClusterView:
+    """An aborted transaction, a committed one, and one that is open and holds back the last stable offset."""
+    kinds = (
+        (300, CellKind.DATA), (304, CellKind.ABORTED), (307, CellKind.ABORT_MARKER), (308, CellKind.COMMITTED),
+        (310, CellKind.COMMIT_MARKER), (311, CellKind.DATA), (313, CellKind.OPEN),
+    )  # fmt: skip
+    held = [
+        lens(replica("payments", 0, 1, end, mark), (0, 0), (3, 303), (4, 312), stable=min(mark, 313), kinds=kinds)
+        for end, mark in ((318, 316), (318, 315), (316, 315))
+    ]
+    return view(node(1, held[0], role="leader"), node(2, held[1]), node(3, held[2]))
+
+
+def messages() -> ClusterView:
+    """Requests and responses between nodes, and from a client; one is held back by a link that is cut."""
+    on_the_way = (
+        MessageInFlight(7, 2, 1, "Fetch", False, "flights-0, epoch 0, from offset 1,000", 1490.0, 1510.0),
+        MessageInFlight(8, 1, 3, "Fetch", True, "flights-0, epoch 0, offsets 990 to 999", 1499.0, 1501.0),
+        MessageInFlight(9, 3, 1, "Vote", False, "epoch 2, its log ends at 17 in epoch 1", 1400.0, float("inf")),
+    )
+    return replace(healthy(), messages=on_the_way, cut_links=frozenset({(3, 1)}))
+
+
+def clients_messages() -> ClusterView:
+    one = MessageInFlight(1, "producer", 1, "Produce", False, "flights-0, 5 records, acks all", 1490.0, 1510.0)
+    answer = replace(one, id=2, sender=1, receiver="producer", is_response=True)
+    return replace(healthy(), messages=(one, answer))
+
+
+def far_apart() -> ClusterView:
+    """A follower that lags by a million, a dead one further behind still, and a log of which much was deleted."""
+    epochs = ((5, 0), (7, 8_900_000))
+    led = lens(replica("clicks", 0, 1, 9_204_711, 9_204_711, isr=(1,), epoch=7), *epochs)
+    far = lens(replica("clicks", 0, 1, 8_204_000, 8_200_000, isr=(1,), epoch=7), (5, 0))
+    old = lens(replica("clicks", 0, 2, 4_000, 4_000, epoch=3), (3, 0))
+    return view(
+        node(1, led._replace(log_start_offset=8_000_000), role="leader"), node(2, far), node(3, old, alive=False)
+    )
+
+
 VIEWS = {
     "healthy": healthy,
     "the leader is dead": leader_dead,
     "the leader was cut off": cut_off_leader,
     "an election": election,
     "separate roles": separate_roles,
+    "a torn tail": torn_tail,
+    "transactions": transactions,
+    "messages": messages,
+    "a client's messages": clients_messages,
+    "replicas far apart": far_apart,
 }
