@@ -7,12 +7,14 @@ The last records of each replica come with it as cells (`storage.log_tail`). Tha
 little for each replica, on the node's own thread; with `tail_records=0` nothing is read.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pykraft.common.types import TopicPartition
 from pykraft.raft.quorum_state import Leader, Nominee
 from pykraft.server.config import NodeConfig
 from pykraft.server.node import Node
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_tail import CellKind, Cells, tail
 
 __all__ = ["CellKind", "Cells", "EpochStart", "NodeView", "PartitionView", "QuorumView", "describe", "never_started"]
@@ -20,6 +22,7 @@ __all__ = ["CellKind", "Cells", "EpochStart", "NodeView", "PartitionView", "Quor
 TAIL = 24
 """The records of a replica's tail."""
 _MOST_EPOCHS = 32
+TailOf = Callable[[UnifiedLog, int], tuple[Cells, ...]]
 
 
 class EpochStart(NamedTuple):
@@ -95,8 +98,9 @@ class NodeView(NamedTuple):
         return next((view for view in self.partitions if view.topic_partition == wanted), None)
 
 
-def describe(node: Node, tail_records: int = TAIL) -> NodeView:
-    """The view of a node; to be called by whoever owns it. With `tail_records=0` no log is read."""
+def describe(node: Node, tail_records: int = TAIL, tail_of: TailOf = tail) -> NodeView:
+    """The view of a node; to be called by whoever owns it. With `tail_records=0` no log is read; a `Tails` as `tail_of`
+    reads only logs that have changed."""
     image = node.loader.image
     return NodeView(
         node_id=node.config.node_id,
@@ -104,7 +108,7 @@ def describe(node: Node, tail_records: int = TAIL) -> NodeView:
         roles=tuple(sorted(node.config.roles)),
         broker_state=None if node.broker is None else node.broker.lifecycle.state.value,
         quorum=_quorum(node),
-        partitions=_partitions(node, tail_records),
+        partitions=_partitions(node, tail_records, tail_of),
         metadata_offset=image.provenance.offset + 1,
         fenced_brokers=frozenset(broker.broker_id for broker in image.brokers.values() if broker.fenced),
     )
@@ -135,7 +139,7 @@ def _quorum(node: Node) -> QuorumView:
     )
 
 
-def _partitions(node: Node, tail_records: int) -> tuple[PartitionView, ...]:
+def _partitions(node: Node, tail_records: int, tail_of: TailOf) -> tuple[PartitionView, ...]:
     if node.broker is None:
         return ()
     image = node.loader.image
@@ -157,7 +161,7 @@ def _partitions(node: Node, tail_records: int) -> tuple[PartitionView, ...]:
                 partition.log.high_watermark,
                 partition.log.last_stable_offset,
                 tuple(EpochStart(*entry) for entry in partition.log.epochs.entries[-_MOST_EPOCHS:]),
-                tail(partition.log, tail_records),
+                tail_of(partition.log, tail_records),
             )
         )
     return tuple(views)

@@ -46,6 +46,7 @@ from pykraft.sim.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.transaction_storm import TransactionStorm
 from pykraft.sim.watcher import Progress, Watcher
 from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
+from pykraft.storage.log_tail import Tails
 
 FIRST_CONTROLLER_ID = 101
 _BROKER_PORT = 9092
@@ -106,6 +107,7 @@ class SimulatedCluster:
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}
         self._last_seen: dict[int, NodeView] = {}
+        self._tails = Tails()
         self.active: list[int] = []
         """The nodes on which something happened in the last step."""
         self.interventions: dict[int, Intervention] = {}
@@ -277,14 +279,14 @@ class SimulatedCluster:
     def _before_end(self, machine: SimulatedNode) -> None:
         """A node ends, perhaps in the middle of a step, and comes back some time."""
         if machine.node is not None:
-            self._last_seen[machine.node_id] = describe(machine.node)._replace(is_alive=False)
+            self._last_seen[machine.node_id] = describe(machine.node, tail_of=self._tails)._replace(is_alive=False)
         self.watcher.look_for_the_last_time(machine)
 
     def describe(self, node_id: int) -> NodeView:
         """What a node knows now; of one that is down, what it knew last."""
         node = self.nodes[node_id].node
         if node is not None:
-            return describe(node)
+            return describe(node, tail_of=self._tails)
         return self._last_seen.get(node_id) or never_started(self.nodes[node_id].config)
 
     # --- running ------------------------------------------------------------------------------------------------------

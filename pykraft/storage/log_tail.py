@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import RecordBatch
@@ -71,6 +72,22 @@ def tail(log: UnifiedLog, count: int) -> tuple[Cells, ...]:
     except (CorruptRecordError, OSError):
         return ()
     return tuple(reversed(runs))
+
+
+class Tails:
+    """The tails of many logs that are looked at again and again: a log that has not changed since is not read."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[UnifiedLog, tuple[object, tuple[Cells, ...]]] = WeakKeyDictionary()
+
+    def __call__(self, log: UnifiedLog, count: int) -> tuple[Cells, ...]:
+        """The same as `tail`."""
+        # A log changes at its ends, by truncation, or by compaction, which puts other segments in place.
+        state = count, log.log_start_offset, log.log_end_offset, log.cuts, tuple(map(id, log.segments))
+        known = self._known.get(log)
+        if known is None or known[0] != state:
+            known = self._known[log] = state, tail(log, count)
+        return known[1]
 
 
 def _headers(log: UnifiedLog, start: int) -> Iterator[tuple[LogSegment, int, RecordBatch]]:
