@@ -1,7 +1,11 @@
-"""``simulate [SEED]``: run simulated histories, and check the laws after every event. A broken law is exit code 1."""
+"""``simulate [SEED]``: run simulated histories, and check the laws after every event. A broken law is exit code 1.
+
+``--story FILE`` writes the history as a page that plays in a browser instead.
+"""
 
 import argparse
 import sys
+from pathlib import Path
 from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
@@ -12,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("seed", type=int, nargs="?", help="the history's seed (default: one that is drawn)")
     parser.add_argument("--count", type=int, default=1, help="so many seeds from there on")
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
+    parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,8 +24,26 @@ def run(options: argparse.Namespace) -> int:
     if options.count < 1 or options.trace < 0:
         raise CommandError("--count is at least 1, --trace at least 0")
     first = Random().randrange(1 << 32) if options.seed is None else options.seed
+    if options.story is not None:
+        if options.count != 1:
+            raise CommandError(f"--story with --count {options.count}: a page tells the story of one seed")
+        if not options.story.parent.is_dir():
+            raise CommandError(f"{options.story} cannot be written: there is no folder {options.story.parent}")
+        return _tell_story(first, options.story)
     failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.trace)]
     return 1 if failed else 0
+
+
+def _tell_story(seed: int, path: Path) -> int:
+    story = Simulation(seed).story()
+    try:
+        story.save(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    say(f"{path}: {story.last_step:,} events, {len(story.marks):,} marks")
+    if story.failure is not None:
+        tell(f"a law is broken in step {story.last_step:,}: {story.failure}")
+    return 0 if story.failure is None else 1
 
 
 def _passes(seed: int, events: int) -> bool:

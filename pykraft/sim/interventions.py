@@ -4,8 +4,8 @@ An intervention takes one step of the history, at the time of the step before it
 before, so a history with interventions is as deterministic as one without: a seed, and what was done in which step.
 
 What is done by hand stays until it is undone by hand: the simulator restarts no node that was killed here and heals no
-link that was cut here, and it waits with its demand that the cluster recovers. Faults are called what Jepsen calls
-them: a process crash, a network partition, message delay, message loss.
+link that was cut here, and it waits with its demand that the cluster recovers. Faults are called what Jepsen's
+glossary of reliability terms calls them: a crash, a network partition, message delay, message omission.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Intervention(Protocol):
 
 @dataclass(frozen=True)
 class Kill:
-    """A process crash: the node ends, and what it wrote to its disk stays."""
+    """A crash: the node ends, and what it wrote to its disk stays."""
 
     node: int
 
@@ -140,7 +140,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Delay:
-    """A message arrives later, and so does what was sent after it on its connection."""
+    """Message delay: a message arrives later, and so does what was sent after it on its connection."""
 
     message: int
     ms: int
@@ -160,7 +160,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Drop:
-    """Message loss. A TCP connection cannot lose one message and deliver the next, so all that is under way on this
+    """Message omission. A TCP connection cannot lose one message and deliver the next, so all that is under way on this
     connection is lost, and its two ends find out by their timeouts."""
 
     message: int

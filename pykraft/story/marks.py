@@ -1,8 +1,7 @@
 """Where something happened: the steps of a history that a reader wants to jump to.
 
 Most marks come from the trace, in which nodes report each change of state that Kafka's theory has a name for. Faults
-are called what Jepsen's glossary of reliability terms calls them: process crash, process pause, network partition,
-message delay.
+are called what Jepsen's glossary of reliability terms calls them: crash, pause, network partition, message delay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +70,7 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
         case "you":
             yield "you", f"you {fields['do']}"
         case "ended":
-            yield "crash", f"process crash: node {fields['node']} ends"
+            yield "crash", f"crash: node {fields['node']} ends"
         case "start":
             yield "restart", f"node {fields['node']} starts again"
         case "power_loss":
@@ -90,7 +89,7 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             source, target = _named(fields["source"]), _named(fields["target"])
             yield "fault", f"message delay: what {source} sends to {target} arrives late"
         case "stall":
-            yield "fault", f"process pause: node {fields['node']} does nothing for a while"
+            yield "fault", f"pause: node {fields['node']} does nothing for a while"
         case "storm_ends":
             yield "fault", "the simulator brings no more faults: the cluster must recover now"
         case "member_begins" | "client_begins":
@@ -98,9 +97,9 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
         case "member_leaves" | "member_ends" | "client_ends":
             yield "client", f"{_client(event)} ends"
         case "member_crashes" | "client_crashes":
-            yield "client", f"process crash: {_client(event)} ends"
+            yield "client", f"crash: {_client(event)} ends"
         case "member_naps" | "client_naps":
-            yield "client", f"process pause: {_client(event)} does nothing for a while"
+            yield "client", f"pause: {_client(event)} does nothing for a while"
 
 
 def _records(count: int) -> str:

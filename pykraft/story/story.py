@@ -271,7 +271,7 @@ class Story:
     # --- stepping into it ---------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> "Story":
-        """A process crash: the node ends, and stays down until you restart it."""
+        """A crash: the node ends, and stays down until you restart it."""
         return self._do(Kill(node))
 
     def restart(self, node: int) -> "Story":
@@ -291,12 +291,12 @@ class Story:
         return self._do(Deliver(*self._message(message)))
 
     def delay(self, message: MessageInFlight | int, ms: int) -> "Story":
-        """A message arrives that much later."""
+        """Message delay: it arrives that much later."""
         number, label = self._message(message)
         return self._do(Delay(number, ms, label))
 
     def drop(self, message: MessageInFlight | int) -> "Story":
-        """A message is lost, and with it what else is under way on its connection."""
+        """Message omission: it never arrives, and neither does what else is under way on its connection."""
         return self._do(Drop(*self._message(message)))
 
     def _message(self, message: MessageInFlight | int) -> tuple[int, str]:

@@ -60,7 +60,7 @@ def test_the_marks_are_where_something_happened(whole: Story) -> None:
     crash = whole.next("crash")
     assert crash is not None and crash.node is not None
     assert not whole.view.nodes[crash.node].is_alive
-    assert "process crash" in crash.text
+    assert crash.text == f"crash: node {crash.node} ends"
     assert whole.previous("election") is not None
     assert whole.step < crash.step
 

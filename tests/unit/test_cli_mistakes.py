@@ -160,6 +160,8 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["simulate", "seven"], ["seven"]),
         (["simulate", "--count", "0"], ["--count is at least 1"]),
         (["simulate", "--trace", "-1"], ["--trace at least 0"]),
+        (["simulate", "7", "--count", "2", "--story", "x.html"], ["--story with --count 2", "one seed"]),
+        (["simulate", "7", "--story", "no-such-folder/x.html"], ["there is no folder no-such-folder"]),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
