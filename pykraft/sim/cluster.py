@@ -10,7 +10,7 @@ Whatever happens follows from the seed. The same seed gives the same run, event 
 is reported as a seed and a step, and going back in time is running again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -20,6 +20,7 @@ from pykraft.client.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
+from pykraft.controller.features import NEW_CLUSTER, TRANSACTION_VERSION
 from pykraft.coordinator.group.classic_group import ClassicState
 from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage
@@ -153,13 +154,19 @@ class SimulatedCluster:
                 self.knobs.background_us,
             )
             self.nodes[node_id] = machine
-            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS)
+            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, levels=self._levels)
             machine.filesystem.sync_all()
             self.scheduler.after(dice.randint(0, 200) * US_PER_MS, partial(self._start_first, machine))
 
     def _start_first(self, machine: SimulatedNode) -> None:
         if not machine.is_up and not machine.is_kept_down:
             machine.start()
+
+    @property
+    def _levels(self) -> Mapping[str, int]:
+        """The features of the cluster."""
+        knobs = self.knobs.transactions
+        return NEW_CLUSTER if knobs is None else {**NEW_CLUSTER, TRANSACTION_VERSION: knobs.version}
 
     def _properties(self, node_id: int, brokers: list[int], controllers: list[int]) -> dict[str, str]:
         is_broker, is_controller = node_id in brokers, node_id in controllers
@@ -212,7 +219,7 @@ class SimulatedCluster:
             self._make_bank(knobs.transactions, topic, servers)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
-        self.watcher.has_transactions = True
+        self.watcher.transaction_version = knobs.version
         for name in (BANK, COPY):
             maker = TopicMaker(replace(topic, name=name), servers, self._dice(f"maker of {name}"), _PAUSE_MS)
             self._add_client(f"maker-{name}", maker)
@@ -497,10 +504,14 @@ class SimulatedCluster:
         return [(node_id, node.broker) for node_id, node in nodes if node is not None and node.broker is not None]
 
     def _check_end(self) -> None:
-        """The images are those that the metadata log alone gives, and the same for all nodes at the same offset."""
+        """The images are those that the metadata log alone gives, and the same for all nodes at the same offset. The
+        laws that are too costly to check all the time hold."""
         images: dict[int, MetadataImage] = {}
+        levels = {name: level for name, level in self._levels.items() if level}
         for node_id, machine in self.nodes.items():
             assert machine.node is not None
+            features = machine.node.loader.image.features
+            require(features == levels, f"node {node_id} runs at {features}; the cluster was formatted at {levels}")
             fresh, log = MetadataLoader(), machine.node.raft.replica.log
             CommitReader(log, fresh).deliver(log.high_watermark)
             for image in (fresh.image, machine.node.loader.image):

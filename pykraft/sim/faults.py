@@ -110,7 +110,11 @@ class Faults:
     def _crash_coordinator(self) -> None:
         """A node that coordinates groups, or transactions; one with work in flight, if there is one."""
         watcher = self._watcher
-        busy = watcher.transaction_coordinators.busy if watcher.has_transactions else watcher.coordinators.busy
+        busy = (
+            watcher.transaction_coordinators.busy
+            if watcher.transaction_version is not None
+            else watcher.coordinators.busy
+        )
         coordinators = [machine for machine in self._up if busy.get(machine.node_id)]
         waited_for = [machine for machine in coordinators if any(busy[machine.node_id].values())]
         if coordinators:

@@ -67,6 +67,8 @@ TRANSACTION_SEEDS = range(100, 200)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
 
+    version: int
+    """The cluster's transaction.version."""
     tellers: int
     copiers: int
     producer: dict[str, object]
@@ -314,6 +316,7 @@ def _transactions(seed: int, brokers: int) -> TransactionKnobs | None:
     heartbeat = session // random.choice((2, 3, 6))
     replicas = min(3, brokers)
     return TransactionKnobs(
+        version=Random(f"transaction version {seed}").choice((0, 1, 2)),
         tellers=random.randint(1, 3),
         copiers=random.randint(1, 2),
         producer={

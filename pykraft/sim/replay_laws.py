@@ -10,10 +10,10 @@ which trusts a snapshot, too. So the laws are:
 * A node that truncates the log of a coordinator has no active shard of it. The shards of that partition on other nodes
   are what a replay of the logs there gives.
 
-A restored producer may know fewer of its last batches than the replay: a snapshot keeps only the last one. The first
-unstable offset may be later than the replay's, up to the first open transaction. A snapshot does not say which markers
-before it are above the high watermark. Kafka has the same gap, and no reader sees wrong data: if such a marker is lost,
-the coordinator writes the same one again.
+A restored producer may know fewer of its last batches than the replay: a snapshot keeps only the last one. For that
+batch's timestamp it has the producer's, which may be a marker's. The first unstable offset may be later than the
+replay's, up to the first open transaction: a snapshot does not say which markers before it are above the high
+watermark. Kafka has the same gaps. No reader sees wrong data, for the coordinator writes a marker that is lost again.
 
 *Verifications* are not compared. No record holds them. A truncation keeps them: the batches that end a verification
 come again.
@@ -79,6 +79,10 @@ def check_producers(name: str, log: UnifiedLog, found: Iterable[RecordBatch]) ->
     )
 
 
+def _places(entry: ProducerEntry) -> list[tuple[int, int, int]]:
+    return [(batch.last_sequence, batch.last_offset, batch.offset_delta) for batch in entry.batches]
+
+
 def _or_never(offset: int | None) -> int:
     return _NEVER if offset is None else offset
 
@@ -86,7 +90,7 @@ def _or_never(offset: int | None) -> int:
 def _check_entry(name: str, known: ProducerEntry, replayed: ProducerEntry) -> None:
     for what, ours, theirs in (
         ("epoch", known.epoch, replayed.epoch),
-        ("last batches", known.batches, replayed.batches[len(replayed.batches) - len(known.batches) :]),
+        ("last batches", _places(known), _places(replayed)[len(replayed.batches) - len(known.batches) :]),
         ("last sequence", known.last_sequence, replayed.last_sequence),
         ("coordinator epoch", known.coordinator_epoch, replayed.coordinator_epoch),
         ("last timestamp", known.last_timestamp, replayed.last_timestamp),

@@ -14,6 +14,9 @@ what became of each transfer::
 *The copy.* Copiers read the bank's records and write them to a second topic, in transactions that commit the offsets of
 what they have read. So a partition of the copy holds the same values as that of the bank, in the same order, each once.
 
+*Of epochs*: a COMMIT marker has the epoch of its transaction's records, and with transaction.version 2 the next one. An
+ABORT marker has such an epoch or a higher one: it may fence its producer.
+
 *Of every log*: once storms end, no transaction is open, and the last stable offset is the end of the log. What a
 replica knows of its producers is what its log says (`replay_laws`).
 
@@ -24,11 +27,14 @@ from enum import Enum
 
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
+from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
 from pykraft.sim.invariants import PartitionHistory, Violation, require
 
 BANK = "bank"
 COPY = "copy"
+_FIRST_WITH_EPOCH_BUMP = 2
+"""Of transaction.version."""
 
 
 class Outcome(Enum):
@@ -151,6 +157,12 @@ class TransactionalHistory(PartitionHistory):
     """What was committed in a partition with transactions. The copy of what was aborted may come again, and markers
     resemble each other."""
 
+    def __init__(self, topic_partition: TopicPartition, transaction_version: int) -> None:
+        super().__init__(topic_partition)
+        self._bump = 1 if transaction_version >= _FIRST_WITH_EPOCH_BUMP else 0
+        self._open: dict[int, int] = {}
+        """By producer id: the epoch in which its transaction began."""
+
     def take(self, record: Record) -> None:
         self.values.append(record.value)
 
@@ -158,3 +170,24 @@ class TransactionalHistory(PartitionHistory):
         """Coordinators do not number their batches."""
         if not self.name.startswith("__"):
             super().observe(batch)
+        if batch.is_control:
+            self._check_marker(batch)
+        elif batch.is_transactional:
+            epoch = self._open.setdefault(batch.producer_id, batch.producer_epoch)
+            require(
+                epoch == batch.producer_epoch,
+                f"{self.name}: producer {batch.producer_id} began a transaction in epoch {epoch} and goes on in "
+                f"{batch.producer_epoch}",
+            )
+
+    def _check_marker(self, batch: RecordBatch) -> None:
+        """The marker's epoch fits the transaction that it ends, if there is one here."""
+        began = self._open.pop(batch.producer_id, None)
+        if began is None:
+            return
+        earliest, is_commit = began + self._bump, read_marker(batch).committed
+        require(
+            batch.producer_epoch == earliest or (batch.producer_epoch > earliest and not is_commit),
+            f"{self.name}: producer {batch.producer_id} began a transaction in epoch {began}, and a "
+            f"{'COMMIT' if is_commit else 'ABORT'} marker ends it in {batch.producer_epoch}",
+        )

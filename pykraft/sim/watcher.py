@@ -184,16 +184,16 @@ class Watcher:
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
         self.transaction_coordinators = TransactionCoordinators(self.progress)
-        self.has_transactions = False
-        """Whether there is a bank. Its group is the copiers', for which there are other laws."""
+        self.transaction_version: int | None = None
+        """The level at which a bank runs. Its group is the copiers', for which there are other laws. None: no bank."""
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
         if topic_partition not in self.partitions:
             topic = topic_partition.topic
-            is_of_groups = topic == GROUP_TOPIC and not self.has_transactions
-            if topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC) and not is_of_groups:
-                self.partitions[topic_partition] = TransactionalHistory(topic_partition)
-            elif is_of_groups:
+            version = self.transaction_version
+            if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
+                self.partitions[topic_partition] = TransactionalHistory(topic_partition, version)
+            elif topic == GROUP_TOPIC:
                 self.partitions[topic_partition] = InternalHistory(topic_partition, self.groups)
             else:
                 self.partitions[topic_partition] = PartitionHistory(topic_partition)
@@ -268,7 +268,7 @@ class Watcher:
                 self._look_at_partition(machine, seen, topic_partition, partition)
             if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
-            if self.has_transactions:
+            if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
 
     def check_replays(self) -> None:

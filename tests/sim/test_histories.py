@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pykraft.sim.knobs import TRANSACTION_SEEDS
+from pykraft.sim.knobs import TRANSACTION_SEEDS, draw
 from pykraft.sim.watcher import Progress
 from pykraft.simulation import Report, Simulation
 from tests.harness.tree import ROOT
@@ -28,18 +28,24 @@ FLOORS = {
     "consumer_members_lost": 31,
     "consumer_coordinator_moves": 8,
 }
-TRANSACTION_FLOORS = {
-    "committed": 150,
-    "aborted": 70,
-    "timed_out": 2,
-    "fenced": 5,
-    "moves_ongoing": 2,
-    "moves_prepare_commit": 1,
-    "moves_prepare_abort": 1,
+SHORT = {0: (106, 113, 146), 1: (105, 108, 112, 123, 128), 2: (100, 104, 107)}
+"""By transaction.version: the histories with a bank that every run goes through. A long one has all hundred."""
+COUNTED = (
+    "committed",
+    "aborted",
+    "timed_out",
+    "fenced",
+    "moves_ongoing",
+    "moves_prepare_commit",
+    "moves_prepare_abort",
+)
+TRANSACTION_FLOORS = {0: (100, 40, 1, 1, 1, 1, 1), 1: (50, 20, 2, 2, 1, 1, 1), 2: (30, 17, 1, 2, 1, 1, 1)}
+LONG_TRANSACTION_FLOORS = {
+    0: (750, 330, 13, 17, 10, 1, 2),
+    1: (660, 300, 10, 14, 4, 1, 2),
+    2: (1000, 430, 8, 20, 6, 5, 1),
 }
-"""Of the few histories with a bank that every run goes through. A long one has all hundred, and eight times as much."""
-LONG_TRANSACTION_FLOORS = {name: 8 * floor for name, floor in TRANSACTION_FLOORS.items()}
-SHORT = 8
+"""By transaction.version, of what is counted."""
 FLOORS_PER_SEED = {"elections": 1, "isr_changes": 1, "acknowledged": 50, "consumed": 50}
 
 
@@ -77,15 +83,25 @@ def test_the_histories_together_are_eventful(reports: list[Report]) -> None:
 
 
 @pytest.mark.limit(3600)
-def test_with_transactions_no_law_is_broken_and_they_end_in_every_way(request: pytest.FixtureRequest) -> None:
+def test_at_each_transaction_version_no_law_is_broken_and_transactions_end_in_every_way(
+    request: pytest.FixtureRequest,
+) -> None:
     is_long = request.config.getoption("--long")
-    outcomes = in_processes(history, TRANSACTION_SEEDS if is_long else TRANSACTION_SEEDS[:SHORT])
+    seeds = TRANSACTION_SEEDS if is_long else [seed for some in SHORT.values() for seed in some]
+    outcomes = in_processes(history, seeds)
     failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
     assert not failures, "\n".join(failures)
-    total = sum((outcome.progress for outcome in outcomes), Progress())
-    floors = LONG_TRANSACTION_FLOORS if is_long else TRANSACTION_FLOORS
-    poor = {name: getattr(total, name) for name, floor in floors.items() if getattr(total, name) < floor}
-    assert not poor, f"below the floors: {poor}"
+    for version, floors in (LONG_TRANSACTION_FLOORS if is_long else TRANSACTION_FLOORS).items():
+        total = sum((each.progress for each in outcomes if transaction_version(each.seed) == version), Progress())
+        made = {name: getattr(total, name) for name in COUNTED}
+        poor = [name for name, floor in zip(COUNTED, floors, strict=True) if made[name] < floor]
+        assert not poor, f"at transaction.version {version} {', '.join(poor)} are too few: {made}"
+
+
+def transaction_version(seed: int) -> int:
+    knobs = draw(seed).transactions
+    assert knobs is not None
+    return knobs.version
 
 
 @pytest.mark.parametrize("seed", [16, 39])

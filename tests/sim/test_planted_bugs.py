@@ -42,7 +42,7 @@ SEEN = {
     "offsets_visible_before_the_marker": 103,
     "a_last_stable_offset_one_transaction_too_far": 101,
     "an_aborted_list_cut_short": 100,
-    "a_timeout_that_aborts_without_a_new_epoch": 105,
+    "a_timeout_that_aborts_without_a_new_epoch": 120,
     "a_verification_skipped": 100,
     "a_truncation_that_keeps_the_producers": 100,
 }
