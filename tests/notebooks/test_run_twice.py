@@ -11,8 +11,8 @@ from pykraft.course.authoring.execute import execute, read
 from pykraft.course.authoring.form import LAST_CELL
 from tests.harness.tree import ROOT
 
-ONCE = (LAST_CELL, "killer.start()")
-"""A cell with this tells a story, which ends with a death or with the notebook: to tell it again is to begin anew."""
+ONCE = (LAST_CELL, "killer.start()", "teller.", 'clerk.send("accounts"')
+"""A cell with this tells a story, such as a death or the steps of a transaction: to tell it again is to begin anew."""
 COURSE = [pytest.param(path, id=path.stem) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
