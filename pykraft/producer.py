@@ -138,16 +138,22 @@ class Producer(ClosesOnExit):
         return future
 
     def _wait_and_append(self, record: Outgoing, on_delivery: OnDelivery, obstacle: Obstacle) -> None:
+        self._wait_for_room(
+            record.topic, obstacle, lambda: self._core.try_append(record, on_delivery, self._thread.now)
+        )
+
+    def _wait_for_room(self, topic: str, obstacle: Obstacle, append: Callable[[], Obstacle | None]) -> None:
+        """Wait, with the lock held, until `append` meets no obstacle."""
         deadline = self._thread.now + self._max_block_ms
         found: Obstacle | None = obstacle
         while found is not None:
             self._thread.wake()
             remaining = deadline - self._thread.now
             if remaining <= 0:
-                reason = self._core.reason(record.topic, found)
-                raise ClientTimeoutError(f"a record for {record.topic} waited {self._max_block_ms} ms: {reason}")
+                reason = self._core.reason(topic, found)
+                raise ClientTimeoutError(f"a record for {topic} waited {self._max_block_ms} ms: {reason}")
             self._thread.wait(remaining)
-            found = self._core.try_append(record, on_delivery, self._thread.now)
+            found = append()
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now, and wait until all that was handed over so far is acknowledged or has failed;

@@ -18,6 +18,7 @@ from pykraft.common.types import TopicPartition
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder, estimated_size
 from pykraft.records.compression import Compression
+from pykraft.records.encoded import EncodedRecordBatch
 from pykraft.records.record import Header
 
 
@@ -45,6 +46,7 @@ class ProducerBatch:
         "created",
         "data",
         "has_unknown_attempts",
+        "is_encoded",
         "is_transactional",
         "leader_epoch",
         "not_before",
@@ -65,7 +67,10 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.place = place
         self.is_transactional = is_transactional
+        self.builder: RecordBatchBuilder | EncodedRecordBatch
         self.builder = RecordBatchBuilder(compression=compression, transactional=is_transactional)
+        self.is_encoded = False
+        """Its records came as a whole: no other is added."""
         self.created = now
         self.attempts = 0
         self.not_before = 0
@@ -78,6 +83,18 @@ class ProducerBatch:
         """The finished bytes; None while records are added."""
         self._callbacks: list[OnDelivery | None] = []
         self._timestamps: list[int] = []
+
+    @classmethod
+    def of_encoded(
+        cls, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int, place: tuple[int, ...]
+    ) -> "ProducerBatch":
+        """A batch of a transaction that another process has encoded. Nobody is called back for its records: the
+        transaction says whether they were written."""
+        batch = cls(topic_partition, encoded.compression, now, place, is_transactional=True)
+        batch.builder = encoded
+        batch.is_encoded = True
+        batch._callbacks = [None] * encoded.count
+        return batch
 
     def __repr__(self) -> str:
         return f"ProducerBatch({self.topic_partition}, {self.count} records, sequence {self.sequence})"
@@ -98,6 +115,7 @@ class ProducerBatch:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
     ) -> None:
+        assert isinstance(self.builder, RecordBatchBuilder), "no record is added to an encoded batch"
         self.builder.append(timestamp, key, value, headers)
         self._callbacks.append(on_delivery)
         self._timestamps.append(timestamp)
@@ -198,6 +216,8 @@ class RecordAccumulator:
         be sent at."""
         queue = self._queues.setdefault(topic_partition, deque())
         batch = queue[-1] if queue and queue[-1].data is None and queue[-1].attempts == 0 else None
+        if batch is not None and batch.is_encoded:
+            batch = None
         is_new = batch is None or batch.size + estimated_size(key, value, headers) > self._batch_size
         if batch is None or is_new:
             self._count += 1
@@ -207,6 +227,13 @@ class RecordAccumulator:
         batch.append(timestamp, key, value, headers, on_delivery)
         self.used_bytes += batch.size - (before if batch.count > 1 else 0)
         return is_new or batch.size >= self._batch_size or not self.has_room(1)
+
+    def append_encoded(self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int) -> None:
+        """Add a whole batch of a transaction."""
+        self._count += 1
+        batch = ProducerBatch.of_encoded(topic_partition, encoded, now, (self._count,))
+        self._queues.setdefault(topic_partition, deque()).append(batch)
+        self.used_bytes += encoded.size
 
     def ready(self, now: int) -> list[TopicPartition]:
         """The partitions whose first batch should be sent."""

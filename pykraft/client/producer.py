@@ -26,6 +26,7 @@ from pykraft.common.core import Poll, merge
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.records.builder import estimated_size
+from pykraft.records.encoded import EncodedRecordBatch
 from pykraft.records.record import Header
 
 
@@ -56,12 +57,12 @@ class ProducerCore:
         self.config = config
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self.accumulator = RecordAccumulator(config)
-        self._driver = ApiDriver(config, self.metadata, random)
-        numbering = Numbering(config, self._driver, self.accumulator)
+        self.driver = ApiDriver(config, self.metadata, random)
+        numbering = Numbering(config, self.driver, self.accumulator)
         self.transactions: TransactionManager | None = None
         """None if the producer has no transactional.id."""
         if config[keys.TRANSACTIONAL_ID]:
-            self.transactions = TransactionManager(config, self._driver, self.accumulator, numbering)
+            self.transactions = TransactionManager(config, self.driver, self.accumulator, numbering)
         self._sender = Sender(config, self.metadata, self.accumulator, numbering, random, self.transactions)
         self._partitioner = StickyPartitioner(random, config[keys.BATCH_SIZE])
         self._max_record_bytes = config[keys.MAX_REQUEST_SIZE]
@@ -75,10 +76,7 @@ class ProducerCore:
             self.transactions.check_open("send()")
         size = estimated_size(record.key, record.value, record.headers)
         if size > self._max_record_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record has {size} bytes, max.request.size allows {self._max_record_bytes}",
-            )
+            raise _too_large("record", size, self._max_record_bytes)
         partitions = self.metadata.partitions_of(record.topic)
         if partitions is None:
             self._want(record.topic)
@@ -93,6 +91,30 @@ class ProducerCore:
             topic_partition, record.timestamp, record.key, record.value, record.headers, on_delivery, now
         )
         self.wants_poll |= concerns_sender
+        return None
+
+    def try_append_encoded(
+        self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int
+    ) -> Obstacle | None:
+        """Take a batch that is part of the open transaction, or say what it must wait for. Its numbers are this
+        producer's. Errors as for `try_append`."""
+        if self.transactions is None:
+            raise RuntimeError("only a transaction says what becomes of an encoded batch: set transactional.id")
+        self.transactions.check_open("sending a batch")
+        if encoded.size > self._max_record_bytes:
+            raise _too_large("batch", encoded.size, self._max_record_bytes)
+        partitions = self.metadata.partitions_of(topic_partition.topic)
+        if partitions is None:
+            self._want(topic_partition.topic)
+            return Obstacle.METADATA
+        if topic_partition.partition not in partitions:
+            raise _no_partition(topic_partition, partitions)
+        if not self.accumulator.has_room(encoded.size):
+            self.accumulator.is_wanting = True
+            return Obstacle.MEMORY
+        self.transactions.add(topic_partition)
+        self.accumulator.append_encoded(topic_partition, encoded, now)
+        self.wants_poll = True
         return None
 
     def reason(self, topic: str, obstacle: Obstacle) -> str:
@@ -121,9 +143,7 @@ class ProducerCore:
     def _partition(self, record: Outgoing, partitions: Sequence[int], size: int) -> int:
         if record.partition is not None:
             if record.partition not in partitions:
-                raise ValueError(
-                    f"{record.topic} has partitions {partitions[0]} to {partitions[-1]}, not {record.partition}"
-                )
+                raise _no_partition(TopicPartition(record.topic, record.partition), partitions)
             return record.partition
         if record.key is not None:
             return partition_of_key(record.key, len(partitions))
@@ -133,7 +153,7 @@ class ProducerCore:
     @property
     def obstacle(self) -> str:
         """What the oldest call under way waits for, in words."""
-        return self._driver.obstacle
+        return self.driver.obstacle
 
     @property
     def is_idle(self) -> bool:
@@ -165,7 +185,15 @@ class ProducerCore:
         if self.transactions is not None:
             self.transactions.poll(self._sender.has_under_way)
         sender = self._sender.poll(now)  # first: it may need a producer id, or find out that the metadata are old
-        return merge([sender, self._driver.poll(now), self.metadata.poll(now)])
+        return merge([sender, self.driver.poll(now), self.metadata.poll(now)])
+
+
+def _too_large(what: str, size: int, limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the {what} has {size} bytes, max.request.size allows {limit}")
+
+
+def _no_partition(wanted: TopicPartition, partitions: Sequence[int]) -> ValueError:
+    return ValueError(f"{wanted.topic} has partitions {partitions[0]} to {partitions[-1]}, not {wanted.partition}")
 
 
 def _check(config: Config) -> None:

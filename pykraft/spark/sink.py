@@ -5,6 +5,8 @@ record of its rows is acknowledged. If it fails, Spark may run it again, and a s
 commit: rows whose records were acknowledged the first time are written again. So this is *at least once*, like Spark's
 own sink. Idempotence does not help here: it numbers the records of one producer, and the repetition is another one.
 
+With ``exactlyOnce=true`` the tasks of a stream only stage their rows, and the driver writes them (`exactly_once`).
+
 Rows of one task keep their order in each partition. Rows of different tasks have none.
 
 Follows org.apache.spark.sql.kafka010.{KafkaWriter,KafkaWriteTask,KafkaStreamingWrite}.
@@ -15,10 +17,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from pykraft.spark.exactly_once import ExactlyOnceCommit, stage
 from pykraft.spark.plainly import plainly
 from pykraft.spark.sink_options import WriteOptions
 from pykraft.spark.sink_producer import SinkProducer
 from pykraft.spark.sink_rows import RowReader
+from pykraft.spark.staging import StagedBatch, discard
 
 
 class Written(WriterCommitMessage):
@@ -51,6 +55,33 @@ class StreamWriter(DataSourceStreamArrowWriter):
         with plainly():
             write_at_least_once(self._options, self._rows, iterator)
         return Written()
+
+
+class ExactlyOnceWriter(DataSourceStreamArrowWriter):
+    """Writes each batch of a stream in one transaction. Spark makes one for the tasks of a batch, and another one in
+    the driver for `commit` or `abort`."""
+
+    def __init__(self, options: WriteOptions, rows: RowReader) -> None:
+        self._options = options
+        self._rows = rows
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In an executor: stage the rows of one task."""
+        with plainly():
+            return stage(self._options, self._rows, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """In the driver, when all tasks have succeeded: write what they have staged."""
+        with plainly():
+            ExactlyOnceCommit(self._options, _staged(messages), batchId).run()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """In the driver, when a task has failed. Files that no message names go with the next batch that is written."""
+        discard(_staged(messages))
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedBatch]:
+    return [message for message in messages if isinstance(message, StagedBatch)]
 
 
 def write_at_least_once(options: WriteOptions, rows: RowReader, batches: Iterator[pa.RecordBatch]) -> None:

@@ -3,17 +3,24 @@
 `pykraft.producer.Producer` makes a future for each record, and takes its lock for each. A task does not look at single
 records: it wants all of them acknowledged, or the first reason why one is not. So this producer takes records in
 chunks, with one callback for all.
+
+The driver of an exactly-once stream uses it for its transactions: it sends batches that tasks have encoded, and asks
+what its transactional id has committed before.
 """
 
 from collections.abc import Iterable
 from itertools import islice
 
+from pykraft.client import config as keys
 from pykraft.client.accumulator import RecordMetadata
 from pykraft.client.arguments import topic_name
-from pykraft.client.producer import Outgoing
+from pykraft.client.group_offsets import GroupOffsetCalls
+from pykraft.client.producer import Obstacle, Outgoing
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
 from pykraft.producer import Producer
+from pykraft.records.encoded import EncodedRecordBatch
 
 _CHUNK = 500
 """Records between two moments in which the sending thread may have the lock."""
@@ -50,6 +57,33 @@ class SinkProducer(Producer):
         """Raise why a record was not acknowledged, if one was not."""
         if self._failure is not None:
             raise self._failure
+
+    def send_encoded(self, place: TopicPartition, batch: bytes) -> None:
+        """Queue a batch of the open transaction; commit_transaction() says whether it was written."""
+        encoded = EncodedRecordBatch(batch, transactional=True)
+
+        def append() -> Obstacle | None:
+            return self._core.try_append_encoded(place, encoded, self._thread.now)
+
+        with self._thread.lock:
+            self._thread.check()
+            obstacle = append()
+            if obstacle is not None:
+                self._wait_for_room(place.topic, obstacle, append)
+        self._thread.wake()
+
+    def committed_offset(self, group_id: str, place: TopicPartition) -> int | None:
+        """What the group has committed there, if anything. If a transaction is about to change it, its end is waited
+        for."""
+        calls = GroupOffsetCalls(self._core.driver)
+        timeout_ms = self._core.config[keys.DEFAULT_API_TIMEOUT_MS]
+        found = self._thread.ask(
+            lambda now: calls.list_consumer_group_offsets({group_id: [place]}, True, now + timeout_ms)
+        )[group_id]
+        if isinstance(found, KafkaError):
+            raise found
+        committed = found.get(place)
+        return None if committed is None else committed.offset
 
     def _check_topics(self, chunk: Iterable[Outgoing]) -> None:
         for topic in {record.topic for record in chunk} - self._named:

@@ -45,7 +45,7 @@ from pykraft.spark.options import ReadOptions, check_options, read_options, stre
 from pykraft.spark.plainly import plainly
 from pykraft.spark.plan import plan
 from pykraft.spark.pushdown import PushedFilters
-from pykraft.spark.sink import BatchWriter, StreamWriter
+from pykraft.spark.sink import BatchWriter, ExactlyOnceWriter, StreamWriter
 from pykraft.spark.sink_options import write_options
 from pykraft.spark.sink_rows import RowReader
 from pykraft.spark.stream import StreamPlanner
@@ -84,13 +84,18 @@ class PykraftDataSource(DataSource):
             if overwrite:
                 raise ConfigError('a topic can only be appended to, not overwritten: .mode("append")')
             options = write_options(self.options)
+            if options.exactly_once:
+                raise ConfigError(
+                    "exactlyOnce is for streams: a batch query has no checkpoint that says what was written"
+                )
             return BatchWriter(options, RowReader(schema, options.topic))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter | ExactlyOnceWriter:  # noqa: N802
         """`overwrite` is output mode complete: each batch appends the whole result, as in Spark's own sink."""
         with plainly():
             options = write_options(self.options)
-            return StreamWriter(options, RowReader(schema, options.topic))
+            kind = ExactlyOnceWriter if options.exactly_once else StreamWriter
+            return kind(options, RowReader(schema, options.topic))
 
 
 class BatchReader(DataSourceReader):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -317,9 +318,10 @@ def test_the_same_rows_become_the_same_records(spark: SparkSession, kafka: Any) 
 def test_what_one_refuses_the_other_refuses(
     spark: SparkSession, kafka: Any, columns: list[str], option: dict[str, str]
 ) -> None:
+    """Spark's own sink waits for partition 9 to be added, and says most of it in Java's words."""
     for source in SOURCES:
-        with pytest.raises(PySparkException):
-            write(spark.range(1).selectExpr(*columns), source, kafka, **option)
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            write(spark.range(1).selectExpr(*columns), source, kafka, **option, **{"kafka.max.block.ms": "2000"})
 
 
 @pytest.mark.parametrize(

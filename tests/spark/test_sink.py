@@ -1,8 +1,10 @@
-"""``df.write.format("pykraft")`` and ``writeStream`` at least once: what unmodified clients read of the rows."""
+"""``df.write.format("pykraft")`` and ``writeStream``: what unmodified clients read of the rows."""
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pykraft import Consumer
+from pykraft import Admin, Consumer
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.conftest import TOPIC
@@ -133,6 +135,7 @@ def run(
     frame = spark.readStream.format("pykraft").options(**servers, subscribe=source, startingOffsets="earliest").load()
     if mode != "append":
         frame = frame.groupBy("value").count().selectExpr("value key", "cast(count as string) value")
+    said = {name.replace("__", "."): value for name, value in said.items()}
     writer = frame.writeStream.format("pykraft").outputMode(mode).queryName("copying").options(**servers, **said)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -175,3 +178,87 @@ def test_a_stream_that_makes_no_sense_is_one_sentence(
         run(spark, kafka, tmp_path, TOPIC, tpoic="t")
     assert "ConfigError: tpoic is no option of this sink; it has " in str(failed.value)
     assert "Traceback" not in str(failed.value)
+
+
+# --- exactly once -----------------------------------------------------------------------------------------------------
+
+
+def forget_commit(checkpoint: pathlib.Path, batch_id: int) -> None:
+    """What the checkpoint is like if the driver dies after the sink has written a batch."""
+    for name in (str(batch_id), f".{batch_id}.crc"):
+        (checkpoint / "commits" / name).unlink()
+
+
+def test_a_batch_that_spark_repeats_is_written_once(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    """Of 300 rows of 4 KiB each task stages a file, of 20 rows nothing but its message."""
+    for topic in ("once-in", "once-out"):
+        corpus.create(kafka.bootstrap_servers, topic, partitions=2)
+    written = 0
+    for batch_id, count in enumerate((300, 20, 300)):
+        rows = spark.range(written, written + count, 1, 2).selectExpr(
+            "repeat(cast(id as string), 2000) value", "id key"
+        )
+        write(rows.selectExpr("value", "cast(key as string) key"), kafka, topic="once-in")
+        written += count
+        run_once(spark, kafka, tmp_path)
+        forget_commit(tmp_path, batch_id)
+        query = run_once(spark, kafka, tmp_path)
+        assert [progress.batchId for progress in query.recentProgress] == [batch_id]
+        note = json.loads((tmp_path / "pykraft-sink" / query.id / "written.json").read_text())
+        assert note == {"runId": query.runId, "batchId": batch_id}
+        assert len(list((tmp_path / "pykraft-sink" / query.id).iterdir())) == 1, "and no file of a task"
+    rows = corpus.read(kafka.bootstrap_servers, "once-out", 2, isolation_level="read_committed")
+    assert sorted(int(row.key or b"") for row in rows) == list(range(written))
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        (offset,) = admin.list_consumer_group_offsets(f"spark-sink-{query.id}").values()
+    assert offset is not None and offset.offset == 3
+
+
+def run_once(spark: SparkSession, kafka: Any, checkpoint: pathlib.Path, **said: str) -> Any:
+    return run(spark, kafka, checkpoint, "once-in", **{"topic": "once-out", "exactlyOnce": "true", **said})
+
+
+def test_a_checkpoint_that_was_written_from_without_exactly_once_is_refused(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    for topic in ("later-in", "later-out"):
+        corpus.create(kafka.bootstrap_servers, topic, partitions=1)
+    said = {"topic": "later-out"}
+    for number in range(3):
+        write(spark.range(1).selectExpr(f"'{number}' value"), kafka, topic="later-in")
+        if number == 0:
+            run(spark, kafka, tmp_path, "later-in", **said)
+        said = {**said, "exactlyOnce": "true"}
+        if number == 1:
+            with pytest.raises(PySparkException) as refused:
+                run(spark, kafka, tmp_path, "later-in", **said)
+            words = (
+                "batch 1 of query [0-9a-f-]+ may have been written before: group spark-sink-.* acceptDuplicates=true"
+            )
+            assert re.search(words, str(refused.value)) and "Traceback" not in str(refused.value)
+            run(spark, kafka, tmp_path, "later-in", **said, acceptDuplicates="true")
+    run(spark, kafka, tmp_path, "later-in", **said)
+    found = corpus.read(kafka.bootstrap_servers, "later-out", 1, isolation_level="read_committed")
+    assert [row.value for row in found] == [b"0", b"1", b"2"]
+
+
+def test_a_task_that_fails_leaves_the_topic_as_it_was(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    for topic in ("failed-in", "failed-out"):
+        corpus.create(kafka.bootstrap_servers, topic, partitions=2)
+    rows = spark.range(2).selectExpr("repeat('v', 900000) value", "cast(id as int) partition")
+    write(rows, kafka, topic="failed-in")
+    with pytest.raises(PySparkException) as failed:
+        run(spark, kafka, tmp_path, "failed-in", topic="failed-out", exactlyOnce="true", kafka__max__request__size="9")
+    assert "MESSAGE_TOO_LARGE: the record has 900022 bytes, max.request.size allows 9" in str(failed.value)
+    assert corpus.read(kafka.bootstrap_servers, "failed-out", 2) == []
+
+
+def test_exactly_once_is_for_streams(spark: SparkSession, kafka: ClusterProcess) -> None:
+    words = refused(spark.range(1).selectExpr("'v' value"), kafka, topic="t", exactlyOnce="true")
+    assert (
+        "ConfigError: exactlyOnce is for streams: a batch query has no checkpoint that says what was written" in words
+    )

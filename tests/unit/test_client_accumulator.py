@@ -7,7 +7,9 @@ import pytest
 from pykraft.client.accumulator import ProducerBatch, RecordAccumulator, RecordMetadata
 from pykraft.common.core import FOREVER
 from pykraft.records.batch import RecordBatch, batches
+from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
+from pykraft.records.encoded import EncodedRecordBatch
 from tests.harness.scripted import partition, settings
 
 T0, T1 = partition("t-0"), partition("t-1")
@@ -162,7 +164,7 @@ def test_a_batch_is_split_into_smaller_ones_that_hold_the_same(is_sent: bool) ->
     if is_sent:
         batch.finish(7, 0, 0)
     parts = list(batch.split(200))
-    assert len(parts) > 2
+    assert len(parts) == 2
     offset = 0
     for part in parts:
         assert part.size <= 200
@@ -215,3 +217,47 @@ def test_records_are_not_added_to_a_batch_that_was_sent() -> None:
     some.put_back(batch)
     add(some)
     assert (batch.count, some.take(T0), some.take(T0).count) == (1, batch, 1)
+
+
+# --- batches that another process has encoded -------------------------------------------------------------------------
+
+
+def encoded(*values: bytes) -> EncodedRecordBatch:
+    builder = RecordBatchBuilder(compression=Compression.GZIP)
+    for value in values:
+        builder.append(1000, None, value)
+    return EncodedRecordBatch(bytes(builder.build()), transactional=True)
+
+
+def test_an_encoded_batch_keeps_its_place_and_no_record_is_added_to_it() -> None:
+    some = accumulator(transactional_id="t")
+    add(some, b"1")
+    some.append_encoded(T0, encoded(b"2", b"3"), now=0)
+    add(some, b"4")
+    found = [some.take(T0) for _ in range(3)]
+    assert [batch.count for batch in found] == [1, 2, 1]
+    for number, batch in enumerate(found):
+        batch.finish(7, 1, number)
+        (sent,) = batches(memoryview(batch.data or b""))
+        assert (sent.producer_id, sent.base_sequence, sent.is_transactional) == (7, number, True)
+
+
+def test_an_encoded_batch_takes_memory_until_it_is_released() -> None:
+    some, batch = accumulator(transactional_id="t", buffer_memory=200), encoded(b"2" * 100)
+    some.append_encoded(T0, batch, now=0)
+    assert some.used_bytes == batch.size and not some.has_room(200)
+    some.release(some.take(T0))
+    assert some.used_bytes == 0
+
+
+def test_an_encoded_batch_that_is_too_large_is_split_as_another_one() -> None:
+    some = accumulator(transactional_id="t")
+    some.append_encoded(T0, encoded(*(b"%d" % number for number in range(10))), now=0)
+    whole = some.take(T0)
+    whole.finish(7, 1, 0)
+    parts = list(whole.split(120))
+    assert len(parts) == 2
+    for part in parts:
+        part.finish(7, 1, 0)
+    found = [record.value for part in parts for record in RecordBatch(memoryview(part.data or b"")).records()]
+    assert found == [b"%d" % number for number in range(10)]

@@ -1,0 +1,229 @@
+"""What tasks leave for the driver of an exactly-once stream: without Spark's JVM and without a broker."""
+
+from __future__ import annotations
+
+import pathlib
+from random import Random
+
+import pytest
+
+from pykraft.client.partitioner import partition_of_key
+from pykraft.client.producer import Outgoing
+from pykraft.common.errors import ConfigError, CorruptRecordError, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.records.batch import RecordBatch
+from pykraft.spark import exactly_once
+from pykraft.spark.exactly_once import stage
+from pykraft.spark.sink_options import write_options
+from pykraft.spark.staging import (
+    IN_MESSAGE_BYTES,
+    RecordStager,
+    StagedBatch,
+    StagedFile,
+    batch_folder,
+    discard,
+    discard_up_to,
+    staged,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1", "exactlyOnce": "true"}
+
+
+def stager(kept: list[tuple[TopicPartition, bytes]], partitions: int = 3, **settings: str) -> RecordStager:
+    said = {f"kafka.{name.replace('_', '.')}": value for name, value in settings.items()}
+    config = write_options({**SERVERS, **said}).producer
+    return RecordStager(config, lambda topic: range(partitions), lambda *piece: kept.append(piece), Random(1))
+
+
+def record(value: bytes, key: bytes | None = None, partition: int | None = None, topic: str = "t") -> Outgoing:
+    return Outgoing(topic, key, value, [("h", value)], partition, 1_700_000_000_000)
+
+
+def values(batch: bytes) -> list[bytes | None]:
+    found = RecordBatch(memoryview(batch))
+    assert found.is_valid and not found.is_transactional and not found.has_producer_id
+    return [one.value for one in found.records()]
+
+
+def message(file: StagedFile) -> StagedBatch:
+    pieces = file.close()
+    return StagedBatch("q", "r", 7, "h", str(file.path or ""), file.size, pieces)
+
+
+# --- records into batches ---------------------------------------------------------------------------------------------
+
+
+def test_a_key_chooses_as_in_the_producer_and_the_column_partition_wins() -> None:
+    kept: list[tuple[TopicPartition, bytes]] = []
+    made = stager(kept)
+    for number in range(20):
+        made.add(record(b"%d" % number, key=b"key %d" % number))
+    made.add(record(b"there", key=b"key 1", partition=2, topic="u"))
+    made.close_all()
+    found = {value: place for place, batch in kept for value in values(batch)}
+    expected = {b"%d" % n: TopicPartition("t", partition_of_key(b"key %d" % n, 3)) for n in range(20)}
+    assert found == {**expected, b"there": TopicPartition("u", 2)}
+
+
+def test_batches_of_a_partition_are_full_and_in_order() -> None:
+    kept: list[tuple[TopicPartition, bytes]] = []
+    made = stager(kept, batch_size="500")
+    for number in range(100):
+        made.add(record(b"%03d" % number, partition=number % 2))
+    made.close_all()
+    for parity in (0, 1):
+        batches = [batch for place, batch in kept if place.partition == parity]
+        assert all(300 < len(batch) <= 500 for batch in batches[:-1])
+        assert [v for batch in batches for v in values(batch)] == [b"%03d" % n for n in range(parity, 100, 2)]
+
+
+def test_records_without_a_key_fill_one_partition_after_the_other() -> None:
+    kept: list[tuple[TopicPartition, bytes]] = []
+    made = stager(kept, batch_size="500")
+    for number in range(100):
+        made.add(record(b"%03d" % number))
+    made.close_all()
+    assert {place.partition for place, _ in kept} == {0, 1, 2}
+    assert len(kept) < 20
+
+
+def test_open_batches_of_many_partitions_have_no_more_than_buffer_memory() -> None:
+    kept: list[tuple[TopicPartition, bytes]] = []
+    made = stager(kept, partitions=1000, buffer_memory="5000")
+    most = 0
+    for number in range(1000):
+        made.add(record(b"x" * 100, partition=number))
+        most = max(most, sum(builder.size for builder in made._open.values()))
+    made.close_all()
+    assert len(kept) == 1000
+    assert most < 5000 + 25 * 61 + 400, "and the headers of the open batches"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (record(b"v", partition=3), "INVALID_PARTITIONS: a row cannot be written: t has partitions 0 to 2, not 3"),
+        (record(b"v", partition=-1), "INVALID_PARTITIONS: a row cannot be written: t has partitions 0 to 2, not -1"),
+        (record(b"v" * 600_000), "MESSAGE_TOO_LARGE: the record has 1200033 bytes, max.request.size allows 1048576"),
+        (record(b"v", topic="t\n"), "INVALID_TOPIC_EXCEPTION"),
+    ],
+    ids=["above", "below", "large", "name"],
+)
+def test_a_record_that_cannot_be_sent_is_refused_by_the_task(wrong: Outgoing, words: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        stager([]).add(wrong)
+    assert words in str(refused.value)
+
+
+# --- pieces in messages and files -------------------------------------------------------------------------------------
+
+
+def some_batches(count: int, size: int) -> list[tuple[TopicPartition, bytes]]:
+    kept: list[tuple[TopicPartition, bytes]] = []
+    made = stager(kept, compression_type="none")
+    for number in range(count):
+        made.add(record(b"%d" % number * size, partition=number % 3, topic="größe"))
+        made.close_all()
+    return kept
+
+
+@pytest.mark.parametrize(("count", "size", "spills"), [(0, 1, False), (9, 10, False), (9, 20_000, True)])
+def test_what_was_kept_is_read_again_from_a_message_or_a_file(
+    tmp_path: pathlib.Path, count: int, size: int, spills: bool
+) -> None:
+    file, pieces = StagedFile(tmp_path / "q" / "7"), some_batches(count, size)
+    for place, batch in pieces:
+        file.keep(place, batch)
+    found = message(file)
+    assert bool(found.path) is spills and bool(found.pieces) is (count > 0 and not spills)
+    assert len(found.pieces) <= IN_MESSAGE_BYTES
+    assert list(staged(found)) == pieces
+    discard([found])
+    assert not list(tmp_path.glob("q/7/*"))
+
+
+def test_a_message_that_ends_early_is_refused(tmp_path: pathlib.Path) -> None:
+    file = StagedFile(tmp_path)
+    for place, batch in some_batches(2, 10):
+        file.keep(place, batch)
+    whole = message(file)
+    for end in range(1, len(whole.pieces)):
+        cut = StagedBatch("q", "r", 7, "h", "", whole.size, whole.pieces[:end])
+        with pytest.raises(CorruptRecordError, match="ends in the middle of a record batch"):
+            list(staged(cut))
+
+
+def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "taken").write_text("")
+    file = StagedFile(tmp_path / "taken" / "q")
+    with pytest.raises(ConfigError, match=r"cannot be written \(Not a directory\): stagingDirectory must name a dir"):
+        for place, batch in some_batches(9, 20_000):
+            file.keep(place, batch)
+
+
+def test_only_files_of_this_batch_and_earlier_ones_are_removed(tmp_path: pathlib.Path) -> None:
+    for batch_id in (3, 7, 12):
+        folder = batch_folder(str(tmp_path), "q", batch_id)
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("")
+    (tmp_path / "q" / "written.json").write_text("")
+    discard_up_to(str(tmp_path), "q", 7)
+    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == ["12", "written.json"]
+
+
+# --- a task -----------------------------------------------------------------------------------------------------------
+
+
+class Context:
+    """A task's context that knows these local properties."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.getLocalProperty = properties.get
+
+
+def test_a_spark_that_does_not_tell_the_query_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for properties in ({}, {"sql.streaming.queryId": "q"}, {"streaming.sql.batchId": "1"}):
+        context = type("Contexts", (), {"get": staticmethod(lambda found=properties: Context(found))})
+        monkeypatch.setattr(exactly_once, "TaskContext", context)
+        with pytest.raises(ConfigError) as refused:
+            stage(write_options({**SERVERS, "topic": "t"}), None, iter([]))  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            "exactlyOnce needs to know the query and the batch, and this Spark does not tell a task"
+            " (sql.streaming.queryId, streaming.sql.batchId): leave the option out"
+        )
+
+
+@pytest.mark.parametrize(
+    ("said", "directory"),
+    [
+        ({"stagingDirectory": "/shared/x"}, "/shared/x"),
+        ({"stagingDirectory": "file:///shared/x%20y", "checkpointLocation": "/c"}, "/shared/x y"),
+        ({"checkpointLocation": "/checkpoint"}, "/checkpoint/pykraft-sink"),
+        ({"CheckpointLocation": "file:/checkpoint"}, "/checkpoint/pykraft-sink"),
+        ({"checkpointLocation": "hdfs://name:8020/checkpoint"}, "/temporary/pykraft-sink"),
+        ({"checkpointLocation": "relative"}, "/temporary/pykraft-sink"),
+    ],
+)
+def test_the_staging_directory_is_in_the_checkpoint_if_nothing_else_is_said(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], directory: str
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/temporary")
+    assert write_options({**SERVERS, **said}).staging_directory == directory
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            {"kafka.acks": "1"},
+            "exactlyOnce needs an idempotent producer: leave out kafka.enable.idempotence, kafka.acks",
+        ),
+        ({"kafka.enable.idempotence": "false"}, "exactlyOnce needs an idempotent producer"),
+        ({"stagingDirectory": "here"}, "stagingDirectory is 'here', but must be an absolute path: /shared/staging"),
+        ({"exactlyOnce": "maybe"}, "exactlyOnce"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(said: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        write_options({**SERVERS, **said})
+    assert words in str(refused.value)
