@@ -36,9 +36,10 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
+from pykraft.course.questions import Question, questions
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
-from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, pick, profile, show
+from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, is_notebook, pick, profile, show
 from pykraft.course.syllabus import SEED, entry
 
 if TYPE_CHECKING:
@@ -125,8 +126,10 @@ class Lesson:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def predict(self, name: str, choice: str = SKIP, **options: str) -> None:
-        """Note what the reader expects: one of the options, or "skip". Where nobody reads, everything is skipped.
+        """Note what the reader expects: one of the options, or "skip". Without options they are those of the notebook's
+        file (`questions`). A reader of a live page may also press a button. Where nobody reads, everything is skipped.
         WrongPrediction for anything that is no option."""
+        options = options or self._asked(name).options
         if not options:
             raise WrongPrediction(f"predict({name!r}): give the options, as in a='yes', b='no'")
         choice = str(choice).strip().lower()
@@ -134,6 +137,9 @@ class Lesson:
             raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {', '.join(options)}, or {SKIP}")
         choice = SKIP if is_headless() else choice
         self._options[name] = (choice, options)
+        if choice == SKIP and is_notebook() and not is_headless():
+            self._show_buttons(name, options)
+            return
         marks = {key: "→" if key == choice else " " for key in options}
         lines = [f"{marks[key]} {key})  {text}" for key, text in options.items()]
         last = "You skip this one." if choice == SKIP else f"You say {choice}."
@@ -143,16 +149,40 @@ class Lesson:
         )
         show(Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
 
-    def answer(self, name: str, right: str) -> None:
-        """Tell which option was right, beside what was predicted. WrongPrediction if nothing was."""
+    def _asked(self, name: str) -> Question:
+        return questions(self.number).get(name, Question({}, {}))
+
+    def _show_buttons(self, name: str, options: dict[str, str]) -> None:
+        """One button for each option; pressing one is the prediction, until another one is pressed."""
+        import ipywidgets
+
+        texts = [(f"{key}) {text}", key) for key, text in options.items()]
+        layout = ipywidgets.Layout(width="auto")
+        buttons = ipywidgets.RadioButtons(options=texts, index=None, layout=layout)
+
+        def note_choice(change: dict[str, str]) -> None:
+            self._options[name] = (change["new"], options)
+
+        buttons.observe(note_choice, "value")
+        show(buttons)
+
+    def answer(self, name: str, right: str, **why: str) -> None:
+        """Tell which option was right, beside what was predicted, and `why` each of the others is wrong, in a sentence.
+        WrongPrediction if nothing was predicted, or if a wrong option has no sentence while others have one."""
         if name not in self._options:
             raise WrongPrediction(f"answer({name!r}): nothing was predicted under that name: run the cell that asks")
         choice, options = self._options[name]
+        why = why or self._asked(name).why
+        unexplained = options.keys() - {right} - why.keys()
+        if why and unexplained:
+            raise WrongPrediction(f"answer({name!r}): say why {min(unexplained)} is wrong, too")
         told = {SKIP: "You skipped it.", right: "You said so."}.get(
             choice, f"You said {choice}) {options.get(choice)}."
         )
         text = f"It is {right}) {options[right]}. {told}"
-        show(Shown(text, html.escape(text)))
+        wrong = [f"Not {letter}: {why[letter]}" for letter in options if letter != right and letter in why]
+        items = "".join(f"<br><small>{html.escape(line)}</small>" for line in wrong)
+        show(Shown("\n".join([text, *wrong]), html.escape(text) + items))
         if choice != SKIP:
             note("notebooks", self.number, predictions={name: "right" if choice == right else "wrong"})
 

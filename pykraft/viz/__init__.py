@@ -1,9 +1,9 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
-consumer group, `exchange` and `tally` draw deliveries, `hexdump` draws bytes. Each returns a `Figure`, which a notebook
-shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The
-names are looked up when they are used.
+consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
+`hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they
+cannot. `board.live` draws a board with buttons. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.lag_chart import lag_over_time
     from pykraft.viz.plots import lines, points
+    from pykraft.viz.task_chart import read_by_tasks
 
 _HOMES = {
     "Field": "pykraft.viz.hex_dump",
@@ -30,6 +31,7 @@ _HOMES = {
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
     "points": "pykraft.viz.plots",
+    "read_by_tasks": "pykraft.viz.task_chart",
     "tally": "pykraft.viz.delivery_chart",
     "timeline": "pykraft.viz.charts",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "lag_over_time",
     "lines",
     "points",
+    "read_by_tasks",
     "tally",
     "timeline",
 ]
