@@ -2,8 +2,8 @@
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
 consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they
-cannot. `board.live` draws a board with buttons. The names are looked up when they are used.
+`hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text
+where they cannot. `board.live` draws a board with buttons. The names are looked up when they are used.
 """
 
 from importlib import import_module
