@@ -1,6 +1,7 @@
 """``course``: build its notebooks, look at one's progress, grade labs.
 
     course build 00 08 lab08      run notebooks and keep their outputs; for a lab also the list of its checks
+    course slides 02              write build/02_....slides.html: its words and pictures, without code and network
     course status                 what has been done so far, from the learner's own ~/.pykraft/progress.json
     course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
     course grade 08 --file f.py   check some other file
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, dest="action", metavar="ACTION")
     build = actions.add_parser("build", help="run notebooks and keep their outputs")
     build.add_argument("names", nargs="+", metavar="NAME", help="a number such as 08, a lab such as lab08, or a path")
+    slides = actions.add_parser("slides", help="write a notebook's words and pictures as a page of slides into build/")
+    slides.add_argument("names", nargs="+", metavar="NAME", help="a number such as 08, a lab such as lab08, or a path")
     actions.add_parser("status", help="show what has been done so far")
     grading = actions.add_parser("grade", help="check labs, and print points")
     grading.add_argument("labs", nargs="*", metavar="LAB", help="numbers such as 08 (default: all that were begun)")
@@ -39,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    act = {"build": _build, "status": _status, "grade": _grade, "binder": _binder, "map": _map}[options.action]
+    actions = {"build": _build, "slides": _slides, "status": _status, "grade": _grade, "binder": _binder, "map": _map}
     try:
-        return act(options)
+        return actions[options.action](options)
     except NoSuchLab as error:
         raise CommandError(str(error)) from None
 
@@ -76,6 +79,33 @@ def _write_checks(folder: Path) -> None:
     if not report.has_passed:
         raise CommandError(f"{folder.name}: the solution does not pass: {report.problem or sorted(report.failed)}")
     readme.write_text(with_checks(readme.read_text(encoding="utf-8"), report), encoding="utf-8")
+
+
+# --- slides -----------------------------------------------------------------------------------------------------------
+
+
+def _slides(options: argparse.Namespace) -> int:
+    from pykraft.course.authoring import build
+    from pykraft.course.authoring.execute import NotebookFailed, read
+    from pykraft.course.authoring.slide_page import slide_page
+
+    folder = ROOT / "build"
+    for name in options.names:
+        try:
+            path = build.find(name)
+            notebook = read(path)
+        except NotebookFailed as error:
+            raise CommandError(str(error)) from None
+        title = notebook.cells[0].source.splitlines()[0].lstrip("# ") if notebook.cells else path.stem
+        stem = path.parent.name if path.name == build.LAB_NOTEBOOK else path.stem
+        page = folder / f"{stem}.slides.html"
+        try:
+            folder.mkdir(exist_ok=True)
+            page.write_text(slide_page(notebook, title), encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{page} cannot be written: {error.strerror}") from None
+        say(f"{page}")
+    return 0
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

@@ -1,19 +1,21 @@
-"""Each notebook is also a row of slides, by one rule, and nbconvert makes them."""
+"""Each notebook is also a row of slides, by one rule: a page that needs no network and shows no code."""
 
 from __future__ import annotations
 
+import html
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from nbconvert import SlidesExporter
 
+from pykraft import cli
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
+from pykraft.course.authoring.slide_page import slide_page, slides_of
 from pykraft.course.authoring.slides import FRAGMENT, GOES_ON, NOTES, SKIP, SLIDE, SUBSLIDE, slide_type
+from pykraft.viz.figure import SVG
 from tests.harness.tree import ROOT
 
 NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "labs").glob("*/lab.ipynb"))]
@@ -54,13 +56,50 @@ def test_every_cell_of_a_notebook_knows_its_place_among_the_slides(path: Path) -
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=short_name)
-def test_nbconvert_makes_slides_of_a_notebook(path: Path) -> None:
+def test_a_page_of_slides_needs_no_network_and_shows_no_code(path: Path) -> None:
     notebook = read(path)
-    page, _ = SlidesExporter().from_notebook_node(notebook)  # type: ignore[no-untyped-call]
-    kinds = Counter(cell.metadata.slideshow.slide_type for cell in notebook.cells)
-    # A section within a section is a slide below a slide; the outer ones stand side by side.
-    inner = len(re.findall(r"<section>\s*<(?!section)", page))
-    assert kinds[SLIDE] + kinds[SUBSLIDE] <= inner + 1
-    assert len(re.findall(r"<section><section>", page)) == kinds[SLIDE]
-    assert page.count('class="fragment"') == kinds[FRAGMENT]
-    assert "nb.finish()" not in page
+    page = slide_page(notebook, "A question?")
+    assert not re.findall(r"(?:src|href|action|data|poster)=|url\(|@import|import\(|fetch\(", page), (
+        "it loads something"
+    )
+    assert re.findall(r"\w+://[^ <]*", _without_shown_text(page)) == []
+    for cell in notebook.cells:
+        lines = [
+            line for line in cell.source.splitlines() if cell.cell_type == "code" and "(" in line and len(line) > 20
+        ]
+        assert [line for line in lines if html.escape(line, quote=False) in page] == []
+
+
+def _without_shown_text(page: str) -> str:
+    """Without what only stands there to be read, such as an address in a printed setting."""
+    return re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=short_name)
+def test_every_heading_begins_a_slide_and_every_picture_is_on_one(path: Path) -> None:
+    notebook = read(path)
+    slides = list(slides_of(notebook))
+    headings = sum(slide_type(cell) == SLIDE for cell in notebook.cells)
+    pictures = sum(SVG in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert sum(bool(re.search(r"<h[12]\b", slide)) for slide in slides) == headings <= len(slides)
+    assert sum(slide.count("<svg") for slide in slides) == pictures
+    assert max(slide.count("<svg") for slide in slides) <= 1, "a picture has its slide"
+    assert "".join(slides).count('class="fragment"') == sum(
+        "nb.claim(" in c.source and bool(c.outputs) for c in notebook.cells
+    )
+
+
+def test_words_and_the_picture_that_they_lead_to_share_a_slide_and_a_question_stands_alone() -> None:
+    cells = [cell("markdown", "## 1. Now"), cell("markdown", "Look."), cell("code", "board()", PICTURE)]
+    cells += [cell("markdown", "**Predict.** What?"), cell("code", "f()", PICTURE), cell("code", "x = 1\n" * 20)]
+    first, question, picture = slides_of(nbformat.from_dict({"cells": cells}))  # type: ignore[no-untyped-call]
+    assert "Now" in first and "Look." in first and "<svg" in first
+    assert "What?" in question and "<svg" not in question and "<svg" in picture
+    assert "x = 1" not in first + question + picture
+
+
+def test_a_page_of_slides_is_written_into_build(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["course", "slides", "08"]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == ROOT / "build" / "08_which_partition.slides.html"
+    assert "<title>Which partition?</title>" in page.read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
 """A notebook as slides: which cell begins one.
 
-``jupyter nbconvert --to slides`` reads it from each cell's metadata, and a notebook gets it when it is built. The rule
-is one for all notebooks, so that nobody has to keep it by hand:
+``python -m pykraft course slides 02`` makes a page of them (`slide_page`). ``jupyter nbconvert --to slides`` reads the
+same from each cell's metadata, and a notebook gets it when it is built. The rule is one for all notebooks, so that
+nobody has to keep it by hand:
 
     slide       a cell with a heading
     subslide    what comes below it: a question, a further word, a picture
