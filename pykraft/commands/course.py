@@ -5,15 +5,19 @@
     course status                 what has been done so far, from the learner's own ~/.pykraft/progress.json
     course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
     course grade 08 --file f.py   check some other file
+    course grade 08 --class hand-ins --csv points.csv
+                                  check the files of a class, one row for each student and lab
     course binder --write         put the badge that opens this copy on Binder into the README
     course map --write            write pykraft/README.md, one line for each module
 
 A grade is a run of the same checks that the learner has; another seed asks other questions. Exit code 0 says that all
-points were won.
+points were won; after a class, that every file was looked at.
 """
 
 import argparse
 import json
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -32,6 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     grading.add_argument("labs", nargs="*", metavar="LAB", help="numbers such as 08 (default: all that were begun)")
     grading.add_argument("--seed", type=int, help="what chance begins with (default: one that is drawn)")
     grading.add_argument("--file", type=Path, help="the file to be checked, instead of work.py; for one lab")
+    grading.add_argument(
+        "--class",
+        type=Path,
+        dest="folder",
+        metavar="FOLDER",
+        help="check a class: a folder for each student",
+    )
+    grading.add_argument(
+        "--csv",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="with --class: write CSV (to this file, or print it)",
+    )
     grading.add_argument("--json", action="store_true", help="print everything that was found, as JSON")
     binder = actions.add_parser("binder", help="print the badge that opens the course on Binder")
     binder.add_argument("--repository", metavar="OWNER/NAME", help="on GitHub (default: this copy's origin)")
@@ -141,6 +159,10 @@ def _grade(options: argparse.Namespace) -> int:
     from pykraft.course.labs.grading import grade
 
     folders = [lab_folder(number) for number in options.labs]
+    if options.folder is not None:
+        return _grade_class(options, folders or lab_folders(LABS))
+    if options.csv is not None:
+        raise CommandError("--csv needs the folder of a class, as in: course grade 08 --class FOLDER --csv")
     if options.file is not None:
         if len(folders) != 1:
             raise CommandError("--file needs the number of one lab, as in: course grade 08 --file FILE")
@@ -167,6 +189,33 @@ def _grade(options: argparse.Namespace) -> int:
                 say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:200]}")
     say(f"seed {seed}")
     return 0 if all(report.has_passed for report in reports) else 1
+
+
+def _grade_class(options: argparse.Namespace, labs: list[Path]) -> int:
+    from pykraft.course.labs import classroom
+
+    if options.file is not None or options.json:
+        raise CommandError("--class takes --csv; --file and --json are for a single file")
+    try:
+        found = classroom.submissions(options.folder, labs)
+    except OSError as error:
+        raise CommandError(f"{options.folder} cannot be read: {error.strerror}") from None
+    if not found:
+        raise CommandError(f"{options.folder} has no folder of a student in it, such as {options.folder}/ann/lab08.py")
+    seed = Random().randrange(1 << 31) if options.seed is None else options.seed
+    rows = classroom.grade_class(found, seed)
+    try:
+        with ExitStack() as stack:
+            if options.csv is not None:
+                to = sys.stdout if options.csv == "-" else stack.enter_context(open(options.csv, "w", newline=""))
+                rows = classroom.write_csv(rows, to)
+            for row in rows:
+                line = f"{row.student}, {row.report.lab}: {row.report.points} of {row.total} points"
+                (say if options.csv is None else tell)(line + (f" ({row.report.problem})" * bool(row.report.problem)))
+    except OSError as error:
+        raise CommandError(f"{options.csv} cannot be written: {error.strerror}") from None
+    tell(f"seed {seed}")
+    return 0
 
 
 # --- binder -----------------------------------------------------------------------------------------------------------

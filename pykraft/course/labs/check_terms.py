@@ -4,7 +4,9 @@ Environment variables of a run, its defaults, the three outcomes of a check, and
 that a notebook's kernel, which only starts checks, need not load pytest.
 """
 
-IMPL, SEED, REPORT, LIMIT, TRACE = ("PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S", "TRACE"))
+IMPL, SEED, REPORT, LIMIT, TRACE, MEMORY = (
+    "PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S", "TRACE", "MEMORY_BYTES")
+)
 DEFAULT_SEED = 1
 LIMIT_S = 5.0
 PASSED, FAILED, NOT_YET = "passed", "failed", "not yet"

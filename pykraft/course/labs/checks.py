@@ -25,6 +25,7 @@ ends the interpreter leaves none, and has passed nothing.
 import ast
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -43,6 +44,7 @@ from pykraft.course.labs.check_terms import (
     IMPL,
     LIMIT,
     LIMIT_S,
+    MEMORY,
     NOT_YET,
     PASSED,
     REPORT,
@@ -54,6 +56,8 @@ from pykraft.course.labs.loading import load
 from pykraft.course.labs.reports import Report, read_report
 from pykraft.course.places import is_report, lab_file
 
+FILE_BYTES = 256 << 20
+"""The largest file that a run with limits may write."""
 LEFT = 0.1
 """The share of the limit that the others have once a check did not end. Most of them would not end either, and the run
 as a whole is limited, too."""
@@ -119,6 +123,14 @@ def chance(request: pytest.FixtureRequest, seed: int) -> Random:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "task(name, points): the task that a check belongs to, and what it is worth")
+    if os.environ.get(MEMORY):
+        _limit_memory(int(os.environ[MEMORY]))
+
+
+def _limit_memory(size: int) -> None:
+    """So much memory and no more, and no file that fills the disk: what runs here was written by others."""
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
 
 
 @pytest.hookimpl(wrapper=True)

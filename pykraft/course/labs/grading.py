@@ -7,6 +7,7 @@ that collects the checks once and then forks for every file and seed.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pykraft.course.labs.check_terms import DEFAULT_SEED, FAILED, IMPL, LIMIT, NOT_YET, PASSED, REPORT, SEED, TRACE
+from pykraft.course.labs.check_terms import (
+    DEFAULT_SEED,
+    FAILED,
+    IMPL,
+    LIMIT,
+    MEMORY,
+    NOT_YET,
+    PASSED,
+    REPORT,
+    SEED,
+    TRACE,
+)
 
 CHECKS_FILE = "test_lab.py"
 RUN_LIMIT_S = 60.0
@@ -109,29 +121,53 @@ class Report:
 
 
 def grade(
-    folder: Path, file: Path, seed: int = DEFAULT_SEED, limit_s: float = RUN_LIMIT_S, *, case: str = "", trace: str = ""
+    folder: Path,
+    file: Path,
+    seed: int = DEFAULT_SEED,
+    limit_s: float = RUN_LIMIT_S,
+    *,
+    case: str = "",
+    trace: str = "",
+    memory_bytes: int = 0,
 ) -> Report:
     """Check one file against a lab. `case` is one case of one check; without it there are all. `trace` is the path of a
-    file into which the calls are written (`calls`)."""
+    file into which the calls are written (`calls`). `memory_bytes` limits what the process may take; 0 does not."""
     with tempfile.TemporaryDirectory(prefix="pykraft-lab-") as scratch:
-        report = Path(scratch) / "report.json"
+        report, printed = Path(scratch) / "report.json", Path(scratch) / "printed"
         wanted = f"{CHECKS_FILE}::{case}" if case else CHECKS_FILE
-        try:
-            done = subprocess.run(
+        environment = {**os.environ, **variables(file, seed, report), TRACE: trace}
+        if memory_bytes:
+            environment[MEMORY] = str(memory_bytes)
+        with printed.open("wb") as output:
+            # Its output is a file and it has a session: a child that it leaves behind holds no pipe open, and ends too.
+            process = subprocess.Popen(
                 [*PYTHON, "-m", "pytest", *PYTEST, wanted],
-                check=False,
                 cwd=folder,
-                env={**os.environ, **variables(file, seed, report), TRACE: trace},
+                env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=limit_s,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            return Report(folder.name, seed, (), f"the checks did not end within {limit_s:g} s")
-        return read_report(folder, seed, report, done.stdout)
+            try:
+                process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                return Report(folder.name, seed, (), f"the checks did not end within {limit_s:g} s")
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if process.returncode < 0 and not report.exists():
+            name = signal.Signals(-process.returncode).name
+            return Report(folder.name, seed, (), f"the checks did not come to their end: {name} ended the process")
+        return read_report(folder, seed, report, _last_of(printed))
+
+
+def _last_of(printed: Path) -> str:
+    """The end of what a run has printed, however much that is."""
+    with printed.open("rb") as file:
+        file.seek(max(0, printed.stat().st_size - 4096))
+        return file.read().decode(errors="replace")
 
 
 def variables(file: Path, seed: int, report: Path) -> dict[str, str]:
