@@ -346,11 +346,12 @@ class CoordinatorRuntime(Generic[S]):
             return result.response if isinstance(result.response, Promise) else Promise.of(seen)
         if result.after is not None:
             result.after(now)
-        return self._answer(context, result, committed, now)
+        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
+        return self._answer(context, result, committed, now, self._commit_timeout_ms, late)
 
-    def end_transaction(self, partition: int, end: TransactionEnd, now: int) -> Promise[Any]:
+    def end_transaction(self, partition: int, end: TransactionEnd, timeout_ms: int, now: int) -> Promise[Any]:
         """Append the marker and replay it; a promise of None once it is committed, or of the KafkaError that refused
-        it."""
+        it. REQUEST_TIMED_OUT: it is written, and was not committed within `timeout_ms`."""
         self._now = now
         try:
             context = self._active(partition)
@@ -360,7 +361,8 @@ class CoordinatorRuntime(Generic[S]):
             committed = self._log.high_watermark(partition)
         except KafkaError as error:
             return Promise.of(error)
-        return self._answer(context, CoordinatorResult(None), committed, now)
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not replicated in time")
+        return self._answer(context, CoordinatorResult(None), committed, now, timeout_ms, late)
 
     def _append(
         self, context: _Context[S], result: CoordinatorResult[Any], now: int, writer: TransactionalWriter | None
@@ -379,21 +381,29 @@ class CoordinatorRuntime(Generic[S]):
                 context.shard.replay(record, producer_id)
             done += len(batch)
 
-    def _answer(self, context: _Context[S], result: CoordinatorResult[Any], committed: int, now: int) -> Promise[Any]:
+    def _answer(
+        self,
+        context: _Context[S],
+        result: CoordinatorResult[Any],
+        committed: int,
+        now: int,
+        timeout_ms: int,
+        late: KafkaError,
+    ) -> Promise[Any]:
+        """The response, once what the shard has seen is committed; `late` if that takes longer than `timeout_ms`."""
         promise: Promise[Any] = Promise()
         if context.end_offset <= committed and not context.waiting:
             self._end(context, result, None, now)
             promise.keep(result.response)
         else:
-            timeout = self._timer.at(now + self._commit_timeout_ms, lambda then: self._time_out(context, promise, then))
+            timeout = self._timer.at(now + timeout_ms, lambda then: self._time_out(context, promise, late, then))
             context.waiting.append(_Waiting(context.end_offset, promise, result, timeout))
         return result.response if isinstance(result.response, Promise) else promise
 
-    def _time_out(self, context: _Context[S], promise: Promise[Any], now: int) -> None:
+    def _time_out(self, context: _Context[S], promise: Promise[Any], error: KafkaError, now: int) -> None:
         context.timer.set_time(now)
         waiting = next(each for each in context.waiting if each.promise is promise)
         context.waiting.remove(waiting)
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
         self._end(context, waiting.result, error, now)
         promise.keep(error)
 

@@ -59,15 +59,21 @@ Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
 
 def append_marker(
-    replicas: ReplicaManager, place: TopicPartition, end: TransactionEnd, time_ms: int, now: int
+    replicas: ReplicaManager,
+    place: TopicPartition,
+    end: TransactionEnd,
+    time_ms: int,
+    now: int,
+    *,
+    needs_all: bool = True,
 ) -> AppendInfo:
-    """Append the marker that ends a transaction to one partition that is led here. KafkaError if that is not possible,
-    or if the marker is late or a zombie's."""
+    """Append the marker that ends a transaction to one partition that is led here. With `needs_all` enough replicas
+    must be in sync. KafkaError if it is not possible, or if the marker is late or a zombie's."""
     marker = Marker(end.committed, end.coordinator_epoch)
     data = end_transaction_marker(end.producer_id, end.producer_epoch, marker, time_ms)
     check = AppendCheck(transaction_version=end.transaction_version)
     batch = RecordBatch(memoryview(data))
-    return replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR, check=check)
+    return replicas.append(place, batch, now, needs_all=needs_all, origin=AppendOrigin.COORDINATOR, check=check)
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> None:
@@ -89,14 +95,17 @@ class InternalLog:
         clock: Clock,
         base_sequence: int = _FIRST_SEQUENCE,
         *,
-        needs_verification: bool = False,
+        needs_all: bool = True,
+        needs_verification: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`base_sequence` is that of batches without a producer id. With `needs_verification` the log begins no
-        transaction that was not verified."""
+        """`base_sequence` is that of batches without a producer id. With `needs_all` an append is refused while too few
+        replicas are in sync; without, it only takes longer until it is committed. `needs_verification` says whether the
+        log refuses to begin a transaction that was not verified."""
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
         self._base_sequence = base_sequence
+        self._needs_all = needs_all
         self._needs_verification = needs_verification
 
     def append(
@@ -118,7 +127,7 @@ class InternalLog:
                 transactional=True,
             )
             assert writer.verification is None or isinstance(writer.verification, Verification)
-            check = AppendCheck(writer.verification, needs_verification=self._needs_verification)
+            check = AppendCheck(writer.verification, needs_verification=self._needs_verification())
         time_ms = self._clock.time_ms()
         for key, value in records:
             builder.append(time_ms, key, value)
@@ -126,12 +135,14 @@ class InternalLog:
         if builder.size > most:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{builder.size} bytes of records; {most} are allowed")
         batch = RecordBatch(memoryview(builder.build()))
-        info = self._replicas.append(place, batch, now, needs_all=True, origin=AppendOrigin.COORDINATOR, check=check)
+        origin, needs_all = AppendOrigin.COORDINATOR, self._needs_all
+        info = self._replicas.append(place, batch, now, needs_all=needs_all, origin=origin, check=check)
         return info.last_offset + 1
 
     def append_marker(self, partition: int, end: TransactionEnd, now: int) -> int:
         place = TopicPartition(self._topic, partition)
-        return append_marker(self._replicas, place, end, self._clock.time_ms(), now).last_offset + 1
+        time_ms, needs_all = self._clock.time_ms(), self._needs_all
+        return append_marker(self._replicas, place, end, time_ms, now, needs_all=needs_all).last_offset + 1
 
     def high_watermark(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).log.high_watermark
@@ -203,7 +214,13 @@ class GroupCoordinator:
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             name=GROUP_TOPIC,
             types=GROUP_RECORDS,
-            log=InternalLog(GROUP_TOPIC, replicas, clock, needs_verification=verification.is_required),
+            log=InternalLog(
+                GROUP_TOPIC,
+                replicas,
+                clock,
+                needs_all=False,  # as in Kafka: the response waits for the replicas that are missing
+                needs_verification=lambda: verification.is_required,
+            ),
             make_shard=self.make_shard,
             timer=timer,
             trace=trace,
@@ -300,16 +317,16 @@ class GroupCoordinator:
         asked.then(on_verified)
         return written
 
-    def end_transaction(self, partition: int, end: TransactionEnd, now: int) -> Promise[Any]:
-        """Write a marker into a partition of the internal topic; a promise of None, or of the error that refuses it, in
-        the words of a partition's leader."""
+    def end_transaction(self, partition: int, end: TransactionEnd, timeout_ms: int, now: int) -> Promise[Any]:
+        """Write a marker into a partition of the internal topic. A promise of None once it is committed, or of an error
+        in the words of a partition's leader; REQUEST_TIMED_OUT after `timeout_ms`: it may be committed later."""
 
         def seen_by_coordinator(found: Any) -> Any:
             if isinstance(found, KafkaError) and found.code in _NOT_READY:
                 return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, found.detail)
             return found
 
-        return self.runtime.end_transaction(partition, end, now).map(seen_by_coordinator)
+        return self.runtime.end_transaction(partition, end, timeout_ms, now).map(seen_by_coordinator)
 
     def read(self, group_id: str, look: Callable[[GroupShard], Any], now: int) -> Promise[Any]:
         """What `look` returns, once what it has seen is committed."""

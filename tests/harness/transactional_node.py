@@ -31,12 +31,14 @@ GROUPS = TopicPartition(GROUP_TOPIC, 0)
 class TransactionalNode:
     """Node 1 with topic t and `__consumer_offsets`, each of one partition."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), **fields: Any) -> None:
+    def __init__(self, replicas: tuple[int, ...] = (1,), group_replicas: tuple[int, ...] = (1,), **fields: Any) -> None:
+        """All replicas of a partition must be in sync."""
         self.lone = LoneNode(**{"broker_session_timeout_ms": "60000", **fields})
         self.lone.join(2)
         self.lone.create(TRANSACTION_TOPIC, (2,))
         self.topic = self.lone.create(T.topic, replicas, min_insync_replicas=str(len(replicas)))
-        self.lone.create(GROUP_TOPIC, cleanup_policy="compact")
+        settings = {"cleanup_policy": "compact", "min_insync_replicas": str(len(group_replicas))}
+        self.group_topic = self.lone.create(GROUP_TOPIC, group_replicas, **settings)
         self.lone.run(200)
 
     def log(self, place: TopicPartition = T) -> Any:
@@ -108,13 +110,28 @@ class TransactionalNode:
                 for producer_id, epoch, committed in markers
             ]
         )
-        response = self.lone.ask(request, version=version)
-        return {
-            (each.producer_id, TopicPartition(topic.name, part.partition_index)): ErrorCode.of(part.error_code)
-            for each in response.markers
-            for topic in each.topics
-            for part in topic.partitions
-        }
+        return errors_of(self.lone.ask(request, version=version))
+
+    def send_marker(self, place: TopicPartition, producer_id: int = 7, epoch: int = 1) -> Promise[Answer]:
+        """Write a COMMIT marker, which may wait."""
+        marker = WriteTxnMarkersRequest.Marker
+        topics = [marker.Topic(name=place.topic, partition_indexes=[place.partition])]
+        sent = marker(
+            producer_id=producer_id, producer_epoch=epoch, transaction_result=True, topics=topics, coordinator_epoch=0
+        )
+        promise = self.lone.handle(WriteTxnMarkersRequest(markers=[sent]))
+        self.lone.run(1)
+        return promise
+
+
+def errors_of(response: Any) -> Mapping[tuple[int, TopicPartition], ErrorCode]:
+    """The errors of markers, by producer and partition."""
+    return {
+        (each.producer_id, TopicPartition(topic.name, part.partition_index)): ErrorCode.of(part.error_code)
+        for each in response.markers
+        for topic in each.topics
+        for part in topic.partitions
+    }
 
 
 def _response(request: AddPartitionsToTxnRequest, error: ErrorCode, whole: ErrorCode) -> AddPartitionsToTxnResponse:

@@ -131,7 +131,9 @@ class Groups:
     def state(self) -> str:
         return str(self.ask(DescribeGroupsRequest(groups=["g"])).groups[0].group_state)
 
-    def commit(self, offset: int, member_id: str = "", generation: int = -1, topic: str = "t", **fields: Any) -> Any:
+    def send_commit(
+        self, offset: int, member_id: str = "", generation: int = -1, topic: str = "t", **fields: Any
+    ) -> Promise[Answer]:
         topic_type = OffsetCommitRequest.Topic
         part = topic_type.Partition(
             partition_index=fields.get("partition", 0),
@@ -144,7 +146,12 @@ class Groups:
             generation_id_or_member_epoch=generation,
             topics=[topic_type(name=topic, partitions=[part])],
         )
-        return ErrorCode.of(self.ask(request, 9).topics[0].partitions[0].error_code)
+        return self.send(request, 9)
+
+    def commit(self, *arguments: Any, **fields: Any) -> ErrorCode:
+        promise = self.send_commit(*arguments, **fields)
+        self.run(1)
+        return error_of_commit(promise)
 
     def committed(self, topic: str = "t") -> int:
         asked = OffsetFetchRequest.Topic(name=topic, partition_indexes=[0])
@@ -156,6 +163,10 @@ def change_internal_topic(groups: Groups, name: str, value: str) -> None:
     config = IncrementalAlterConfigsRequest.Resource.Config(name=name, value=value)
     resource = IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name=GROUP_TOPIC, configs=[config])
     groups.lone.ask(IncrementalAlterConfigsRequest(resources=[resource]), ListenerKind.CONTROLLER)
+
+
+def error_of_commit(promise: Promise[Answer]) -> ErrorCode:
+    return ErrorCode.of(response(promise).topics[0].partitions[0].error_code)
 
 
 def response(promise: Promise[Answer]) -> Any:
@@ -564,19 +575,19 @@ def two_replicas(lag_ms: str) -> Groups:
     return groups
 
 
-def starved() -> Groups:
-    """The partition's other replica is gone, so that it takes nothing."""
-    groups = two_replicas("500")
-    groups.run(2000)
-    return groups
+def refuse_records(groups: Groups) -> None:
+    """The partition takes nothing any more."""
+    change_internal_topic(groups, "max.message.bytes", "1")
+    groups.run(1)
 
 
 def test_a_first_member_is_refused_if_its_group_cannot_be_written_and_may_join_later() -> None:
-    groups = starved()
-    assert response(groups.join(version=3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups = Groups()
+    refuse_records(groups)
+    assert response(groups.join(version=3)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     groups.run(REBALANCE_MS)  # the rebalance that it began ends, and has nobody to answer
     assert groups.commit(5) is not NONE
-    change_internal_topic(groups, "min.insync.replicas", "1")
+    change_internal_topic(groups, "max.message.bytes", "1000000")
     again = groups.join(version=3)
     groups.run(1)
     assert response(again).error_code == NONE
@@ -584,9 +595,10 @@ def test_a_first_member_is_refused_if_its_group_cannot_be_written_and_may_join_l
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_group_that_could_not_be_written_does_not_exist(version: int) -> None:
-    groups = starved()
+    groups = Groups()
+    refuse_records(groups)
     refused = response(groups.join(version=version))
-    assert refused.error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MEMBER_ID_REQUIRED)
+    assert refused.error_code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.MEMBER_ID_REQUIRED)
     shard = groups.lone.broker.groups.runtime.active(0)
     assert shard.groups == {}
     groups.run(REBALANCE_MS)
@@ -594,14 +606,31 @@ def test_a_group_that_could_not_be_written_does_not_exist(version: int) -> None:
 
 
 def test_an_assignment_that_cannot_be_written_sends_all_back_to_join() -> None:
-    groups = two_replicas("2000")
+    groups = Groups()
     joined = groups.join(version=3)
-    groups.run(3000)  # the other replica is out of sync now
+    groups.run(1)
     answer = response(joined)
     assert answer.error_code == NONE
+    refuse_records(groups)
     synced = groups.sync(answer.member_id, answer.generation_id, **{answer.member_id: b"mine"})
-    assert response(synced).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response(synced).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert groups.lone.broker.groups.runtime.active(0).groups["g"].state_name == "PreparingRebalance"
+
+
+def test_while_too_few_replicas_are_in_sync_a_commit_is_written_and_answered_late() -> None:
+    groups = two_replicas("500")
+    groups.run(2000)  # the other replica is out of sync now
+    log = groups.lone.broker.replicas.partition(TopicPartition(GROUP_TOPIC, 0)).log
+    before = log.log_end_offset
+    late = groups.send_commit(5)
+    assert log.log_end_offset == before + 1
+    groups.run(4_999)
+    assert not late.kept
+    groups.run(1)
+    assert error_of_commit(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    change_internal_topic(groups, "min.insync.replicas", "1")
+    groups.run(1)
+    assert groups.committed() == 5, "it is written, and counts"
 
 
 def test_a_topic_of_groups_that_is_made_anew_knows_none_of_the_old_ones(groups: Groups) -> None:

@@ -15,7 +15,7 @@ from pykraft.records.batch import batches
 from pykraft.records.markers import Marker, read_marker
 from pykraft.server.apis.dispatch import Answer
 from tests.harness.storage import produced
-from tests.harness.transactional_node import GROUPS, NONE, T, TransactionalNode, produced_error
+from tests.harness.transactional_node import GROUPS, NONE, T, TransactionalNode, errors_of, produced_error
 
 READ_COMMITTED = 1
 
@@ -207,6 +207,22 @@ def test_a_marker_below_the_minimum_of_replicas_is_refused_before_the_append() -
     node.lone.run(2000)
     assert node.markers((7, 0, True)) == {(7, T): ErrorCode.NOT_ENOUGH_REPLICAS}
     assert node.log().log_end_offset == 0
+
+
+def test_the_groups_write_a_marker_below_the_minimum_and_answer_when_it_is_committed() -> None:
+    node = TransactionalNode(group_replicas=(1, 2), replica_lag_time_max_ms="1000")
+    node.lone.run(2000)
+    first = node.send_marker(GROUPS)
+    assert node.log(GROUPS).log_end_offset == 1
+    node.lone.run(29_998)
+    assert not first.kept
+    node.lone.run(1)
+    assert errors_of(first.value.response) == {(7, GROUPS): ErrorCode.REQUEST_TIMED_OUT}
+    second = node.send_marker(GROUPS)
+    assert node.log(GROUPS).log_end_offset == 2, "the coordinator has sent it again"
+    node.lone.fetch(node.group_topic, 2, follower=2)
+    node.lone.run(100)  # it is in sync again
+    assert errors_of(second.value.response) == {(7, GROUPS): NONE}
 
 
 def described(node: TransactionalNode, name: str = "t", partition: int = 0) -> Any:

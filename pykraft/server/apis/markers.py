@@ -8,7 +8,8 @@ Versions: WriteTxnMarkers 1 and 2, DescribeProducers 0. Behaviour to know:
 * Version 2 says which transaction.version the producer has. From 2 on the marker's epoch must be above that of the
   transaction's records: a marker that is late cannot end the next transaction.
 * A partition of ``__consumer_offsets`` gets its marker from the group coordinator, which must replay it. While that is
-  not ready the answer is NOT_LEADER_OR_FOLLOWER, which the sender retries.
+  not ready the answer is NOT_LEADER_OR_FOLLOWER, which the sender retries. Such a marker is written even if too few
+  replicas are in sync, and answered when it is committed; other partitions refuse it with NOT_ENOUGH_REPLICAS.
 * The results of all markers of one producer are answered together, and each partition once.
 * DescribeProducers needs READ on the topic, and goes to the leader (KIP-664).
 
@@ -81,7 +82,8 @@ class MarkerApis:
             if number % PARTS_PER_TURN == 0:
                 now = yield
             if place.topic_partition.topic == GROUP_TOPIC and place.topic_partition in self._replicas.partitions:
-                ended = self._groups.end_transaction(place.topic_partition.partition, place.end, now)
+                number_of_groups = place.topic_partition.partition
+                ended = self._groups.end_transaction(number_of_groups, place.end, self._timeout_ms, now)
                 in_groups.append((place, ended))
             else:
                 in_logs.append((place, self._append(place, now)))
