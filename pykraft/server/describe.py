@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pykraft.common.types import TopicPartition
-from pykraft.raft.quorum_state import Leader, Nominee
+from pykraft.raft.quorum_state import Candidate, Leader
 from pykraft.server.config import NodeConfig
 from pykraft.server.node import Node
 from pykraft.storage.log import UnifiedLog
@@ -70,7 +70,7 @@ class QuorumView(NamedTuple):
     voted_for: int | None = None
     """Its own vote in this epoch; None if it has given none, or that is not known."""
     granted: frozenset[int] = frozenset()
-    """Of a prospective, candidate or leader: the voters that granted it their vote, itself among them."""
+    """Of a candidate or leader: the voters that granted it their vote, itself among them."""
 
 
 class NodeView(NamedTuple):
@@ -135,7 +135,7 @@ def _quorum(node: Node) -> QuorumView:
         log_end_offset=log.end_offset,
         high_watermark=max(0, log.high_watermark),
         voted_for=None if known.voted is None else known.voted.id,
-        granted=known.granted if isinstance(known, (Nominee, Leader)) else frozenset(),
+        granted=known.granted if isinstance(known, (Candidate, Leader)) else frozenset(),
     )
 
 

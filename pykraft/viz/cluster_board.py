@@ -31,7 +31,8 @@ from pykraft.viz.board_links import MOST_MESSAGES
 from pykraft.viz.figure import Figure
 
 if TYPE_CHECKING:
-    from pykraft.viz.live import Breakable, LiveBoard
+    from pykraft.viz.live import LiveBoard
+    from pykraft.viz.live_clicks import Breakable
 
 
 class Describable(Protocol):
@@ -76,14 +77,24 @@ class Board:
         described = board_text.description(known, note)
         return Figure(title, svg.render(f"{title}, {when}", described), text, tuple(svg.boxes))
 
-    def live(self, cluster: "Breakable", **options: Any) -> "Figure | LiveBoard":
-        """A board with buttons, or, where nobody sits in front, the static one; `options` are the same."""
+    def live(
+        self,
+        cluster: "Breakable",
+        script: Sequence[str] = (),
+        *,
+        topic: str | None = None,
+        columns: int = 1,
+        **options: Any,
+    ) -> "Figure | LiveBoard":
+        """A board with buttons, and switches for a producer and a consumer of `topic`. Where there is no page, or no
+        reader in front of it, the film strip of a script of clicks (see `live_clicks`), `columns` pictures side by
+        side; without a script, the static board. `options` are those of `board`."""
         from pykraft.course.surroundings import is_headless, is_notebook
-        from pykraft.viz.live import LiveBoard
+        from pykraft.viz.live import LiveBoard, film_strip
 
         if is_headless() or not is_notebook():
-            return self(cluster, **options)
-        return LiveBoard(cluster, **options)
+            return film_strip(cluster, script, topic, columns, **options)
+        return LiveBoard(cluster, script, topic, **options)
 
 
 board = Board()

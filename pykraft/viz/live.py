@@ -1,115 +1,160 @@
 """The board with buttons: for a reader who sits in front of a cluster that runs.
 
-`Recorder` is the part without a screen: it looks at the cluster and keeps each look that differs from the one before,
-so that one can step back. `LiveBoard` puts widgets around it: a play button that looks again every half second, a
-slider over what was seen, a button for each node that kills it or starts it again, and one that cuts a pair of nodes
-apart or joins it. All of them can be reached and pressed with the keyboard, nothing moves unless it is asked to, and no
-thread of its own runs: a look is taken when the page asks for one.
+`LiveBoard` puts widgets around `LiveClicks`. Under each card are the buttons of its node: they kill it or start it
+again, and cut it off from the others or join it to them. Below are the links between two nodes, a switch for a producer
+and one for a consumer, a play button that looks again every half second, and a slider over what was seen. All of it can
+be reached and pressed with the keyboard, and what a press did is said in a line that screen readers read out. Nothing
+moves until a switch is turned or play is pressed, and no thread of the board's own looks at the cluster: it looks when
+the page asks for that.
 
-Where nobody sits in front, or where there is no page, `board.live` returns the static board: a committed notebook holds
-a picture that needs no kernel.
+A second board of the same cluster ends the producer and the consumer of the first, as `close` does. The cluster is not
+the board's: it runs until it is closed or the kernel ends.
+
+Where there is no page, or no reader in front of it, `film_strip` presses the buttons of a script and draws a picture
+after each step: a committed notebook holds pictures that need no kernel.
 """
 
 import html
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from pykraft.cluster_view import ClusterView
 from pykraft.extras import require
+from pykraft.viz.board_drawing import COLUMNS, WIDTH
 from pykraft.viz.cluster_board import board
+from pykraft.viz.figure import Figure
+from pykraft.viz.live_clicks import Breakable, LiveClicks, Recorder, Seen
 
 STEP_MS = 500
-MOST_FRAMES = 400
 _SEEN = "Seen {seen} of {count} · {time}"
+_OPEN: "WeakKeyDictionary[Any, LiveClicks]" = WeakKeyDictionary()
+"""The clients of each cluster's board: one board of a cluster at a time has them."""
 
 
-class Breakable(Protocol):
-    """A cluster, as far as the buttons are concerned."""
-
-    node_ids: list[int]
-
-    @property
-    def alive(self) -> list[int]: ...
-
-    def describe(self) -> ClusterView: ...
-
-    def kill(self, node_id: int) -> None: ...
-
-    def restart(self, node_id: int, wait: bool = True) -> None: ...
-
-    def disconnect(self, one: int, other: int) -> None: ...
-
-    def reconnect(self, one: int, other: int) -> None: ...
+def _clicks(cluster: Breakable, topic: str | None) -> LiveClicks:
+    if (earlier := _OPEN.get(cluster)) is not None:
+        earlier.close()
+    clicks = _OPEN[cluster] = LiveClicks(cluster, topic)
+    return clicks
 
 
-class Recorder:
-    """What was seen of a cluster, one view for each change; the oldest are forgotten when there are very many."""
+def film_strip(
+    cluster: Breakable, script: Sequence[str], topic: str | None = None, columns: int = 1, **options: Any
+) -> Figure:
+    """One picture for each step of a script; without a script, the cluster as it is. `options` are those of `board`.
+    The errors are those of `LiveClicks.click`. The producer and the consumer end with the script."""
+    from pykraft.viz.story_frames import Frame, strip
 
-    def __init__(self, cluster: Breakable) -> None:
-        self._cluster = cluster
-        self.frames: list[ClusterView] = [cluster.describe()]
+    if not script:
+        return board(cluster, **options)
+    clicks = _clicks(cluster, topic)
+    title = str(options.pop("title", "A cluster under your hands"))
+    frames = []
+    try:
+        for what in script:
+            clicks.click(what)
+            figure = _picture(clicks.look(), {"title": clicks.said.rstrip("."), **options})
+            frames.append(Frame(what, figure))
+    finally:
+        clicks.close()
+    return strip(f"{title}, in {len(frames)} pictures", frames, columns)
 
-    def look(self) -> bool:
-        """Look once more; whether anything has changed since."""
-        view = self._cluster.describe()
-        if (view.cluster_id, view.nodes) == (self.frames[-1].cluster_id, self.frames[-1].nodes):
-            return False
-        self.frames = [*self.frames[1 - MOST_FRAMES :], view]
-        return True
+
+def _picture(seen: Seen, options: dict[str, Any]) -> Figure:
+    return board(seen.view, **{"facts": seen.facts, **options})
 
 
 class LiveBoard:
-    """The widgets. `look`, `show` and `press` are what they call; a program may call them as well."""
+    """The widgets. `click` is what the buttons call; a program may call it as well."""
 
-    def __init__(self, cluster: Breakable, **options: Any) -> None:
+    def __init__(
+        self, cluster: Breakable, script: Sequence[str] = (), topic: str | None = None, **options: Any
+    ) -> None:
         require("a board with buttons", "course", "ipywidgets")
         import ipywidgets as widgets
 
+        self._widgets = widgets
         self._cluster = cluster
         self._options = options
-        self.recorder = Recorder(cluster)
-        self.cut: set[tuple[int, int]] = set()
-        """The pairs of nodes that were cut apart here."""
+        self._script = list(script)
+        self._clicks = _clicks(cluster, topic)
+        self.recorder = Recorder(self._clicks.look)
         self.said = ""
-        self._picture = widgets.HTML()
-        self._status = widgets.HTML()
+        """What the last click did, or why it did nothing."""
+        self._is_drawing = False
+        self._picture, self._status = widgets.HTML(), widgets.HTML()
+        self._make_node_buttons()
+        self._make_rows()
+        self.widget = widgets.VBox(
+            [self._picture, self._cards, self._switches, self._links, self._time, self._status],
+            layout=widgets.Layout(max_width=f"{WIDTH + 20}px"),
+        )
+        self.show()
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def _make_node_buttons(self) -> None:
+        widgets = self._widgets
+        ids = self._cluster.node_ids
+        self._nodes = {node_id: self._button("", self._press_node, node_id) for node_id in ids}
+        self._offs = {node_id: self._button("", self._press_off, node_id) for node_id in ids}
+        boxes = [widgets.HBox([self._nodes[n], self._offs[n]], layout=_wrapping(widgets)) for n in self._in_cards()]
+        gap = f"{100 * 30 / WIDTH:.2f}%"
+        layout = widgets.Layout(grid_template_columns=f"repeat({COLUMNS}, 1fr)", grid_gap=f"4px {gap}", width="100%")
+        self._cards = widgets.GridBox(boxes, layout=layout)
+
+    def _in_cards(self) -> list[int]:
+        """The nodes in the order of their cards: each has its buttons in its column."""
+        view = self.recorder.frames[-1].view
+        known = sorted(view.nodes, key=lambda n: ("broker" in view.nodes[n].roles, list(view.nodes).index(n)))
+        return [*known, *(n for n in self._cluster.node_ids if n not in view.nodes)]
+
+    def _make_rows(self) -> None:
+        widgets = self._widgets
+        self._flows = {
+            name: widgets.ToggleButton(value=False, layout=widgets.Layout(width="auto"))
+            for name in ("producer", "consumer")
+        }
+        for name, switch in self._flows.items():
+            switch.observe(lambda change, name=name: self._on_switch(name, change["new"]), names="value")
+        acks = [("acks=all", "all"), ("acks=1", "1"), ("acks=0", "0")]
+        self._acks = widgets.Dropdown(options=acks, layout=widgets.Layout(width="auto"))
+        self._script_button = self._button("", self._press_script)
+        self._switches = widgets.HBox(
+            [
+                *(self._flows["producer"], self._acks, self._flows["consumer"]),
+                *([self._script_button] if self._script else []),
+            ],
+            layout=_wrapping(widgets),
+        )
+        pairs = [(f"{a} and {b}", f"{a} {b}") for a, b in combinations(self._cluster.node_ids, 2)]
+        self._pair = widgets.Dropdown(options=pairs, description="link", disabled=not pairs)
+        cuts = {"cut": "✕ cut", "heal": "● heal"}
+        self._cuts = {verb: self._button(label, self._press_pair, verb) for verb, label in cuts.items()}
+        self._links = widgets.HBox([self._pair, *self._cuts.values()], layout=_wrapping(widgets))
         self._slider = widgets.IntSlider(
             value=0, min=0, max=0, description="seen", continuous_update=True, layout=widgets.Layout(width="60%")
         )
         self._play = widgets.Play(value=0, min=0, max=1 << 30, interval=STEP_MS, description="look again and again")
-        self._nodes = {node_id: widgets.Button() for node_id in cluster.node_ids}
-        self._pairs = {pair: widgets.Button() for pair in combinations(cluster.node_ids, 2)}
-        for node_id, button in self._nodes.items():
-            button.on_click(self._on_click(self.press_node, node_id))
-        for pair, button in self._pairs.items():
-            button.on_click(self._on_click(self.press_pair, pair))
         self._play.observe(lambda _: self.look(), names="value")
         self._slider.observe(lambda _: self.show(), names="value")
-        self.widget = widgets.VBox(
-            [
-                self._picture,
-                widgets.HBox([self._play, self._slider]),
-                widgets.HBox(list(self._nodes.values())),
-                widgets.HBox(list(self._pairs.values()), layout=widgets.Layout(flex_flow="row wrap")),
-                self._status,
-            ]
-        )
-        self.show()
+        self._time = widgets.HBox([self._play, self._slider])
 
-    def _on_click(self, press: Callable[[Any], None], what: Any) -> Callable[[object], None]:
-        def clicked(_: object) -> None:
-            press(what)
+    def _button(self, label: str, press: Callable[..., None], *arguments: object) -> Any:
+        button = self._widgets.Button(description=label, layout=self._widgets.Layout(width="auto"))
+        button.on_click(lambda _: press(*arguments))
+        return button
 
-        return clicked
+    # --- looking ------------------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> int:
-        """The number of the view that is shown, from 0."""
+        """The number of the look that is shown, from 0."""
         return int(self._slider.value)
 
     def look(self) -> None:
-        """Look at the cluster; who looks at the newest view goes on to the new one."""
+        """Look at the cluster; a reader who looks at the newest look goes on to the new one."""
         was_last = self.shown >= self._slider.max
         try:
             self.recorder.look()
@@ -121,51 +166,77 @@ class LiveBoard:
         self.show()
 
     def show(self) -> None:
-        """Draw the view that the slider points at."""
+        """Draw the look that the slider points at."""
         frames = self.recorder.frames
-        view = frames[min(self.shown, len(frames) - 1)]
-        self._picture.value = board(view, **self._options).svg
-        time = f"{view.time_ms / 1000:.1f} s after the start"
+        seen = frames[min(self.shown, len(frames) - 1)]
+        self._picture.value = _picture(seen, self._options).svg
+        time = f"{seen.view.time_ms / 1000:.1f} s after the start"
         told = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
-        self._status.value = f"{told}<br>{html.escape(self.said)}" if self.said else told
+        said = f"<br>{html.escape(self.said)}" if self.said else ""
+        self._status.value = f'<div role="status" aria-live="polite">{told}{said}</div>'
+        self._label(frames[-1])
+
+    def _label(self, newest: Seen) -> None:
+        """Each button says what it does now, to the cluster as it is."""
         alive = set(self._cluster.alive)
+        cut = {host for pair in newest.view.cut_links for host in pair}
         for node_id, button in self._nodes.items():
             button.description = f"✕ kill node {node_id}" if node_id in alive else f"● start node {node_id}"
-        for pair, button in self._pairs.items():
-            button.description = f"{'join' if pair in self.cut else 'cut'} {pair[0]} – {pair[1]}"  # noqa: RUF001
-            button.disabled = not set(pair) <= alive
+            self._offs[node_id].description = f"{'● join' if node_id in cut else '✕ cut off'} node {node_id}"
+            self._offs[node_id].disabled = node_id not in alive or len(alive) < 2
+        self._is_drawing = True
+        for name, switch in self._flows.items():
+            switch.value = self._clicks.is_on(name)
+            switch.description = f"■ stop {name}" if switch.value else f"▶ start {name}"
+        self._is_drawing = False
+        self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
+        self._script_button.disabled = not self._script
 
-    def press_node(self, node_id: int) -> None:
-        """Kill a node, or start it again."""
-        if node_id in self._cluster.alive:
-            self._do(f"node {node_id} was killed", lambda: self._cluster.kill(node_id))
-        else:
-            self._do(f"node {node_id} was started", lambda: self._cluster.restart(node_id, wait=False))
-        # What was cut is mended by the death of one of the two: a new node knows nothing of it.
-        self.cut = {pair for pair in self.cut if node_id not in pair}
-        self.look()
+    # --- pressing -----------------------------------------------------------------------------------------------------
 
-    def press_pair(self, pair: tuple[int, int]) -> None:
-        """Cut two nodes apart, or join them."""
-        if pair in self.cut:
-            self._do(f"nodes {pair[0]} and {pair[1]} hear each other again", lambda: self._cluster.reconnect(*pair))
-            self.cut.discard(pair)
-        elif self._do(f"nodes {pair[0]} and {pair[1]} were cut apart", lambda: self._cluster.disconnect(*pair)):
-            self.cut.add(pair)
-        self.look()
-
-    def _do(self, done: str, action: Callable[[], object]) -> bool:
-        """Whether it worked; a page has nowhere to show a traceback."""
+    def click(self, what: str) -> None:
+        """Press a button. A page has nowhere to show a traceback: what does not work is said in the line below."""
         try:
-            action()
+            self._clicks.click(what)
+            self.said = self._clicks.said
         except Exception as error:
             self.said = f"That did not work: {error}"
-            return False
-        self.said = done[0].upper() + done[1:] + "."
-        return True
+        self.look()
+
+    def close(self) -> None:
+        """End the producer and the consumer, and the widgets; the cluster stays."""
+        self._clicks.close()
+        self.widget.close()
+
+    def _press_node(self, node_id: int) -> None:
+        self.click(f"{'kill' if node_id in self._cluster.alive else 'restart'} {node_id}")
+
+    def _press_off(self, node_id: int) -> None:
+        is_cut = any(node_id in pair for pair in self.recorder.frames[-1].view.cut_links)
+        self.click(f"{'heal' if is_cut else 'cut'} {node_id}")
+
+    def _press_pair(self, verb: str) -> None:
+        if self._pair.value is not None:
+            self.click(f"{verb} {self._pair.value}")
+
+    def _press_script(self) -> None:
+        if self._script:
+            self.click(self._script.pop(0))
+
+    def _on_switch(self, name: str, is_on: bool) -> None:
+        if self._is_drawing:
+            return
+        setting = f" acks={self._acks.value}" if is_on and name == "producer" else ""
+        self.click(f"{'start' if is_on else 'stop'} {name}{setting}")
+        if self._clicks.is_on(name):
+            self._play.playing = True  # there is something to see from now on
 
     def __repr__(self) -> str:
-        return board(self.recorder.frames[-1], **self._options).text
+        return _picture(self.recorder.frames[-1], self._options).text
 
     def _repr_mimebundle_(self, **_: Sequence[str] | None) -> Any:
         return self.widget._repr_mimebundle_()
+
+
+def _wrapping(widgets: Any) -> Any:
+    return widgets.Layout(flex_flow="row wrap")
