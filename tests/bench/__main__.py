@@ -31,6 +31,7 @@ from tests.bench import (
     spark_replay,
     start,
     storage,
+    transactions,
 )
 from tests.bench.rows import Row, load_average, table
 from tests.bench.sides import APACHE, why_without_apache
@@ -78,6 +79,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "idle_follower": idle_follower.measure,
     "groups": groups.measure,
     "group_memory": group_memory.measure,
+    "transactions": transactions.measure,
     "spark": replay,
 }
 

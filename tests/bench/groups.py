@@ -15,10 +15,9 @@ Beside each time is the processor time of the broker. All nodes get the same set
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer as LibrdkafkaConsumer
@@ -34,7 +33,7 @@ from pykraft.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from tests.bench import librdkafka
-from tests.bench.rows import Row, beside, progress
+from tests.bench.rows import Row
 from tests.bench.scripted_members import (
     HEARTBEAT_S,
     ClassicMember,
@@ -44,7 +43,8 @@ from tests.bench.scripted_members import (
     Member,
     ScriptedGroup,
 )
-from tests.bench.sides import APACHE, OURS, Side, fresh_topic, leaders, sides, warm_up, why_without_apache
+from tests.bench.sides import Side, sides
+from tests.bench.turns import Figures, in_turn, lasting_topics
 from tests.harness.connection import Connection, answer_that
 
 MEMBERS, PARTITIONS = 50, 500
@@ -53,11 +53,7 @@ DEPTH = 5
 COMMITTED_PARTITIONS = 10
 COMMIT_S = 2.0
 READ_PARTITIONS = 4
-ROUNDS = 5
-WARM_UP_S = 20.0
 TIMEOUT_S = 120.0
-AIM = 1.0
-"""Of Apache Kafka's figure."""
 SETTINGS = {
     "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "50",
@@ -70,59 +66,10 @@ _COMMIT_VERSION = 9
 _CORRELATION_END = SIZE.size + 8
 _numbers = itertools.count(1)
 
-Figures = dict[str, float]
-"""By the name of the row."""
-
 
 def measure() -> list[Row]:
     with sides(nodes=1, properties=SETTINGS) as both:
         return rebalances(both) + commits_per_second(both) + consumption(both)
-
-
-@contextlib.contextmanager
-def lasting_topics(both: Sequence[Side], partitions: int) -> Iterator[dict[str, str]]:
-    """One topic of each side, by the side's name, for all rounds, each partition with a record. With a new topic for
-    each round the brokers would be measured while they still make its logs."""
-    with contextlib.ExitStack() as stack:
-        topics = {side.name: stack.enter_context(fresh_topic(side, partitions)) for side in both}
-        for side in both:
-            leaders(side, topics[side.name])
-        yield topics
-
-
-def _in_turn(
-    both: Sequence[Side], load: Callable[[Side], Figures], unit: str, lower_is_better: bool = False
-) -> list[Row]:
-    """Rows of the medians; every round asks all sides."""
-    for side in both:
-        warm_up(side, load, WARM_UP_S)
-    runs: dict[str, dict[str, list[float]]] = {}
-    for number in range(1, ROUNDS + 1):
-        for side in both:
-            for name, figure in load(side).items():
-                runs.setdefault(name, {}).setdefault(side.name, []).append(figure)
-        said = "; ".join(
-            f"{name} " + " / ".join(f"{figures[-1]:.3g}" for figures in of.values()) for name, of in runs.items()
-        )
-        progress(f"round {number} of {ROUNDS}: {said}")
-    return [_row(name, unit, of, lower_is_better) for name, of in runs.items()]
-
-
-def _row(name: str, unit: str, of: Mapping[str, Sequence[float]], lower_is_better: bool) -> Row:
-    """Processor time has no target: it explains the others."""
-    is_cpu = "processor time" in name
-    theirs = of.get(APACHE, ())
-    row = beside(name, _cpu_unit(name) if is_cpu else unit, of[OURS], APACHE, theirs, note=why_without_apache())
-    if is_cpu:
-        return row
-    if lower_is_better:
-        is_met = None if row.ratio is None else row.ratio <= AIM
-        return Row(**{**vars(row), "target": f"ratio <= {AIM:g}", "is_met": is_met})
-    return beside(name, unit, of[OURS], APACHE, theirs, note=why_without_apache(), ratio_at_least=AIM)
-
-
-def _cpu_unit(name: str) -> str:
-    return "CPU ms/commit" if "commit" in name else "CPU s/GB" if "consumes" in name else "CPU s"
 
 
 # --- the coordinator --------------------------------------------------------------------------------------------------
@@ -154,7 +101,7 @@ def rebalances(both: Sequence[Side]) -> list[Row]:
             def load(side: Side, kind: str = kind) -> Figures:
                 return rebalance(side, topics[side.name], kind)
 
-            rows += _in_turn(both, load, "s", lower_is_better=True)
+            rows += in_turn(both, load, "s", lower_is_better=True)
     return rows
 
 
@@ -232,7 +179,7 @@ def commits_per_second(both: Sequence[Side]) -> list[Row]:
             def load(side: Side, groups: int = groups) -> Figures:
                 return commits(side, topics[side.name], groups)
 
-            rows += _in_turn(both, load, "commits/s")
+            rows += in_turn(both, load, "commits/s")
     return rows
 
 
@@ -273,7 +220,7 @@ def consumption(both: Sequence[Side]) -> list[Row]:
             def load(side: Side, consumer: str = consumer, read: Read = read) -> Figures:
                 return _read(side, topics[side.name], consumer, read)
 
-            rows += _in_turn(both, load, librdkafka.UNIT)
+            rows += in_turn(both, load, librdkafka.UNIT)
     return rows
 
 
