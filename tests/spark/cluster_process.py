@@ -6,6 +6,7 @@ input.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from types import TracebackType
@@ -17,11 +18,12 @@ DONE = "done"
 
 
 class ClusterProcess:
-    """`nodes` combined nodes, ready when the constructor returns."""
+    """`nodes` combined nodes, ready when the constructor returns. With mode "processes" a kill is a SIGKILL."""
 
-    def __init__(self, nodes: int = 3) -> None:
+    def __init__(self, nodes: int = 3, mode: str = "threads", **properties: str) -> None:
+        settings = json.dumps({name.replace("_", "."): value for name, value in properties.items()})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.cluster_process", str(nodes)],
+            [sys.executable, "-m", "tests.spark.cluster_process", str(nodes), mode, settings],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -65,7 +67,8 @@ class ClusterProcess:
 def main() -> None:
     from pykraft.cluster import Cluster
 
-    with Cluster(nodes=int(sys.argv[1]), properties=PATIENT) as cluster:
+    nodes, mode, settings = sys.argv[1:]
+    with Cluster(nodes=int(nodes), mode=mode, properties={**PATIENT, **json.loads(settings)}) as cluster:
         say(cluster.bootstrap_servers)
         for line in sys.stdin:
             order, node = line.split()

@@ -164,7 +164,7 @@ def test_a_batch_is_split_into_smaller_ones_that_hold_the_same(is_sent: bool) ->
     if is_sent:
         batch.finish(7, 0, 0)
     parts = list(batch.split(200))
-    assert len(parts) == 2
+    assert len(parts) > 2
     offset = 0
     for part in parts:
         assert part.size <= 200
