@@ -137,6 +137,8 @@ SUITES = (
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
     Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, yields=True),
+    Suite("story", "pytest", ("tests/story",), ("full",), yields=True),
+    Suite("story long", "pytest", ("tests/story",), ("soak",), ("--long", "-m", "long"), limit_s=3600),
     Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), limit_s=1800, yields=True),
     Suite("crash", "pytest", ("tests/crash",), ("full",), limit_s=1800, yields=True),
     Suite("golden", "pytest", ("tests/golden",), ("full",), limit_s=1800, yields=True),

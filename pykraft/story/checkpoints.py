@@ -16,7 +16,7 @@ from pykraft.sim.knobs import Knobs
 
 _SPACING = 2_500
 _MOST_SPARES = 2
-_MOST = 12
+_MOST = 8
 Deeds = Mapping[int, Intervention]
 """What a person did, by the step in which it was done."""
 

@@ -96,6 +96,8 @@ class Story:
 
     @property
     def is_over(self) -> bool:
+        if self.last_step + 1 in self._deeds:
+            return False
         return self._film.is_over or self.last_step >= MOST_STEPS
 
     @property
@@ -193,20 +195,32 @@ class Story:
 
     def next(self, kind: str = EVENT) -> Mark | None:
         """Go to the next event, or to the next mark of a kind; None if there is none up to the end."""
-        return self._go(lambda mark: mark.kind == kind, kind)
+        if _checked(kind) == EVENT:
+            self._look_until(lambda: self.last_step > self._step)
+            return self._go_to(self._event(self._step + 1)) if self._step < self.last_step else None
+        looked_at = sum(mark.step <= self._step for mark in self.marks)
+
+        def found() -> bool:
+            nonlocal looked_at
+            while looked_at < len(self.marks) and self.marks[looked_at].kind != kind:
+                looked_at += 1
+            return looked_at < len(self.marks)
+
+        self._look_until(found)
+        return self._go_to(self.marks[looked_at]) if found() else None
 
     def next_message(self, receiver: Host) -> Mark | None:
         """Go to the next step in which a message arrives at this host."""
+        step = self._step + 1
 
-        def arrives() -> int | None:
-            for step in range(self._step + 1, self.last_step + 1):
-                if self._receiver(step) == receiver:
-                    return step
-            return None
+        def arrives() -> bool:
+            nonlocal step
+            while step <= self.last_step and self._receiver(step) != receiver:
+                step += 1
+            return step <= self.last_step
 
-        self._look_until(lambda: arrives() is not None, stride=100)
-        step = arrives()
-        return None if step is None else self._go_to(Mark(step, EVENT, self._film.what(step)))
+        self._look_until(arrives)
+        return self._go_to(self._event(step)) if arrives() else None
 
     def previous(self, kind: str = EVENT) -> Mark | None:
         """Go back to the last mark of a kind before this step; None if there is none."""
@@ -214,18 +228,6 @@ class Story:
             return self._go_to(self._event(self._step - 1)) if self._step else None
         before = [mark for mark in self.marks if mark.kind == kind and mark.step < self._step]
         return self._go_to(before[-1]) if before else None
-
-    def _go(self, is_wanted: Callable[[Mark], bool], kind: str) -> Mark | None:
-        if _checked(kind) == EVENT:
-            self._look_until(lambda: self.last_step > self._step)
-            return self._go_to(self._event(self._step + 1)) if self._step < self.last_step else None
-
-        def found() -> Mark | None:
-            return next((mark for mark in self.marks if mark.step > self._step and is_wanted(mark)), None)
-
-        self._look_until(lambda: found() is not None, stride=20)
-        mark = found()
-        return None if mark is None else self._go_to(mark)
 
     def _go_to(self, mark: Mark) -> Mark:
         self._step = mark.step
@@ -239,12 +241,10 @@ class Story:
         frame = None if number is None else self._film.decoder.message(number)
         return None if frame is None else frame.receiver
 
-    def _look_until(self, condition: Callable[[], bool], stride: int = 1) -> None:
-        """Let history go on until it is so, or over."""
+    def _look_until(self, condition: Callable[[], bool]) -> None:
+        """Let history go on until it is so, or over; not a step further, for there it may be stepped into."""
         while not condition() and not self.is_over:
-            for _ in range(stride):
-                if not self.is_over:
-                    self._record_next()
+            self._record_next()
 
     def _record_next(self) -> None:
         cluster = self._at_end()
@@ -315,6 +315,8 @@ class Story:
         return f"branch {count + 1}"
 
     def _branch(self, name: str) -> "Story":
+        if self._film.failure is not None and self._step == self.last_step:
+            raise Impossible("a law is broken in this step, and the history ends here: go back before you act")
         if name in self._family.stories:
             raise ValueError(f"there is a story named {name!r} already: choose another name")
         deeds = {step: deed for step, deed in self._deeds.items() if step <= self._step}
@@ -354,8 +356,6 @@ class Story:
         if goes_on_here:
             story = self
             story._film = self._film.until(self._step)
-            if story._cluster is not None:
-                self._family.checkpoints.put(story._cluster)
         else:
             story = self._branch(self._free_name())
         story._deeds[story._step + 1] = deed

@@ -249,7 +249,7 @@ class StoryPlayer:
         self._pair = widgets.Dropdown(options=pairs, description="nodes")
         cuts = [self._button(verb, self._press_pair, verb) for verb in ("cut", "heal")]
         self._pairs_row = self._row([self._pair, *cuts])
-        self._messages = widgets.Select(rows=5, description="messages", layout=widgets.Layout(width="100%"))
+        self._messages = widgets.Select(rows=5, description="messages", layout=widgets.Layout(width="98%"))
         self._delay_ms = widgets.BoundedIntText(value=200, min=1, max=60_000, description="by ms")
         verbs = {"deliver": "deliver now", "drop": "drop", "delay": "delay"}
         self._message_buttons = [self._button(label, self._press_message, verb) for verb, label in verbs.items()]
@@ -333,8 +333,8 @@ class StoryPlayer:
         self._script_button.disabled = not self._script
         self._names.options = list(story.branches)
         self._names.value = story.name
-        what = f"Step {story.step:,} of {story.last_step:,}, {story.time_ms:,.1f} ms. {self.said or story.what}"
-        self._status.value = f'<div role="status" aria-live="polite">{html.escape(what)}</div>'
+        what = self.said or f"step {story.step:,}: {story.what}"
+        self._status.value = f'<div role="status" aria-live="polite">{html.escape(what[:1].upper() + what[1:])}.</div>'
         self._draw_details()
         self._draw_beside()
 

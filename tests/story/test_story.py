@@ -160,6 +160,15 @@ def test_a_branch_is_a_seed_and_what_was_done_in_which_step(whole: Story) -> Non
     assert branch.digest != whole.digest
 
 
+def test_what_is_done_at_the_end_of_a_story_is_played_again_too(whole: Story) -> None:
+    whole.at(whole.last_step)
+    branch = whole.kill(1)
+    branch.at(branch.step + 30)
+    again = Story.begin(SEED, draw(SEED), branch.interventions)
+    again.at(branch.step)
+    assert again.digest == branch.digest
+
+
 def test_a_fork_without_a_deed_goes_on_like_the_original(story: Story) -> None:
     story.at(300)
     fork = story.fork("a second look")
