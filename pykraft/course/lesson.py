@@ -20,6 +20,7 @@ A reader runs a cell again, to see it once more or by mistake. Then what the cel
 back: its claims count no more, what it watched is closed, and a `fresh_topic` is fresh again.
 """
 
+import atexit
 import gc
 import html
 import threading
@@ -52,6 +53,7 @@ HOLDS, FAILS, UNKNOWN = "HOLDS", "DOES NOT HOLD", "NOT MEASURABLE HERE"
 MARGIN = 1.5
 ATTEMPTS = 3
 _PATIENCE_S = 15.0
+_CLOSED = "everything is closed, nothing was left behind"
 
 
 class LessonError(Told, AssertionError):
@@ -304,9 +306,11 @@ class Lesson:
         self._run().watched.append(thing)
         return thing
 
-    def finish(self, *, killed: Iterable[int] = ()) -> None:
+    def finish(self, *, killed: Iterable[int] = (), keep: object = None) -> None:
         """Close everything; LessonError if something is not as it should be. `killed` are the nodes that are meant to
-        be dead by now."""
+        be dead by now. `keep` is a cluster whose live board has buttons: for a reader it runs on until the kernel ends,
+        or the reader closes it."""
+        stays = keep is not None and not is_headless()
         problems = [
             f"this does not hold: {claim.text}"
             for claim in self.claims
@@ -315,15 +319,18 @@ class Lesson:
         if not self.claims:
             problems.append("nothing was claimed")
         problems += self._dead_nodes(set(killed))
+        if stays:
+            self._let_go_of(keep)
         problems += self._close_all()
         threading.excepthook = self._hook
         problems += self._crashes
-        if not problems:
+        if not problems and not stays:
             problems += self._left_behind()
         if problems:
             raise LessonError("; ".join(problems))
         count = len(self.claims)
-        text = f"{count} claim{'s' * (count != 1)} checked, everything is closed, nothing was left behind."
+        state = "the cluster stays up for its buttons; close() ends it" if stays else _CLOSED
+        text = f"{count} claim{'s' * (count != 1)} checked, {state}."
         show(Shown(text, text))
         note("notebooks", self.number, finished=time.strftime("%Y-%m-%d %H:%M"))
 
@@ -337,6 +344,12 @@ class Lesson:
                 for node_id in sorted(dead)
             ]
         return found
+
+    def _let_go_of(self, kept: object) -> None:
+        """This one is closed when the kernel ends."""
+        for run in self._runs.values():
+            run.watched = [thing for thing in run.watched if thing is not kept]
+        atexit.register(_closer(kept))
 
     def _close_all(self) -> list[str]:
         """Close what is open, the youngest first; what went wrong."""
