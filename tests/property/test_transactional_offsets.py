@@ -94,7 +94,7 @@ class Game:
         is_commit = self.random.random() < 0.6
         self.epochs[producer_id] += 1
         end = TransactionEnd(producer_id, self.epochs[producer_id], is_commit, 0, 2)
-        assert self.node.lone.broker.groups.end_transaction(0, end, self.node.lone.now).value is None
+        assert self.node.lone.broker.groups.end_transaction(0, end, 30_000, self.node.lone.now).value is None
         mine = self.pending.pop(producer_id, None)
         if is_commit and mine is not None and (self.committed is None or self.committed[0] < mine[0]):
             self.committed = mine
