@@ -303,7 +303,7 @@ def _scaled_down(value: Any, scale: int) -> Any:
 BROKER_DEFAULTS: dict[str, Key[Any]] = {key.name: key for key in _broker_keys()}
 """The settings of a broker that are the defaults of its topics. Their values are text: `LOG_CONFIG` reads them."""
 
-DYNAMIC_BROKER_CONFIGS = frozenset(
+DYNAMIC_TOPIC_DEFAULTS = frozenset(
     broker_names(key)[0].name
     for key in LOG_CONFIG.keys.values()
     if broker_names(key) and not key.name.startswith(INTERNAL_PREFIX)

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG
 from pykraft.common.config import as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, check_group_settings
 from pykraft.common.topic_config import (
-    DYNAMIC_BROKER_CONFIGS,
     LOG_CONFIG,
     broker_names,
     check_topic_settings,
@@ -159,6 +159,7 @@ class ConfigControl:
         static = node_layers(image, self._node_id, self._properties).static
         try:
             check_topic_settings({}, settings, static)
+            LIVE_BROKER_CONFIG.resolve(settings)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if broker_id not in {*image.brokers, *image.controllers, self._node_id}:

@@ -22,12 +22,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG
 from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
 from pykraft.common.topic_config import (
     BROKER_DEFAULTS,
-    DYNAMIC_BROKER_CONFIGS,
     INTERNAL_BROKER_SETTINGS,
     INTERNAL_PREFIX,
     LOG_CONFIG,
@@ -101,10 +101,18 @@ def _readable(layer: Mapping[str, str]) -> dict[str, str]:
 
 def _can_read(name: str, value: str) -> bool:
     try:
-        LOG_CONFIG.resolve({name: value})
+        for definition in (LOG_CONFIG, LIVE_BROKER_CONFIG):
+            definition.resolve({name: value})
     except ConfigError:
         return False
     return True
+
+
+def live_broker_config(image: MetadataImage, node_id: int, static: Mapping[str, str]) -> Config:
+    """The settings of a node that may change while it runs, but for the defaults of its topics; its properties file
+    says `static`."""
+    dynamic, cluster, _ = node_layers(image, node_id, static)
+    return LIVE_BROKER_CONFIG.resolve(dynamic, cluster, static)
 
 
 def topic_config(own: Mapping[str, str], layers: NodeLayers) -> Config:
@@ -192,7 +200,7 @@ def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
     """The dynamic settings of all brokers, by name."""
     found = []
     for name, value in sorted(layers.cluster.items()):
-        key = BROKER_DEFAULTS[name]
+        key = BROKER_DEFAULTS.get(name) or LIVE_BROKER_CONFIG.keys[name]
         place = Place(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         found.append(Setting(name, value, (place,), config_type(key), key.meaning))
     return found

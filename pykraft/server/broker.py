@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 from pykraft.common.background import Background
+from pykraft.common.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, merge
 from pykraft.common.metrics import Metrics
@@ -29,6 +30,7 @@ from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.fetch_sessions import FetchSessionCache
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
+from pykraft.server.live_settings import LiveSettings
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.stored_settings import stored_settings
@@ -74,6 +76,7 @@ class Broker:
         self._stored: MetadataImage | None = stored_settings(raft.replica.log)
         """Settings for opening the logs."""
         self._topic_configs = TopicConfigs(config.node_id, config.properties, lambda: self._stored or loader.image)
+        self._live = LiveSettings(config.node_id, config.properties, lambda: self._stored or loader.image)
         self.logs = self._open_logs(clock, background, random, timer, metrics)
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
         self.replicas = ReplicaManager(
@@ -113,7 +116,7 @@ class Broker:
             clock=clock,
             background=background,
             random=random,
-            producer_id_expiration_ms=config.values[keys.PRODUCER_ID_EXPIRATION_MS],
+            producer_id_expiration_ms=self._live[PRODUCER_ID_EXPIRATION_MS],
             not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
             cleaner_limits=_cleaner_limits(config.values),
             after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
@@ -137,7 +140,14 @@ class Broker:
             timeout_ms=values[keys.REQUEST_TIMEOUT_MS],
             metrics=metrics,
         )
-        verification = TransactionVerification(values, self.replicas, manager, timer, now=lambda: self._trace.now)
+        verification = TransactionVerification(
+            values,
+            self.replicas,
+            manager,
+            timer,
+            now=lambda: self._trace.now,
+            is_enabled=lambda: self._live[TRANSACTION_PARTITION_VERIFICATION_ENABLE],
+        )
         return manager, verification
 
     def _make_groups(self, timer: Timer, clock: Clock, random: Random) -> GroupCoordinator:
@@ -209,6 +219,7 @@ class Broker:
 
     def _apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
         """Let the replicas be as the metadata say, and then what rests on them."""
+        self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS])
         self.replicas.apply(delta, image, now)
         self.groups.apply(delta, image, now)
         self.transactions.apply(delta, image, now)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pykraft.common.broker_config import LIVE_BROKER_CONFIG
 from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.errors import ConfigError
 from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
@@ -116,9 +117,6 @@ CONNECTIONS_MAX_IDLE_MS = integer(
     "connections.max.idle.ms", 600_000, "a connection that is silent so long is closed", at_least=1, kind="long"
 )
 QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to be handled", at_least=1)
-PRODUCER_ID_EXPIRATION_MS = integer(
-    "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
-)
 PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = integer(
     "producer.id.expiration.check.interval.ms", 600_000, "how often logs forget silent producers", at_least=1
 )
@@ -168,11 +166,6 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     "the cleaner reads and writes no more than so many bytes in a second",
     at_least=0,
     at_most=LARGEST_DOUBLE,
-)
-TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
-    "transaction.partition.verification.enable",
-    True,
-    "whether a leader asks the transaction coordinator before it appends to a transaction for the first time",
 )
 ADD_PARTITIONS_RETRY_BACKOFF_MS = integer(
     "add.partitions.to.txn.retry.backoff.ms",
@@ -229,7 +222,6 @@ _NODE_KEYS: list[Key[Any]] = [
     SOCKET_LISTEN_BACKLOG_SIZE,
     CONNECTIONS_MAX_IDLE_MS,
     QUEUED_MAX_REQUESTS,
-    PRODUCER_ID_EXPIRATION_MS,
     PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
     LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,
@@ -241,10 +233,10 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_CLEANER_IO_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
-    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
     ADD_PARTITIONS_RETRY_BACKOFF_MS,
     ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
+    *LIVE_BROKER_CONFIG.keys.values(),
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
     *GROUP_KEYS,

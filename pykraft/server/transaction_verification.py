@@ -274,8 +274,11 @@ class TransactionVerification:
         manager: AddPartitionsToTxnManager,
         timer: Timer,
         now: Callable[[], int],
+        is_enabled: Callable[[], bool],
     ) -> None:
+        """`is_enabled` says what ``transaction.partition.verification.enable`` is by now."""
         self._config = config
+        self._is_enabled = is_enabled
         self._replicas = replicas
         self._manager = manager
         self._timer = timer
@@ -284,8 +287,7 @@ class TransactionVerification:
     @property
     def is_required(self) -> bool:
         """Whether the log refuses a transactional batch that nobody has verified."""
-        is_enabled: bool = self._config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        return is_enabled
+        return self._is_enabled()
 
     def verify(
         self, transaction: Transaction, sequences: Mapping[TopicPartition, int], *, retries: bool
@@ -313,7 +315,7 @@ class TransactionVerification:
 
     def _attempt(self, transaction: Transaction, sequences: Mapping[TopicPartition, int]) -> Promise[Verified]:
         support = transaction.support
-        if not support.bumps_epoch and not self._config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]:
+        if not support.bumps_epoch and not self._is_enabled():
             return NOTHING_TO_VERIFY
         errors: dict[TopicPartition, ErrorCode] = {}
         verifications: dict[TopicPartition, Verification] = {}

@@ -437,6 +437,13 @@ class LogManager:
         self.logs[topic_partition] = log
         return log
 
+    def set_producer_id_expiration(self, expiration_ms: int) -> None:
+        """Forget producers after this long from now on."""
+        if expiration_ms != self._producer_id_expiration_ms:
+            self._producer_id_expiration_ms = expiration_ms
+            for log in self.logs.values():
+                log.producer_state.expiration_ms = expiration_ms
+
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         return read_offsets(self._filesystem, f"{self.directory}/{name}")
 

@@ -247,7 +247,8 @@ class ProducerStateManager:
     def __init__(self, filesystem: FileSystem, directory: str, expiration_ms: int) -> None:
         self._filesystem = filesystem
         self._directory = directory
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
+        """A producer that is silent for so long is forgotten. It may be changed."""
         self.producers: dict[int, ProducerEntry] = {}
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}
@@ -357,10 +358,10 @@ class ProducerStateManager:
         self.producers = {
             producer_id: entry for producer_id, entry in self.producers.items() if not self._is_expired(entry, now_ms)
         }
-        self.verifications.remove_expired(now_ms, self._expiration_ms)
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= self._expiration_ms
+        return entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= self.expiration_ms
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

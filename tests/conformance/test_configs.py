@@ -48,7 +48,7 @@ SOME = ["retention.ms", "segment.ms", "cleanup.policy", "max.message.bytes", "co
 def nothing_stays_changed(server: Server) -> Iterator[None]:
     """The settings of all brokers go back to what they were."""
     yield
-    names = ("message.max.bytes", "log.retention.ms", "log.cleanup.policy", "log.segment.bytes")
+    names = ["message.max.bytes", "log.retention.ms", "log.cleanup.policy", "log.segment.bytes", *PRODUCER_SETTINGS]
     with Connection(server.address(1)) as connection:
         for name in ("", "1"):
             answer = connection.ask(change((BROKER, name, [(key, DELETE, None) for key in names])), 1)
@@ -313,6 +313,32 @@ def test_what_a_topic_does_not_say_brokers_say(talk: Dialogue) -> None:
     answer = talk.to().ask(made, 7)
     sources = {config.name: (config.value, config.config_source) for config in answer.topics[0].configs}
     talk.write(f"  max.message.bytes: {sources['max.message.bytes']}")
+
+
+PRODUCER_SETTINGS = ["transaction.partition.verification.enable", "producer.id.expiration.ms"]
+
+
+def test_how_logs_treat_producers_is_changed_while_brokers_run(talk: Dialogue) -> None:
+    verification, expiration = PRODUCER_SETTINGS
+    question = describe((BROKER, "1"), only=PRODUCER_SETTINGS, include_synonyms=True)
+    talk.to().ask(question, NEWEST)
+    for name, says, changes in [
+        ("", "neither true nor false", [(verification, SET, "maybe")]),
+        ("1", "no time at all", [(expiration, SET, "0")]),
+        ("1", "no number", [(expiration, SET, "soon")]),
+        ("", "no list", [(verification, APPEND, "true")]),
+        ("", "both of all", [(verification, SET, "FALSE"), (expiration, SET, "5000")]),
+        ("1", "one of one", [(verification, SET, "true")]),
+    ]:
+        talk.to().ask(change((BROKER, name, changes)), 1, f"{name or 'all'}, {says}")
+    talk.until(
+        1,
+        describe((BROKER, "1"), only=PRODUCER_SETTINGS),
+        NEWEST,
+        lambda answer: sorted(config.value for config in answer.results[0].configs) == ["5000", "true"],
+    )
+    talk.to().ask(question, NEWEST)
+    talk.to().ask(describe((BROKER, ""), only=PRODUCER_SETTINGS, include_synonyms=True), NEWEST)
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

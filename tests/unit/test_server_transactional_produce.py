@@ -9,8 +9,10 @@ import pytest
 
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode
+from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
+from tests.harness import asking
 from tests.harness.storage import produced
 from tests.harness.transactional_node import T, TransactionalNode, produced_error
 
@@ -183,6 +185,38 @@ def test_with_verification_off_only_new_clients_are_asked_about() -> None:
     assert not node.is_asking
     node.produce(batch(producer_id=8), ADDING)
     assert not node.asked().request.transactions[0].verify_only
+
+
+def change(node: TransactionalNode, broker: str, name: str, value: str | None) -> None:
+    """Set a setting of this broker, or of all; None takes it away."""
+    answer = node.lone.ask(
+        asking.change((asking.BROKER, broker, [(name, asking.DELETE if value is None else asking.SET, value)]))
+    )
+    assert not answer.responses[0].error_code, answer
+    node.lone.run(10)
+
+
+def test_verification_is_switched_while_the_broker_runs(node: TransactionalNode) -> None:
+    name = "transaction.partition.verification.enable"
+    for number, (resource, value, is_asked) in enumerate(
+        [("", "false", False), ("1", "true", True), ("1", None, False), ("", None, True)], 7
+    ):
+        change(node, resource, name, value)
+        node.produce(batch(producer_id=number), VERIFYING)
+        assert node.is_asking is is_asked, (resource, value)
+        if is_asked:
+            node.answer(node.asked())
+
+
+def test_producers_expire_by_what_is_set_while_the_broker_runs(node: TransactionalNode) -> None:
+    name = "producer.id.expiration.ms"
+    change(node, "", name, "7000")
+    assert node.log().producer_state.expiration_ms == 7000
+    node.lone.create("later")
+    node.lone.run(10)
+    assert node.log(TopicPartition("later", 0)).producer_state.expiration_ms == 7000
+    change(node, "", name, None)
+    assert node.log().producer_state.expiration_ms == 86_400_000
 
 
 def test_a_higher_sequence_is_not_appended_before_a_lower_one_that_is_tried_again(node: TransactionalNode) -> None:
