@@ -37,10 +37,11 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
-from pykraft.course.questions import Question, questions
+from pykraft.course.question_file import questions
+from pykraft.course.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
-from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, is_notebook, pick, profile, show
+from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, pick, profile, show
 from pykraft.course.syllabus import SEED, entry
 
 if TYPE_CHECKING:
@@ -85,13 +86,14 @@ _latest: list["Lesson"] = []
 """The lesson that this kernel has begun last, if any."""
 
 
-def notebook(number: str) -> "Lesson":
+def notebook(number: str, form: int = 1) -> "Lesson":
     """The helper of one notebook, such as "00"; call it in the first cell, before anything is started. Whoever begins
-    anew in the middle needs no second cluster: what the first run has opened is closed."""
+    anew in the middle needs no second cluster: what the first run has opened is closed. With `form=2` a notebook
+    declares that it has the second form: tests hold it to that, and its predictions must be questions with buttons."""
     known = entry(number)
     while _latest:
         _latest.pop().abandon()
-    lesson = Lesson(number)
+    lesson = Lesson(number, form)
     _latest.append(lesson)
     show(
         Shown(
@@ -105,12 +107,14 @@ def notebook(number: str) -> "Lesson":
 class Lesson:
     """One run of one notebook."""
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, form: int = 1) -> None:
         self.number = number
+        self.form = form
         self.seed = SEED
         """What all chance in the course begins with."""
         self._started = time.monotonic()
         self._options: dict[str, tuple[str, dict[str, str]]] = {}
+        self._questions: dict[str, Question] = {}
         self._runs: dict[str, _Run] = {}
         """The text of a cell -> its last run."""
         self._crashes: list[str] = []
@@ -127,66 +131,72 @@ class Lesson:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def predict(self, name: str, choice: str = SKIP, **options: str) -> None:
-        """Note what the reader expects: one of the options, or "skip". Without options they are those of the notebook's
-        file (`questions`). A reader of a live page may also press a button. Where nobody reads, everything is skipped.
-        WrongPrediction for anything that is no option."""
-        options = options or self._asked(name).options
+    def predict(self, name: str, choice: str = SKIP, **options: str | tuple[str, str]) -> None:
+        """Note what the reader expects: one of the options, or "skip". Where nobody reads, everything is skipped.
+        Without options they are those of the notebook's file (`question_file`), in its order. Options with a sentence
+        each, as in ``yes=("it does", "Each replica has it.")``, are a `Question` with buttons; `choice` may be its
+        letter or its key. WrongPrediction for anything that is no option."""
+        if not options and (written := questions(self.number).get(name)):
+            self._ask(name, choice, in_written_order(written))
+            return
         if not options:
             raise WrongPrediction(f"predict({name!r}): give the options, as in a='yes', b='no'")
         choice = str(choice).strip().lower()
-        if choice != SKIP and choice not in options:
-            raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {', '.join(options)}, or {SKIP}")
-        choice = SKIP if is_headless() else choice
-        self._options[name] = (choice, options)
-        if choice == SKIP and is_notebook() and not is_headless():
-            self._show_buttons(name, options)
+        asked = {key: option for key, option in options.items() if isinstance(option, tuple)}
+        if asked and len(asked) == len(options):
+            self._ask(name, choice, in_drawn_order(asked, self.random(f"options of {name}")))
             return
-        marks = {key: "→" if key == choice else " " for key in options}
-        lines = [f"{marks[key]} {key})  {text}" for key, text in options.items()]
+        if self.form > 1:
+            raise WrongPrediction(f"predict({name!r}): each option needs a sentence, as in yes=('it does', 'Because.')")
+        texts = {key: option if isinstance(option, str) else option[0] for key, option in options.items()}
+        if choice != SKIP and choice not in texts:
+            raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {', '.join(texts)}, or {SKIP}")
+        choice = SKIP if is_headless() else choice
+        self._questions.pop(name, None)
+        self._options[name] = (choice, texts)
+        marks = {key: "→" if key == choice else " " for key in texts}
+        lines = [f"{marks[key]} {key})  {text}" for key, text in texts.items()]
         last = "You skip this one." if choice == SKIP else f"You say {choice}."
         items = "".join(
             f"<li>{'<b>' * (key == choice)}{key}) {html.escape(text)}{'</b>' * (key == choice)}</li>"
-            for key, text in options.items()
+            for key, text in texts.items()
         )
         show(Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
 
-    def _asked(self, name: str) -> Question:
-        return questions(self.number).get(name, Question({}, {}))
+    def _ask(self, name: str, choice: str, drawn: tuple[Option, ...]) -> None:
+        """A question with buttons."""
+        question = self._questions[name] = Question(drawn, lambda is_right: self._note_prediction(name, is_right))
+        chosen = question.option(choice)
+        if choice != SKIP and chosen is None:
+            letters = ", ".join(option.letter for option in drawn)
+            raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {letters}, or {SKIP}")
+        question.show()
+        if chosen is not None and not is_headless():
+            question.choose(chosen)
 
-    def _show_buttons(self, name: str, options: dict[str, str]) -> None:
-        """One button for each option; pressing one is the prediction, until another one is pressed."""
-        import ipywidgets
+    def _note_prediction(self, name: str, is_right: bool) -> None:
+        note("notebooks", self.number, predictions={name: "right" if is_right else "wrong"})
 
-        texts = [(f"{key}) {text}", key) for key, text in options.items()]
-        layout = ipywidgets.Layout(width="auto")
-        buttons = ipywidgets.RadioButtons(options=texts, index=None, layout=layout)
-
-        def note_choice(change: dict[str, str]) -> None:
-            self._options[name] = (change["new"], options)
-
-        buttons.observe(note_choice, "value")
-        show(buttons)
-
-    def answer(self, name: str, right: str, **why: str) -> None:
-        """Tell which option was right, beside what was predicted, and `why` each of the others is wrong, in a sentence.
-        WrongPrediction if nothing was predicted, or if a wrong option has no sentence while others have one."""
+    def answer(self, name: str, right: str) -> None:
+        """Tell which option was right, beside what was predicted. Of a question with buttons (`right` is its key or its
+        letter) nothing is printed unless there was a guess. WrongPrediction if nothing was asked."""
+        if name in self._questions:
+            outcome = self._questions[name].option(right)
+            if outcome is None:
+                keys = ", ".join(option.key for option in self._questions[name].options)
+                raise WrongPrediction(f"answer({name!r}, {right!r}): the options are {keys}")
+            self._questions[name].settle(outcome)
+            return
         if name not in self._options:
             raise WrongPrediction(f"answer({name!r}): nothing was predicted under that name: run the cell that asks")
         choice, options = self._options[name]
-        why = why or self._asked(name).why
-        unexplained = options.keys() - {right} - why.keys()
-        if why and unexplained:
-            raise WrongPrediction(f"answer({name!r}): say why {min(unexplained)} is wrong, too")
         told = {SKIP: "You skipped it.", right: "You said so."}.get(
             choice, f"You said {choice}) {options.get(choice)}."
         )
         text = f"It is {right}) {options[right]}. {told}"
-        wrong = [f"Not {letter}: {why[letter]}" for letter in options if letter != right and letter in why]
-        items = "".join(f"<br><small>{html.escape(line)}</small>" for line in wrong)
-        show(Shown("\n".join([text, *wrong]), html.escape(text) + items))
+        show(Shown(text, html.escape(text)))
         if choice != SKIP:
-            note("notebooks", self.number, predictions={name: "right" if choice == right else "wrong"})
+            self._note_prediction(name, choice == right)
 
     # --- judging ------------------------------------------------------------------------------------------------------
 

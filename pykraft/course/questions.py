@@ -1,37 +1,139 @@
-"""The questions of a notebook that the reader answers before the run: their options, and why each wrong one is wrong.
+"""A question with buttons: the reader guesses before the run, and reads a sentence about that guess after it.
 
-They lie beside the notebooks, ``notebooks/questions/23.toml``, so that a cell needs one line to ask and one to answer::
+::
 
-    [tasks]
-    a = "2: one for each core"
-    b = "5: one for each partition that has records"
+    nb.predict(
+        "loss",
+        none=("none: all are read back", "Each was on two in-sync replicas before the producer heard of it."),
+        last=("the last few", "They would be lost with acks=1: the leader alone has them."),
+        all=("all since the leader died", "The producer sends them again; only the offsets differ."),
+    )
+    ...
+    nb.answer("loss", "none" if not lost else "last")
 
-    [tasks.why]
-    a = "cores limit how many tasks run at once, not how many there are."
+Each option has a key, its text, and a sentence that says why it is right or what it overlooks. The author writes the
+expected option first; the page draws their order from the notebook's seed and calls them a, b, c, d. So nobody learns
+that b is always right, and everybody in a room has the same letters.
 
-A notebook may also bring the options along in its cell; then it needs no file.
+In front of a reader there are buttons, and the answer appears under them as soon as both are known: what was guessed,
+and what happened. Where nobody reads, the options are a list. A guess that was not made prints nothing.
 """
 
-import tomllib
-from typing import NamedTuple
+import html
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, NamedTuple
 
-from pykraft.course.places import NOTEBOOKS
+from pykraft.course.surroundings import Shown, is_headless, is_notebook, show
 
-
-class Question(NamedTuple):
-    """The options by their letters, and a sentence for each wrong one."""
-
-    options: dict[str, str]
-    why: dict[str, str]
+LETTERS = "abcdefgh"
 
 
-def questions(number: str) -> dict[str, Question]:
-    """The questions of a notebook by their names; none if it has no file."""
-    path = NOTEBOOKS / "questions" / f"{number}.toml"
-    if not path.exists():
-        return {}
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {
-        name: Question({letter: text for letter, text in table.items() if letter != "why"}, table.get("why", {}))
-        for name, table in found.items()
-    }
+class Option(NamedTuple):
+    """One possible answer, by the letter that the page gives it."""
+
+    letter: str
+    key: str
+    text: str
+    sentence: str
+
+
+def in_drawn_order(options: Mapping[str, tuple[str, str]], chance: Random) -> tuple[Option, ...]:
+    """The options as the page shows them: shuffled, and lettered in their new order."""
+    keys = list(options)
+    chance.shuffle(keys)
+    return tuple(Option(letter, key, *options[key]) for letter, key in zip(LETTERS, keys, strict=False))
+
+
+def in_written_order(options: Mapping[str, tuple[str, str]]) -> tuple[Option, ...]:
+    """The options as their file has them; there the keys are the letters."""
+    return tuple(Option(key, key, *option) for key, option in options.items())
+
+
+class Question:
+    """One prediction of one reader: the options, the guess, and what turned out."""
+
+    def __init__(self, options: tuple[Option, ...], on_judged: Callable[[bool], None]) -> None:
+        """`on_judged` is called when guess and outcome are both known, with whether they are the same."""
+        self.options = options
+        self.guess: Option | None = None
+        self.right: Option | None = None
+        self._on_judged = on_judged
+        self._buttons: _Buttons | None = None
+
+    def option(self, name: str) -> Option | None:
+        """The option with this letter or key."""
+        return next((option for option in self.options if name in (option.key, option.letter)), None)
+
+    def show(self) -> None:
+        """Put the question on the page."""
+        if is_notebook() and not is_headless():
+            self._buttons = _Buttons(self)
+            show(self._buttons.widget)
+            return
+        lines = [f"{option.letter})  {option.text}" for option in self.options]
+        items = "".join(f"<li>{option.letter}) {html.escape(option.text)}</li>" for option in self.options)
+        show(Shown("\n".join(lines), f"<ul style='list-style:none'>{items}</ul>"))
+
+    def choose(self, option: Option) -> None:
+        """The reader guesses. After the answer it is too late to change one's mind, but not to guess."""
+        if self.guess is None or self.right is None:
+            self.guess = option
+            self._judge()
+
+    def settle(self, right: Option) -> None:
+        """What turned out. Printed for a guess, on a page without buttons."""
+        self.right = right
+        self._judge()
+        if self._buttons is None and self.verdict:
+            show(Shown(self.verdict, html.escape(self.verdict)))
+
+    def _judge(self) -> None:
+        if self.guess is not None and self.right is not None:
+            self._on_judged(self.guess == self.right)
+        if self._buttons is not None:
+            self._buttons.refresh()
+
+    @property
+    def verdict(self) -> str:
+        """The guess, its sentence, and the right option with its own; nothing unless both are known."""
+        if self.guess is None or self.right is None:
+            return ""
+        if self.guess == self.right:
+            return f"✔ {self.guess.letter}) is right. {self.guess.sentence}"
+        return (
+            f"✘ You said {self.guess.letter}). {self.guess.sentence} "
+            f"It is {self.right.letter}) {self.right.text}. {self.right.sentence}"
+        ).strip()
+
+
+class _Buttons:
+    """The question as widgets: a button for each option, and a line below."""
+
+    def __init__(self, question: Question) -> None:
+        from ipywidgets import HTML, Button, Layout, VBox
+
+        self._question = question
+        self.buttons = []
+        for option in question.options:
+            button: Any = Button(
+                description=f"{option.letter}) {option.text}",
+                layout=Layout(width="auto", max_width="48em", height="auto"),
+            )
+            button.on_click(lambda _, option=option: question.choose(option))
+            self.buttons.append(button)
+        self._line: Any = HTML()
+        self.widget = VBox([*self.buttons, self._line])
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Mark the guess by a sign and a word, not by colour alone."""
+        guess, right = self._question.guess, self._question.right
+        for option, button in zip(self._question.options, self.buttons, strict=True):
+            mark = "→ " if option == guess else ""
+            button.description = f"{mark}{option.letter}) {option.text}"
+            button.button_style = "primary" if option == guess else ""
+            button.disabled = guess is not None and right is not None
+        waiting = f"You say {guess.letter}). Run on to see." if guess else "What do you expect? Choose, then run on."
+        late = "This has run already; you can still guess." if right else waiting
+        self._line.value = html.escape(self._question.verdict or late)

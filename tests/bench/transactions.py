@@ -31,7 +31,7 @@ SETTINGS = {"log.retention.ms": "-1", "transaction.state.log.num.partitions": "3
 SIZES = (1, 100)
 VALUE = b"v" * 100
 SECONDS = 3.0
-LOG_TRANSACTIONS, LOG_RECORDS, LOG_VALUE = 600, 100, b"v" * 1024
+LOG_TRANSACTIONS, LOG_RECORDS, LOG_VALUE = 2000, 100, b"v" * 1024
 TIMEOUT_S = 60.0
 _numbers = itertools.count(1)
 
@@ -160,11 +160,10 @@ def read(servers: str, topic: str, level: str) -> tuple[int, float]:
     consumer = LibrdkafkaConsumer({**settings, "enable.auto.commit": False, "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        got, began = 0, 0.0
+        got, began = 0, time.monotonic()
         while got < wanted:
             messages = consumer.consume(min(10_000, wanted - got), TIMEOUT_S)
             assert messages, f"{got} of {wanted} records have come"
-            began = began or time.monotonic()
             got += len(messages)
         return seen * len(LOG_VALUE), time.monotonic() - began
     finally:

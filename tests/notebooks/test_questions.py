@@ -1,62 +1,139 @@
-"""The questions that lie beside a notebook: options, a sentence for each wrong one, and answers that are not all b."""
+"""A prediction with buttons: the seed draws the letters, a sentence answers a guess, silence answers silence."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
-from pykraft.course import Lesson, notebook
-from pykraft.course.authoring.execute import read
+from pykraft.course import Lesson, questions
 from pykraft.course.lesson import WrongPrediction
-from pykraft.course.places import NOTEBOOKS
-from pykraft.course.questions import questions
-from pykraft.course.surroundings import HEADLESS
+from pykraft.course.progress import read_progress
+from pykraft.course.questions import Question, in_drawn_order
+from pykraft.course.surroundings import HEADLESS, HOME
 
-FILES = sorted((NOTEBOOKS / "questions").glob("*.toml"))
-
-
-def answers(number: str) -> dict[str, str]:
-    """The letters that a notebook says are right, as far as its cells name them."""
-    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
-    sources = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
-    return dict(re.findall(r'nb\.answer\("(\w+)", "(\w)"\)', sources))
+OPTIONS = {
+    "none": ("none is lost", "Each was on two in-sync replicas."),
+    "last": ("the last few", "That would be acks=1."),
+    "all": ("all since the crash", "The producer sends them again."),
+}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_wrong_option_has_one_sentence_and_the_right_one_has_none(path: Path) -> None:
-    right = answers(path.stem)
-    for name, (options, why) in questions(path.stem).items():
-        assert list(options) == list("abcd"[: len(options)]) and len(options) >= 3, name
-        if name in right:
-            assert sorted(why) == sorted(set(options) - {right[name]}), name
-        for letter, sentence in why.items():
-            assert sentence.endswith(".") and len(sentence.split()) <= 25, (name, letter)
+@pytest.fixture(autouse=True)
+def somebody_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(HEADLESS, raising=False)
+    monkeypatch.setenv(HOME, str(tmp_path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_right_answers_are_spread_over_the_letters(path: Path) -> None:
-    found = Counter(answers(path.stem).values())
-    assert len(found) >= 3 and max(found.values()) <= 2, found
+@pytest.fixture
+def nb() -> Iterator[Lesson]:
+    lesson = Lesson("00", form=2)
+    yield lesson
+    lesson.abandon()
 
 
-def test_an_answer_tells_why_the_other_options_are_wrong(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def letter(nb: Lesson, key: str) -> str:
+    option = nb._questions["loss"].option(key)
+    assert option is not None
+    return option.letter
+
+
+def test_the_order_is_the_same_in_every_run_and_no_letter_is_favoured() -> None:
+    first, second = (in_drawn_order(OPTIONS, Random(7)) for _ in range(2))
+    assert first == second and [option.letter for option in first] == ["a", "b", "c"]
+    places = Counter(in_drawn_order(OPTIONS, Random(seed))[0].key for seed in range(300))
+    assert min(places[key] for key in OPTIONS) > 60
+
+
+def test_without_a_guess_the_options_are_shown_and_the_answer_prints_nothing(
+    nb: Lesson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nb.predict("loss", **OPTIONS)
+    asked = capsys.readouterr().out
+    assert all(text in asked for text, _ in OPTIONS.values()) and "skip" not in asked
+    nb.answer("loss", "none")
+    assert capsys.readouterr().out == ""
+    assert read_progress()["notebooks"] == {}
+
+
+@pytest.mark.parametrize("key", OPTIONS)
+def test_a_guess_by_letter_or_key_is_answered_with_its_own_sentence(
+    nb: Lesson, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nb.predict("loss", key, **OPTIONS)
+    nb.predict("loss", letter(nb, key), **OPTIONS)
+    capsys.readouterr()
+    nb.answer("loss", "none")
+    said = capsys.readouterr().out
+    assert OPTIONS[key][1] in said and OPTIONS["none"][1] in said
+    assert said.startswith("✔" if key == "none" else f"✘ You said {letter(nb, key)}).")
+    assert read_progress()["notebooks"]["00"]["predictions"] == {"loss": "right" if key == "none" else "wrong"}
+
+
+def test_where_nobody_reads_a_guess_counts_for_nothing(
+    nb: Lesson, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(HEADLESS, "1")
-    nb: Lesson = notebook("23")
-    try:
-        nb.predict("tasks", "skip")
-        nb.answer("tasks", "c")
-        with pytest.raises(WrongPrediction, match="say why a is wrong, too"):
-            nb.answer("tasks", "c", b="it is not.")
-        with pytest.raises(WrongPrediction, match="give the options"):
-            nb.predict("a question that the file does not have")
-    finally:
-        nb.abandon()
-    told = capsys.readouterr().out
-    assert "c)  5: one for each partition that has records\n" in told
-    assert "Not a: cores limit how many tasks run at once, not how many there are.\n" in told
-    assert "Not c" not in told
+    nb.predict("loss", "none", **OPTIONS)
+    capsys.readouterr()
+    nb.answer("loss", "none")
+    assert capsys.readouterr().out == "" and read_progress()["notebooks"] == {}
+
+
+def test_a_mistake_of_the_author_is_told(nb: Lesson) -> None:
+    with pytest.raises(WrongPrediction, match="each option needs a sentence"):
+        nb.predict("loss", a="yes", b="no")
+    with pytest.raises(WrongPrediction, match="choose one of a, b, c, or skip"):
+        nb.predict("loss", "z", **OPTIONS)
+    nb.predict("loss", **OPTIONS)
+    with pytest.raises(WrongPrediction, match="the options are"):
+        nb.answer("loss", "some")
+    with pytest.raises(WrongPrediction, match="nothing was predicted under that name"):
+        nb.answer("gain", "none")
+
+
+# --- the buttons ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a notebook's page would show."""
+    found: list[Any] = []
+    monkeypatch.setattr(questions, "is_notebook", lambda: True)
+    monkeypatch.setattr(questions, "show", found.append)
+    return found
+
+
+def asked(judged: list[bool], shown: list[Any]) -> tuple[Question, list[Any], Any]:
+    question = Question(in_drawn_order(OPTIONS, Random(7)), judged.append)
+    question.show()
+    *buttons, line = shown[0].children
+    return question, buttons, line
+
+
+def test_a_button_is_pressed_and_the_answer_comes_under_it_after_the_run(shown: list[Any]) -> None:
+    judged: list[bool] = []
+    question, buttons, line = asked(judged, shown)
+    assert [button.description[:2] for button in buttons] == ["a)", "b)", "c)"]
+    buttons[0].click()
+    buttons[1].click()
+    assert buttons[1].description.startswith("→ b)") and not buttons[0].description.startswith("→")
+    assert line.value == "You say b). Run on to see." and judged == []
+    question.settle(question.options[1])
+    assert "b) is right" in line.value and judged == [True] and len(shown) == 1
+    assert all(button.disabled for button in buttons)
+
+
+def test_after_run_all_the_reader_can_still_guess_and_is_answered_at_once(shown: list[Any]) -> None:
+    judged: list[bool] = []
+    question, buttons, line = asked(judged, shown)
+    question.settle(question.options[1])
+    assert line.value == "This has run already; you can still guess."
+    buttons[0].click()
+    assert "You said a)" in line.value and question.options[1].sentence in line.value and judged == [False]
+    buttons[1].click()
+    assert judged == [False], "a guess that was answered stays"

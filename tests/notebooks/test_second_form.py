@@ -1,0 +1,71 @@
+"""A notebook in the second form keeps its measure; the older ones are listed by name, and the list only shrinks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nbformat
+import pytest
+
+from pykraft.course.authoring.build import short_name
+from pykraft.course.authoring.execute import read
+from pykraft.course.authoring.second_form import FIRST_FORM, is_second_form, second_form_problems
+from pykraft.course.places import NOTEBOOKS
+from tests.notebooks.test_form import code, shown, words
+
+PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+PICTURE = shown(**{"image_svg+xml": "<svg/>", "text_plain": "a picture"})
+
+
+@pytest.mark.parametrize("path", PATHS, ids=short_name)
+def test_a_notebook_has_the_second_form_or_is_listed_as_older(path: Any) -> None:
+    notebook, number = read(path), path.name[:2]
+    assert is_second_form(notebook) != (number in FIRST_FORM), "declare form=2, or leave the list of older ones"
+    if is_second_form(notebook):
+        assert list(second_form_problems(notebook, number)) == []
+
+
+# --- the form can fail ------------------------------------------------------------------------------------------------
+
+
+def notebook(*cells: Any) -> Any:
+    return nbformat.v4.new_notebook(cells=list(cells))  # type: ignore[no-untyped-call]
+
+
+def drawn(source: str = "draw()") -> Any:
+    return code(source, outputs=[PICTURE])
+
+
+def question(name: str, sentence: str = "Because each replica has it.", count: int = 3) -> str:
+    options = ", ".join(f"{key}=('it does', {sentence!r})" for key in "xyzw"[:count])
+    return f"nb.predict({name!r}, {options})"
+
+
+PLENTY = [code("\n".join(["x = 1"] * 4)) for _ in range(12)]
+GOOD = [words("# A question?"), code('nb = notebook("00", form=2)'), drawn(), *PLENTY, code(question("two"))]
+
+
+def test_a_good_notebook_has_no_problems() -> None:
+    assert is_second_form(notebook(*GOOD)) and not is_second_form(notebook(code('nb = notebook("00")')))
+    assert list(second_form_problems(notebook(*GOOD), "00")) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "cells"),
+    [
+        ("23 code cells, more than 22", [drawn() for _ in range(23)]),
+        ("the median is 6", [drawn("x = 1\n" * 6)]),
+        ("more than one code cell in ten has over 12 lines", [*GOOD, code("x = 1\n" * 13), code("y = 1\n" * 14)]),
+        ("3 of 7 code lines draw, claim or ask", [code("x = 1\ny = 1"), drawn("bars(\n    x,\n)"), code("z = 1\nz")]),
+        ("7 claims, more than 6", [*GOOD, code("\n".join(["nb.claim('x', y)"] * 7))]),
+        ("the first picture comes after 5", [words("word " * 800), drawn()]),
+        ("the first picture comes after 4", [code("x = 1\n" * 44), drawn()]),
+        ("there is no picture", [code("x")]),
+        ("option 'x' of prediction 'p' has no sentence", [*GOOD, code(question("p", "No."))]),
+        ("option 'a' of prediction 'p' has no sentence", [*GOOD, code("nb.predict('p', a='b', b='c', c='d')")]),
+        ("prediction 'p' has 2 options, not three or four", [*GOOD, code(question("p", count=2))]),
+        ("give a prediction another name", [*GOOD, *(code(question(name)) for name in ("two", "two", "two"))]),
+    ],
+)
+def test_what_is_wrong_is_said(problem: str, cells: list[Any]) -> None:
+    assert problem in "; ".join(second_form_problems(notebook(*cells), "00"))
