@@ -1,4 +1,4 @@
-"""A consumer without a thread: subscription, positions, fetcher, metadata and the group put together.
+"""A consumer without a thread: what a reader has (`client.reader`), topics that are subscribed to, and the group.
 
 `poll` sends; `advance` does what a rebalance needs of the user; `take` hands out records. The `Consumer` façade drives
 it with a thread and sockets, the simulator with its own clock and network.
@@ -14,23 +14,16 @@ from collections.abc import Callable
 from random import Random
 
 from pykraft.client import config as keys
-from pykraft.client.api_driver import ApiDriver
-from pykraft.client.arguments import whole_number
-from pykraft.client.config import bootstrap_endpoints
 from pykraft.client.coordinator import ConsumerCoordinator
-from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord, Fetcher
+from pykraft.client.fetcher import FetchedRecord
 from pykraft.client.group_part import GroupPart, ListenerCall
-from pykraft.client.metadata import ClusterMetadata
-from pykraft.client.offsets import OffsetLookups
-from pykraft.client.positions import Positions
+from pykraft.client.reader import ReaderCore
 from pykraft.client.reconciliation import Reconciliation
 from pykraft.client.subscription import (
     FetchPosition,
     Mode,
-    PartitionState,
     State,
     SubscriptionPattern,
-    SubscriptionState,
 )
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, merge
@@ -38,20 +31,12 @@ from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 
 
-class ConsumerCore:
+class ConsumerCore(ReaderCore):
     """One consumer. It is a RequestManager."""
 
     def __init__(self, config: Config, random: Random, time_ms: Callable[[], int] | None = None) -> None:
         """`time_ms` tells the time of day, for ``auto.offset.reset=by_duration``."""
-        self.config = config
-        self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self.metadata.may_create_topics = config[keys.ALLOW_AUTO_CREATE_TOPICS]
-        self.subscription = SubscriptionState(config[keys.AUTO_OFFSET_RESET], time_ms, bool(config[keys.GROUP_ID]))
-        self.driver = ApiDriver(config, self.metadata, random)
-        self.lookups = OffsetLookups(config, self.driver)
-        self.isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
-        self._positions = Positions(config, self.subscription, self.driver, self.lookups, self.isolation_level)
-        self._fetcher = Fetcher(config, self.metadata, self.subscription)
+        super().__init__(config, random, time_ms)
         self.group: GroupPart | None = None
         """None without ``group.id``."""
         if config[keys.GROUP_ID] and config[keys.GROUP_PROTOCOL] == "consumer":
@@ -65,9 +50,7 @@ class ConsumerCore:
         self._match_pattern()
         if self.group is None and self.subscription.mode.is_automatic:
             self._take_all_partitions()
-        parts = [] if self.group is None else [self.group.poll(now)]
-        parts += [self._positions.poll(now), self.driver.poll(now), self._fetcher.poll(now), self.metadata.poll(now)]
-        return merge(parts)
+        return super().poll(now) if self.group is None else merge([self.group.poll(now), super().poll(now)])
 
     def _match_pattern(self) -> None:
         """Subscribe to the topics that match the pattern, when newer metadata may have others."""
@@ -104,33 +87,19 @@ class ConsumerCore:
     def has_news(self) -> bool:
         """There are records to take (or perhaps only batches without any that a reader sees), an error, or something
         to do for `advance`."""
-        return self._fetcher.has_news or self._positions.has_error or (self.group is not None and self.group.has_news)
+        return super().has_news or (self.group is not None and self.group.has_news)
 
     def take(self, limit: int) -> list[FetchedRecord]:
         """At most `limit` records. KafkaError: what the user must know; ValueError: nothing is read."""
         if self.subscription.mode is Mode.NONE:
             raise ValueError("this consumer reads nothing yet: assign() partitions or subscribe() to topics")
         self.raise_error()
-        return self._fetcher.take(limit)
+        return self.fetcher.take(limit)
 
     def raise_error(self) -> None:
-        """KafkaError: what the user must know, once; NoOffsetError for as long as nobody says where to read."""
         if self.group is not None:
             self.group.raise_error()
-        self._positions.raise_error()
-        self._fetcher.raise_error()
-
-    def state(self, topic_partition: TopicPartition) -> PartitionState:
-        """ValueError if the partition is not read."""
-        state = self.subscription.partitions.get(topic_partition)
-        if state is None:
-            raise ValueError(f"{topic_partition} is not assigned to this consumer")
-        return state
-
-    def assign(self, topic_partitions: list[TopicPartition]) -> None:
-        self.subscription.assign(topic_partitions)
-        for topic_partition in topic_partitions:
-            self.metadata.add_topic(topic_partition.topic)
+        super().raise_error()
 
     def subscribe(self, topics: list[str]) -> None:
         self.subscription.subscribe(topics)
@@ -158,11 +127,6 @@ class ConsumerCore:
         self.subscription.unsubscribe()
         self.metadata.want_all_topics(False)
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Read from this offset on; whether it is in the log will be seen."""
-        self.state(topic_partition).seek(FetchPosition(whole_number("an offset", offset)))
-        self._positions.forget(topic_partition)
-
     def go_back(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
         """The records from this one on were taken, and nobody has seen them: take them again, unless the partition is
         read from elsewhere by now."""
@@ -173,7 +137,7 @@ class ConsumerCore:
     def seek_to(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Read from the start (-2), the end (-1), or the first record at or after a moment."""
         self.state(topic_partition).reset(timestamp)
-        self._positions.forget(topic_partition)
+        self.positions.forget(topic_partition)
 
     def unreachable(self) -> KafkaError | None:
         """Why a topic that is to be read cannot be."""

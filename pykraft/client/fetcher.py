@@ -16,7 +16,7 @@ Follows org.apache.kafka.clients.consumer.internals.{AbstractFetch,FetchCollecto
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pykraft.client import config as keys
@@ -26,7 +26,7 @@ from pykraft.client.subscription import FetchPosition, PartitionState, Subscript
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.types import Node, TopicPartition
+from pykraft.common.types import ZERO_UUID, Node, TopicPartition, Uuid
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.record import Record
@@ -51,35 +51,54 @@ class _Fetched:
     """What a fetch brought of one partition, and how much of it was handed out."""
 
     def __init__(
-        self, key: TopicPartition, offset: int, answer: FetchResponse.Topic.Partition, read_committed: bool
+        self,
+        key: TopicPartition,
+        offset: int,
+        answer: FetchResponse.Topic.Partition,
+        records: memoryview,
+        config: Config,
     ) -> None:
         self.key = key
-        self.next_offset = offset
+        self.next_offset = self._first_offset = offset
         """The position that this continues; if the partition's is another one, somebody has sought."""
-        # The response is a view of the connection's buffer, which the next response overwrites.
-        self._batches = batches(memoryview(bytes(answer.records or b"")))
+        self._size = len(records)
+        self._max_bytes: int = config[keys.MAX_PARTITION_FETCH_BYTES]
+        self._check_crcs: bool = config[keys.CHECK_CRCS]
+        self._batches = batches(records)
         aborted = answer.aborted_transactions or ()
-        self._visibility = Visibility(read_committed, ((each.first_offset, each.producer_id) for each in aborted))
+        self._visibility = Visibility(
+            config[keys.ISOLATION_LEVEL] == "read_committed",
+            ((each.first_offset, each.producer_id) for each in aborted),
+        )
         self._records: Iterator[Record] = iter(())
         self._batch: RecordBatch | None = None
         self._error: KafkaError | None = None
         """What is wrong at `next_offset`: told when everything before it was handed out."""
 
-    def take(self, limit: int, check_crcs: bool) -> tuple[list[FetchedRecord], bool]:
-        """(at most `limit` records, whether there may be more). CorruptRecordError: `next_offset` cannot be read."""
+    def take(self, limit: int) -> tuple[list[FetchedRecord], bool]:
+        """(at most `limit` records, whether there may be more). KafkaError: `next_offset` cannot be read."""
         taken: list[FetchedRecord] = []
+        return taken, self._until_error(taken, lambda: self._take(taken, limit))
+
+    def take_batches(self) -> tuple[list[RecordBatch], bool]:
+        """The same for all the batches that a reader sees and that were not unpacked yet."""
+        taken: list[RecordBatch] = []
+        return taken, self._until_error(taken, lambda: self._take_batches(taken))
+
+    def _until_error(self, taken: Sequence[object], take: Callable[[], bool]) -> bool:
+        """Take, and whether there may be more. What came before an error is handed out first."""
         try:
             if self._error is None:
-                return taken, self._take(taken, limit, check_crcs)
+                return take()
         except KafkaError as error:
             self._error = error
         if taken:
-            return taken, True
+            return True
         raise self._error
 
-    def _take(self, taken: list[FetchedRecord], limit: int, check_crcs: bool) -> bool:
+    def _take(self, taken: list[FetchedRecord], limit: int) -> bool:
         while len(taken) < limit:
-            if self._batch is None and not self._next_batch(check_crcs):
+            if self._batch is None and not self._next_batch():
                 return False
             batch = self._batch
             assert batch is not None
@@ -94,17 +113,41 @@ class _Fetched:
                 self.next_offset = record.offset + 1
         return True
 
-    def _next_batch(self, check_crcs: bool) -> bool:
-        """Go on to the next batch that a reader sees."""
+    def _take_batches(self, taken: list[RecordBatch]) -> bool:
+        while self._next_batch():
+            batch, self._batch = self._batch, None
+            assert batch is not None
+            taken.append(batch)
+            self.next_offset = batch.next_offset
+        return False
+
+    def _next_batch(self) -> bool:
+        """Go on to the next batch that a reader sees. A leader may begin before the offset that was asked for."""
         for batch in self._batches:
-            if check_crcs and not batch.is_valid:
+            if self._check_crcs and not batch.is_valid:
                 raise CorruptRecordError(f"{self.key}: the batch at offset {batch.base_offset} fails its checksum")
-            if self._visibility.shows(batch):
+            is_shown = self._visibility.shows(batch)
+            if batch.next_offset <= self.next_offset:
+                continue
+            if is_shown:
                 self._records = batch.records()
                 self._batch = batch
                 return True
             self.next_offset = batch.next_offset
+        if self._size and self.next_offset == self._first_offset:
+            self._complain()
         return False
+
+    def _complain(self) -> None:
+        """Bytes came, and yet no batch that goes on from here."""
+        where = f"{self.key} at offset {self._first_offset}"
+        if self._size >= self._max_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{where}: a batch is larger than max.partition.fetch.bytes ({self._max_bytes}), and its broker sends"
+                " only as much",
+            )
+        raise CorruptRecordError(f"{where}: what the broker sent does not go on from there")
 
 
 class Fetcher:
@@ -126,6 +169,13 @@ class Fetcher:
         self._errors: deque[KafkaError] = deque()
         self._failed: dict[TopicPartition, tuple[int, KafkaError]] = {}
         """By partition the offset that cannot be fetched, and why: of no interest to one who seeks elsewhere."""
+        self.obstacle = ""
+        """Why the last answer brought nothing, in words; empty if it was no error."""
+        self.is_lent_buffers = False
+        """Whether what was fetched is not copied. For a reader of one partition that takes all that there is, and needs
+        it no more when it waits for the next answer."""
+        self.topic_ids: dict[str, Uuid] = {}
+        """By name the id of a topic in whose place no other one of this name is to be fetched."""
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +185,7 @@ class Fetcher:
         deadline = FOREVER
         busy = self._under_way | self._with_rest()
         for key, state in self._subscription.partitions.items():
-            if key in self._failed or not state.is_fetchable:
+            if key in self._failed or not state.is_fetchable or self.is_another_topic(key.topic):
                 continue
             node = self._metadata.leader_of(key)
             if node is None:
@@ -145,6 +195,11 @@ class Fetcher:
             elif node.id not in busy:
                 by_node.setdefault(node, []).append(key)
         return Poll(deadline, [self._request(node, self._fairly(asked)) for node, asked in by_node.items()])
+
+    def is_another_topic(self, topic: str) -> bool:
+        """Whether the topic that has this name now has another id than `topic_ids` wants."""
+        wanted = self.topic_ids.get(topic, ZERO_UUID)
+        return ZERO_UUID not in (wanted, self._metadata.topic_id(topic)) and wanted != self._metadata.topic_id(topic)
 
     def _fairly(self, asked: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         """Who was served last comes last: a broker fills an answer in the order of the request, and the first ones
@@ -196,6 +251,7 @@ class Fetcher:
         session = self._sessions[node.id]
         if not isinstance(response, FetchResponse):
             session.reset()
+            self.obstacle = f"{node.endpoint}: {response.value}"
             if response is Failure.UNSUPPORTED_VERSION:
                 self._refused(node, ErrorCode.UNSUPPORTED_VERSION, now)
             else:
@@ -206,10 +262,13 @@ class Fetcher:
         answers = session.take(response)
         if answers is None:
             error = ErrorCode.of(response.error_code)
+            is_throttled = error is ErrorCode.NONE and response.throttle_time_ms
+            self.obstacle = "the quota of this client is used up for now" if is_throttled else error.text
             if not (was_incremental and error in SESSION_ERRORS):  # else fetch without the session, at once
                 self._refused(node, error, now)
             return
         self._answers += 1
+        self.obstacle = ""
         states = self._subscription.partitions
         for key in offsets.keys() - {key for key, _ in answers}:
             if key in states and states[key].high_watermark < 0:
@@ -227,7 +286,7 @@ class Fetcher:
     def _refused(self, node: Node, error: ErrorCode, now: int) -> None:
         """A fetch was refused as a whole; NONE if its answer is of other partitions."""
         if error is not ErrorCode.NONE and not error.retriable:
-            self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from"))
+            self._errors.append(KafkaError(error, f"broker {node.id} cannot be fetched from: {error.text}"))
         self._retry(node, now)
 
     @staticmethod
@@ -248,20 +307,26 @@ class Fetcher:
         if error is ErrorCode.NONE:
             if answer.records:
                 self._served[key] = self._answers
-                is_committed = self._isolation_level == READ_COMMITTED
-                self._fetched.append(_Fetched(key, state.position.offset, answer, is_committed))
+                self._fetched.append(
+                    _Fetched(key, state.position.offset, answer, self._kept(answer.records), self._config)
+                )
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
             try:
                 self._subscription.reset(key, state.position.offset)
             except NoOffsetError as no_offset:
                 self._failed[key] = state.position.offset, no_offset
         elif error.retriable:
+            self.obstacle = f"{key}: {error.text}"
             if answer.current_leader is not None:
                 self._metadata.learn_leader(key, answer.current_leader, response.node_endpoints)
             self._retry(node, now)
         else:
             self._failed[key] = state.position.offset, KafkaError(error, f"{key}: {error.text}")
             self._retry(node, now)
+
+    def _kept(self, records: Any) -> memoryview:
+        """The response is a view of the connection's buffer, which the next response overwrites."""
+        return memoryview(records if self.is_lent_buffers else bytes(records))
 
     def _retry(self, node: Node, now: int) -> None:
         self._not_before[node.id] = now + self._config[keys.RETRY_BACKOFF_MS]
@@ -292,27 +357,50 @@ class Fetcher:
         """At most `limit` records; the positions move behind them. CorruptRecordError where a batch cannot be read: the
         position stays before it, and whoever wants to go on without it seeks."""
         taken: list[FetchedRecord] = []
-        paused = []
-        while self._fetched and len(taken) < limit:
-            fetched = self._fetched[0]
-            state = self._subscription.partitions.get(fetched.key)
-            if state is None or state.position is None or state.position.offset != fetched.next_offset:
-                self._fetched.popleft()  # given up or sought meanwhile
-                continue
-            if not state.is_fetchable:
-                paused.append(self._fetched.popleft())
-                continue
+        while len(taken) < limit and (fetched := self._next_fetched()) is not None:
             try:
-                records, has_more = fetched.take(limit - len(taken), self._config[keys.CHECK_CRCS])
+                records, has_more = fetched.take(limit - len(taken))
             except KafkaError:
                 if taken:
                     break  # those first; the next call comes here again
                 self._fetched.popleft()
                 raise
-            if not has_more:
-                self._fetched.popleft()
+            epoch = records[-1].leader_epoch if records else None
+            self._advance(fetched, epoch, has_more)
             taken += records
-            epoch = records[-1].leader_epoch if records else state.position.offset_epoch
-            state.advance(FetchPosition(fetched.next_offset, epoch))
-        self._fetched.extend(paused)
         return taken
+
+    def take_batches(self) -> tuple[TopicPartition, list[RecordBatch]] | None:
+        """What one answer brought of one partition, not unpacked; None if nothing is there. The first batch may begin
+        before the position, which moves behind the last one. KafkaError as for `take`."""
+        fetched = self._next_fetched()
+        if fetched is None:
+            return None
+        try:
+            found, has_more = fetched.take_batches()
+        except KafkaError:
+            self._fetched.popleft()
+            raise
+        self._advance(fetched, found[-1].partition_leader_epoch if found else None, has_more)
+        return fetched.key, found
+
+    def _next_fetched(self) -> _Fetched | None:
+        """The oldest answer that somebody may take something of. Those of paused partitions go to the end."""
+        for _ in range(len(self._fetched)):
+            fetched = self._fetched[0]
+            state = self._subscription.partitions.get(fetched.key)
+            if state is None or state.position is None or state.position.offset != fetched.next_offset:
+                self._fetched.popleft()  # given up or sought meanwhile
+            elif state.is_fetchable:
+                return fetched
+            else:
+                self._fetched.rotate(-1)
+        return None
+
+    def _advance(self, fetched: _Fetched, epoch: int | None, has_more: bool) -> None:
+        """The position moves behind what was taken, whose last leader epoch this is; None if no record was."""
+        state = self._subscription.partitions[fetched.key]
+        assert state.position is not None
+        state.advance(FetchPosition(fetched.next_offset, state.position.offset_epoch if epoch is None else epoch))
+        if not has_more:
+            self._fetched.popleft()

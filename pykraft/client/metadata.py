@@ -66,7 +66,8 @@ class ClusterMetadata:
         """From now on, know about this topic."""
         if topic not in self._wanted:
             self._wanted.add(topic)
-            self._wants_update = True
+            if topic not in self.topics:  # else another question has had it for an answer
+                self._wants_update = True
 
     def want_all_topics(self, is_wanted: bool) -> None:
         """From now on, know about every topic that there is; or only about those that were added."""
@@ -74,6 +75,10 @@ class ClusterMetadata:
             self._wants_update = True
         self._wants_all_topics = is_wanted
         self.knows_all_topics = self.knows_all_topics and is_wanted
+
+    def rest(self) -> None:
+        """Ask nothing until something is wanted. Otherwise the brokers are asked for at once."""
+        self._fresh_until = FOREVER
 
     def request_update(self) -> None:
         """Something that is known has turned out to be wrong."""
@@ -150,18 +155,22 @@ class ClusterMetadata:
         if not isinstance(response, MetadataResponse):
             self.has_failed(node)
             return
-        self.version += 1
-        self.unheard_since = None
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
-        self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
-        for topic in response.topics:
-            self._learn(topic)
+        self.learn(response)
         self.knows_all_topics = of_all and self._wants_all_topics
         if of_all:
             named = {topic.name for topic in response.topics}
             self.topics = {name: known for name, known in self.topics.items() if name in named}
             for name in sorted(self._wanted - self.topics.keys()):
                 self.topics[name] = TopicMetadata(ZERO_UUID, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def learn(self, response: MetadataResponse) -> None:
+        """Take what an answer tells of the brokers and of some topics, whoever has asked."""
+        self.version += 1
+        self.unheard_since = None
+        self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
+            self._learn(topic)
 
     def _learn(self, topic: MetadataResponse.Topic) -> None:
         error = ErrorCode.of(topic.error_code)

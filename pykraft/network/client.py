@@ -8,14 +8,18 @@ Follows org.apache.kafka.common.network.Selector and org.apache.kafka.clients.Ne
 """
 
 import errno
+import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from pykraft.common.types import Endpoint
 from pykraft.network.selector import READ, WRITE, Selector, WatchedStream
 from pykraft.transport.peers import Peer, Peers
+
+_MOST_REFUSALS = 1000
+"""Peers tell addresses, and may tell any number."""
 
 
 class SocketWire(WatchedStream):
@@ -30,6 +34,8 @@ class SocketWire(WatchedStream):
         self._is_connected = False
         self._is_frozen = is_frozen
         self._has_begun = False
+        self._reason = ""
+        """Why it could not even begin to connect."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -45,8 +51,9 @@ class SocketWire(WatchedStream):
         self._has_begun = True
         try:
             self._result = self.sock.connect_ex(tuple(self.endpoint))
-        except (OSError, OverflowError, TypeError, ValueError):
+        except (OSError, OverflowError, TypeError, ValueError) as error:
             self._result = errno.EADDRNOTAVAIL
+            self._reason = getattr(error, "strerror", None) or "no host has this address"
         self.watch_for(WRITE)
 
     def _refusal(self) -> int:
@@ -69,7 +76,9 @@ class SocketWire(WatchedStream):
         try:
             if not self._is_connected:
                 if error := self._refusal():
+                    self._dialer.refused(self.endpoint, self._reason or os.strerror(error))
                     raise OSError(error, "could not connect")
+                self._dialer.refusals.pop(self.endpoint, None)
                 self._is_connected = True
                 self._peer.connected(now)
             elif events & WRITE:
@@ -112,7 +121,15 @@ class SocketDialer:
         self.selector = selector
         self.peers: Peers
         self.wires: set[SocketWire] = set()
+        self.refusals: dict[Endpoint, str] = {}
+        """Why an address could not be connected to, for those to which none of the attempts since succeeded."""
         self._frozen: set[Endpoint] = set()
+
+    def refused(self, endpoint: Endpoint, reason: str) -> None:
+        """No connection to this address was made."""
+        if len(self.refusals) >= _MOST_REFUSALS:
+            self.refusals.clear()
+        self.refusals[endpoint] = reason
 
     def dial(self, endpoint: Endpoint, peer: Peer) -> SocketWire:
         wire = SocketWire(self, endpoint, peer, endpoint in self._frozen)
@@ -148,6 +165,11 @@ class NetworkClient(Peers):
     def is_frozen(self, endpoint: Endpoint) -> bool:
         """Whether the network to this address is cut. Any thread may ask."""
         return self._dialer.is_frozen(endpoint)
+
+    @property
+    def refusals(self) -> Mapping[Endpoint, str]:
+        """Why there is no connection to an address, for those to which none could be made."""
+        return self._dialer.refusals
 
     def freeze(self, endpoint: Endpoint) -> None:
         """Cut the network to this address."""

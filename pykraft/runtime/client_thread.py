@@ -1,4 +1,4 @@
-"""A client on real sockets: a thread that sends and receives for it, and a lock that it shares with the client's user.
+"""A client with a thread that sends and receives for it, and a lock that it shares with the client's user.
 
 The cores of a client (producer, consumer, admin) are pure. This thread polls them, sends what they want sent, and
 brings them the answers; the user's thread calls them, too: it appends records, takes records, seeks. One lock keeps the
@@ -17,14 +17,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from random import Random
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
-from pykraft.client.metadata import ClusterMetadata
-from pykraft.common.core import Promise, RequestManager
+from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
-from pykraft.network.client import NetworkClient
-from pykraft.network.selector import Selector, Told
-from pykraft.runtime.clock import MonotonicClock
+from pykraft.network.selector import Told
+from pykraft.runtime.client_loop import ClientCore, ClientLoop
 
 T = TypeVar("T")
 MAX_WAIT_MS = 1000
@@ -32,12 +30,6 @@ SILENCE_MS = 5000
 """After so long it is said that nobody answers."""
 
 _logger = logging.getLogger(__name__)
-
-
-class ClientCore(RequestManager, Protocol):
-    """A producer, a consumer or an admin client without a thread."""
-
-    metadata: ClusterMetadata
 
 
 class ClientClosedError(RuntimeError):
@@ -58,9 +50,7 @@ class ClientThread:
         self._core = core
         self._client_id = client_id
         self._on_end = on_end
-        self._clock = MonotonicClock()
-        self._selector = Selector()
-        self._network = NetworkClient(self._selector, client_id, random)
+        self._loop = ClientLoop(core, client_id, random)
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._waiting: set[Future[object]] = set()
@@ -72,7 +62,7 @@ class ClientThread:
 
     @property
     def now(self) -> int:
-        return self._clock.now()
+        return self._loop.now
 
     @property
     def is_running(self) -> bool:
@@ -90,7 +80,7 @@ class ClientThread:
 
     def wake(self) -> None:
         """Poll the core now: there is something to send."""
-        self._selector.wakeup()
+        self._loop.wake()
 
     def wait(self, timeout_ms: float) -> None:
         """Wait for a change of the core, with the lock held. ClientClosedError: there will be none. RuntimeError on the
@@ -137,7 +127,7 @@ class ClientThread:
         try:
             deadline = 0
             while not self._closing:
-                ready = self._selector.wait(min(deadline - self.now, MAX_WAIT_MS) / 1000)
+                ready = self._loop.wait(min(deadline - self.now, MAX_WAIT_MS))
                 with self.lock:
                     deadline = self._step(ready)
         except BaseException as error:  # kept, and raised to whoever uses the client
@@ -146,20 +136,11 @@ class ClientThread:
             self._release()
 
     def _step(self, ready: list[Told]) -> int:
-        """Hear, let the core act, send; returns when to do it again."""
-        now = self._network.now = self.now
-        self._selector.tell(ready)
-        network_deadline = self._network.poll(now)
-        self._network.dispatch()
-        poll = self._core.poll(now)
-        for outbound in poll.requests:
-            self._network.send(outbound, now)
-        failed_at_once = self._network.dispatch()
+        """One step, and what those who wait may have waited for; returns when to do it again."""
+        deadline = self._loop.step(ready)
         self.changed.notify_all()
-        self._complain_of_silence(now)
-        if failed_at_once:
-            return now
-        return min(poll.deadline, network_deadline, self._network.timer.deadline)
+        self._complain_of_silence(self.now)
+        return deadline
 
     def _complain_of_silence(self, now: int) -> None:
         since = self._core.metadata.unheard_since
@@ -171,8 +152,7 @@ class ClientThread:
 
     def _release(self) -> None:
         with self.lock:
-            self._network.close()
-            self._selector.close()
+            self._loop.close()
             for future in self._waiting:
                 if not future.done():
                     error = ClientClosedError("this client was closed while it waited")
@@ -185,7 +165,7 @@ class ClientThread:
         """Stop, and close all connections. What is under way is not waited for; on the client's own thread nor is the
         end of that."""
         self._closing = True
-        self._selector.wakeup()
+        self._loop.wake()
         if not self.is_own:
             self._thread.join()
 

@@ -247,7 +247,7 @@ def _by_their_names(options: Mapping[str, str]) -> dict[str, str]:
 
 def _consumer_config(options: Mapping[str, str], isolation_level: str) -> Config:
     """The settings of the consumer: all that begins with ``kafka.``."""
-    settings: dict[str, object] = {_FETCH_BYTES: _DEFAULT_FETCH_BYTES}
+    settings: dict[str, object] = {_FETCH_BYTES: _DEFAULT_FETCH_BYTES, "auto.offset.reset": "none"}
     for option, value in options.items():
         if option.lower().startswith(_KAFKA):
             setting = option.lower().removeprefix(_KAFKA)

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.spark.brokers import Brokers
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions
 from pykraft.spark.pushdown import NO_OFFSET, PushedFilters
-from pykraft.spark.wire import Brokers
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -27,11 +27,11 @@ from dataclasses import replace
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
+from pykraft.spark.brokers import Brokers
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.offsets import Offsets, StreamOffset
 from pykraft.spark.options import EARLIEST, LATEST, ReadOptions
 from pykraft.spark.plan import assigned_partitions, cut, starting_offsets
-from pykraft.spark.wire import Brokers
 
 _LISTS = 5
 _logger = logging.getLogger(__name__)

@@ -222,6 +222,8 @@ class Peers:
         self._is_of_node = is_of_node
         self._held_until: dict[Endpoint, int] = {}
         """When the nodes that have throttled this client may be sent something again."""
+        self.answers = 0
+        """How many senders were told what came of their requests."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
 
@@ -275,6 +277,7 @@ class Peers:
         """Tell the senders what came of their requests; whether there was anything to tell."""
         had_any = bool(self._done)
         while self._done:
+            self.answers += 1
             outbound, result = self._done.popleft()
             outbound.on_response(result, self.now)
         return had_any

@@ -143,7 +143,7 @@ class ScriptedBroker:
                     name=name,
                     topic_id=TOPIC_ID,
                     error_code=error or (0 if name == "t" else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                    partitions=found if name == "t" else [],
+                    partitions=found if name == "t" and not error else [],
                 )
                 for name in names
             ],

@@ -13,11 +13,11 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest
 from pykraft.records.batch import RecordBatch
-from pykraft.spark import wire
+from pykraft.spark import brokers as cluster
+from pykraft.spark.brokers import Brokers
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import ReadOptions, read_options
 from pykraft.spark.source import rows
-from pykraft.spark.wire import Brokers
 from tests.spark.batches import encoded, raw_batch
 from tests.spark.scripted_broker import CLOSE, T0, ScriptedBroker, fetch_offset
 from tests.unit.test_records_visibility import ended, written
@@ -156,7 +156,7 @@ def test_an_old_broker_is_greeted_again_in_version_0() -> None:
 def test_a_broker_that_cannot_fetch_is_one_sentence() -> None:
     with ScriptedBroker(log()) as broker:
         broker.versions[FetchRequest.api] = (0, 3)
-        with pytest.raises(KafkaError, match=r"FetchRequest .* the server speaks 0 to 3"):
+        with pytest.raises(KafkaError, match="broker 1 cannot be fetched from: the server does not speak"):
             values(broker)
 
 
@@ -185,7 +185,8 @@ def test_an_answer_that_may_be_better_later_is_asked_for_again_with_fresh_metada
 
         broker.script = refuse
         assert values(broker) == list(range(10))
-        assert len(broker.asked_for(MetadataRequest)) == 3
+        asked = [type(request) for request, _ in broker.asked]
+        assert MetadataRequest in asked[asked.index(FetchRequest) :]
 
 
 def test_a_partition_is_read_where_its_leader_is() -> None:
@@ -252,7 +253,7 @@ def test_an_answer_about_another_partition_is_not_taken() -> None:
 
 
 def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "FIRST_CONTACT_S", 0.1)
+    monkeypatch.setattr(cluster, "FIRST_CONTACT_S", 0.1)
     with ScriptedBroker() as broker:
         gone = options(broker)
     with Brokers(gone.consumer, gone.patience_ms) as brokers, pytest.raises(KafkaError) as failed:
@@ -262,7 +263,7 @@ def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
 def test_neither_is_a_name_that_no_host_can_have(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "FIRST_CONTACT_S", 0.1)
+    monkeypatch.setattr(cluster, "FIRST_CONTACT_S", 0.1)
     with ScriptedBroker() as broker:
         said = options(broker, kafka__bootstrap__servers=f"{host}:9092")
     with Brokers(said.consumer, said.patience_ms) as brokers, pytest.raises(KafkaError) as failed:
@@ -288,7 +289,7 @@ def test_the_second_address_is_asked_if_the_first_is_silent() -> None:
 
 
 def test_a_topic_that_does_not_exist_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "UNKNOWN_TOPIC_S", 0.1)
+    monkeypatch.setattr(cluster, "UNKNOWN_TOPIC_S", 0.1)
     with ScriptedBroker() as broker:
         said = options(broker)
         with Brokers(said.consumer, said.patience_ms) as brokers, pytest.raises(KafkaError) as failed:
@@ -323,7 +324,7 @@ def test_a_broker_that_asks_for_a_pause_is_given_one_on_the_same_connection() ->
         broker.script = throttle
         assert values(broker) == list(range(10))
         assert len(broker.asked_for(ApiVersionsRequest)) == 2, "one connection to find the leader, and one to fetch"
-    assert all(later - earlier >= 0.2 for earlier, later in itertools.pairwise(came))
+    assert all(later - earlier > 0.195 for earlier, later in itertools.pairwise(came))
     assert len(came) == 3
 
 
@@ -350,7 +351,7 @@ def test_a_batch_that_fails_its_checksum_is_refused() -> None:
     batches[2] = damaged(batches[2])
     with ScriptedBroker(batches) as broker:
         assert values(broker, 0, 4) == [0, 1, 2, 3]
-        with pytest.raises(CorruptRecordError, match=r"t-0: RecordBatch\(4..5, epoch 0\) fails its checksum"):
+        with pytest.raises(CorruptRecordError, match=r"t-0: the batch at offset 4 fails its checksum"):
             values(broker)
         assert values(broker, kafka__check__crcs="false") == [0, 1, 2, 3, 4, 4, 6, 7, 8, 9]
 
@@ -411,7 +412,7 @@ def test_or_they_are_left_out(start: int, end: int, found: list[int]) -> None:
 
 
 def test_a_topic_that_was_deleted_is_an_error_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "UNKNOWN_TOPIC_S", 0.05)
+    monkeypatch.setattr(cluster, "UNKNOWN_TOPIC_S", 0.05)
 
     def deleted(request: Any) -> Any:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

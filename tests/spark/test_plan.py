@@ -13,7 +13,7 @@ from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
-from pykraft.spark import wire
+from pykraft.spark import brokers as cluster
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import read_options
 from pykraft.spark.plan import cut, plan
@@ -148,7 +148,7 @@ def test_both_ends_are_fixed_when_the_query_is_planned(said: dict[str, str], exp
 def test_what_does_not_fit_the_topic_is_one_sentence(
     said: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "UNKNOWN_TOPIC_S", 0.1)
+    monkeypatch.setattr(cluster, "UNKNOWN_TOPIC_S", 0.1)
     with broker() as peer, pytest.raises((ConfigError, KafkaError)) as refused:
         planned(peer, **said)
     assert sentence in str(refused.value)

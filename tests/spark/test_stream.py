@@ -20,7 +20,7 @@ from pykraft.protocol.messages.data import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from pykraft.spark import wire
+from pykraft.spark import brokers as cluster
 from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.offsets import OURS, StreamOffset
 from pykraft.spark.options import stream_options
@@ -136,7 +136,7 @@ def again(offset: StreamOffset) -> StreamOffset:
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "UNKNOWN_TOPIC_S", 0.05)
+    monkeypatch.setattr(cluster, "UNKNOWN_TOPIC_S", 0.05)
 
 
 def at(offsets: dict[TopicPartition, int], topic_id: Uuid = TOPIC_ID) -> StreamOffset:

@@ -486,3 +486,79 @@ def test_a_broker_that_does_not_speak_fetch_is_told() -> None:
     some.script.fail(FetchRequest, Failure.UNSUPPORTED_VERSION)
     with pytest.raises(KafkaError, match="broker 1 cannot be fetched from"):
         some.fetcher.raise_error()
+
+
+# --- whole batches, for a reader that unpacks them itself -------------------------------------------------------------
+
+
+def taken(some: Fetching) -> list[int]:
+    """The base offsets of the batches that one answer brought."""
+    found = some.fetcher.take_batches()
+    return [] if found is None else [each.base_offset for each in found[1]]
+
+
+def test_batches_are_handed_out_whole_and_the_position_moves_behind_them() -> None:
+    some = Fetching(isolation_level="read_committed")
+    some.poll()
+    mine = batch(4, 2, producer=7, transactional=True)
+    some.answer(part(0, batch(0, 2), batch(2, 2), mine, marker(6, 7, False), aborted=[(4, 7)]))
+    assert taken(some) == [0, 2]
+    assert some.position() == 7
+    assert taken(some) == []
+
+
+def test_a_leader_may_begin_before_the_position_and_that_does_not_turn_it_back() -> None:
+    some = Fetching()
+    some.subscription.partitions[T0].seek(FetchPosition(4))
+    some.poll()
+    some.answer(part(0, batch(0, 2), batch(2, 2), batch(4, 2)))
+    assert taken(some) == [4]
+    assert some.position() == 6
+
+
+def test_batches_before_a_damaged_one_are_handed_out_and_then_the_error_is_raised() -> None:
+    some = Fetching()
+    some.poll()
+    damaged = bytearray(batch(2, 2))
+    damaged[-1] ^= 1
+    some.answer(part(0, batch(0, 2), bytes(damaged)))
+    assert taken(some) == [0]
+    with pytest.raises(CorruptRecordError, match="t-0: the batch at offset 2"):
+        taken(some)
+    assert some.position() == 2
+
+
+def test_an_answer_that_does_not_go_on_from_the_position_is_an_error() -> None:
+    """Otherwise a reader would ask for ever."""
+    some = Fetching()
+    some.subscription.partitions[T0].seek(FetchPosition(4))
+    some.poll()
+    some.answer(part(0, batch(0, 2)))
+    with pytest.raises(CorruptRecordError, match="t-0 at offset 4: what the broker sent does not go on from there"):
+        some.take()
+
+
+def test_a_batch_that_the_size_of_the_fetch_cuts_is_an_error_that_names_the_setting() -> None:
+    some = Fetching(max_partition_fetch_bytes=70)
+    some.poll()
+    some.answer(part(0, batch(0, 2)[:70]))
+    with pytest.raises(KafkaError, match=r"a batch is larger than max\.partition\.fetch\.bytes \(70\)"):
+        some.take()
+
+
+def test_of_a_topic_with_another_id_than_the_wanted_one_nothing_is_fetched() -> None:
+    some = Fetching()
+    some.fetcher.topic_ids["t"] = topic_id("another")
+    assert some.poll() == []
+    some.fetcher.topic_ids["t"] = topic_id("t")
+    assert len(some.poll()) == 1
+
+
+def test_why_the_last_answer_brought_nothing_can_be_asked_for() -> None:
+    some = Fetching()
+    some.poll()
+    some.answer(failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert some.fetcher.obstacle.startswith("t-0: ")
+    some.poll(PAUSE_MS)
+    some.answer(part(0))
+    assert some.fetcher.obstacle == ""
