@@ -24,15 +24,16 @@ _HALF, _RIGHT = 470.0, 540.0
 """Where the strips end, and where the lanes begin, if there are tasks."""
 
 
-def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = "", key: str = "") -> Figure:
-    """The strips, and the lanes of the tasks. `key` says what is told beside a partition's name. ValueError without a
-    partition."""
+def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = "", reader: str = "task") -> Figure:
+    """The strips, and the lanes of the tasks. `reader` is what a number means. ValueError without a partition."""
     need([end for some in pieces.values() for _, end, _ in some] or [0.0] * len(pieces), "read_by_tasks")
     left = min(200.0, max(text_width(name, 13) for name in pieces)) + 12
     right = _HALF if tasks else WIDTH - 90.0
     longest = max((end for some in pieces.values() for _, end, _ in some), default=0) or 1
     svg = headed(title, note, _TOP + _ROW * max(2, len(pieces)) + 34)
-    svg.text(left, _TOP - 12, "offsets of each log" + (f" ({key})" if key else ""), 12.5, opacity=palette.FAINT)
+    is_numbered = any(number is not None for some in pieces.values() for *_, number in some)
+    told = "offsets" + (f", and the {reader} that reads them" if is_numbered else "")
+    svg.text(left, _TOP - 12, told, 12.5, opacity=palette.FAINT)
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(pieces)}
     for row, (name, some) in enumerate(pieces.items()):
         y = _TOP + _ROW * row
@@ -45,7 +46,7 @@ def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = ""
     partition_of = {task: name for name, some in pieces.items() for *_, task in some if task is not None}
     if tasks:
         _draw_lanes(svg, tasks, {task: colours[name] for task, name in partition_of.items()}, len(pieces))
-    return finished(svg, title, note, list(_told(pieces, tasks)), _spec(tasks, partition_of, title))
+    return finished(svg, title, note, list(_told(pieces, tasks, reader)), _spec(tasks, partition_of, title))
 
 
 def _draw_piece(
@@ -99,9 +100,9 @@ def _draw_lanes(svg: Svg, tasks: Ran, colours: Mapping[int, str], rows: int) -> 
     svg.text(WIDTH - 12, bottom + 18, amount(end_s, "s"), 12, anchor="end", opacity=palette.FAINT)
 
 
-def _told(pieces: Pieces, tasks: Ran) -> Iterator[str]:
+def _told(pieces: Pieces, tasks: Ran, reader: str) -> Iterator[str]:
     for name, some in pieces.items():
-        parts = [f"{first:,} to {end - 1:,}{'' if task is None else f' by task {task}'}" for first, end, task in some]
+        parts = [f"{first:,} to {end - 1:,}" + ("" if n is None else f" by {reader} {n}") for first, end, n in some]
         yield f"{name}: {', '.join(parts) if parts else 'empty'}"
     for number, start, seconds in sorted(tasks):
         yield f"task {number}: from {start:.2f} s, for {seconds:.2f} s"

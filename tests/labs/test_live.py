@@ -24,6 +24,7 @@ WRONG = {
     "18": "repetition_appended",
     "19": "aborts_for_ever",
     "20": "tombstones_at_once",
+    "24": "planned_anew",
 }
 """For each lab a mutant whose effect shows in the cluster."""
 TOLD = {
@@ -35,6 +36,7 @@ TOLD = {
     "19": r"[1-9]\d* committed records are not shown, 0 are shown that were not committed",
     "18": r"0 numbers are missing, [1-9]\d* are there more than once",
     "20": r"\n0 of 100 tombstones are there",
+    "24": r"0 records were left out, [1-9][\d,]* were read more than once",
 }
 
 
