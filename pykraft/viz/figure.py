@@ -5,6 +5,7 @@ notebook that is not trusted yet take the text, which holds the same facts. `int
 prefers it and lets the reader point at values; everything else still finds the SVG beside it.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ SVG = "image/svg+xml"
 TEXT = "text/plain"
 PLOTLY = "application/vnd.plotly.v1+json"
 Spec = Mapping[str, Any]
+_VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,19 @@ class Figure:
 
     def __repr__(self) -> str:
         return self.text
+
+    @property
+    def height(self) -> float:
+        """Of the drawing, in its own pixels."""
+        found = _VIEW_BOX.search(self.svg)
+        assert found is not None, "a drawing has a view box"
+        return float(found[2])
+
+    @property
+    def width(self) -> float:
+        found = _VIEW_BOX.search(self.svg)
+        assert found is not None, "a drawing has a view box"
+        return float(found[1])
 
     def interactive(self) -> "Figure":
         """The same figure, to be hovered over and zoomed where the page can do that. ValueError if it has no such

@@ -105,16 +105,14 @@ class Frame:
     figure: Figure
 
 
-_VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
 def strip(title: str, frames: Sequence[Frame], columns: int = 1) -> Figure:
     """Pictures one after the other, each under what was done. `columns` of them side by side, smaller."""
-    sizes = [_size(frame.figure) for frame in frames]
     scale = 1 / columns
     rows = [list(range(start, min(start + columns, len(frames)))) for start in range(0, len(frames), columns)]
-    heights = [max(sizes[number][1] for number in row) * scale + _CAPTION for row in rows]
+    heights = [max(frames[number].figure.height for number in row) * scale + _CAPTION for row in rows]
     svg = Svg(WIDTH, sum(heights) + _GAP * max(0, len(rows) - 1) + 4)
     boxes: list[TextBox] = []
     y = 0.0
@@ -131,19 +129,12 @@ def strip(title: str, frames: Sequence[Frame], columns: int = 1) -> Figure:
     return Figure(title, svg.render(title, description), f"{title}\n\n{text}", (*svg.boxes, *boxes))
 
 
-def _size(figure: Figure) -> tuple[float, float]:
-    found = _VIEW_BOX.search(figure.svg)
-    assert found is not None, "a drawing has a view box"
-    return float(found[1]), float(found[2])
-
-
 def _embed(svg: Svg, figure: Figure, x: float, y: float, width: float) -> None:
     """The drawing in a drawing; its title and its description stay, its style is that of the outer one."""
-    inner_width, inner_height = _size(figure)
     head, _, rest = figure.svg.partition(">")
     assert head.startswith("<svg")
-    box = f'viewBox="0 0 {inner_width:g} {inner_height:g}" role="img"'
-    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{inner_height * width / inner_width:g}"'
+    box = f'viewBox="0 0 {figure.width:g} {figure.height:g}" role="img"'
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{figure.height * width / figure.width:g}"'
     svg.insert(f"<svg {place} {box}>{_STYLE.sub('', rest)}")
 
 

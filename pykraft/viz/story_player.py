@@ -1,154 +1,28 @@
 """The player of a story: a slider over its events, buttons to go on and to step in, the original beside what you did.
 
-`Clicks` is the part without a screen: what each button does, as a word that a script can hold as well::
-
-    next            next election    previous commit    at 3001
-    kill leader     kill 2           restart 2          cut 1 2      heal 1 2
-    deliver Vote    delay Fetch 200  drop Vote response
-    fork            story original
-
-`kill leader` ends the active controller, `kill leader of t-0` the leader of a partition. A message is named by its id
-or by words of its description; the first one on its way that has them all is meant.
-
-`StoryPlayer` puts widgets around it. Everything can be reached and pressed with the keyboard, nothing moves unless it
-is asked to, and what happens is said in a line that screen readers read out. Where there is no page, or no reader in
-front of it, `play` runs the script and returns a film strip: one picture for each click.
+`StoryPlayer` puts widgets around `StoryClicks`. Over each card are the buttons of its node. Everything can be reached
+and pressed with the keyboard, nothing moves unless it is asked to, and what a press did is said in a line that screen
+readers read out. Where there is no page, or no reader in front of it, `play` runs a script of clicks and returns a film
+strip: one picture for each click.
 """
 
 import html
-import re
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
 from pykraft.cluster_view import MessageInFlight
-from pykraft.common.types import TopicPartition
 from pykraft.extras import require
 from pykraft.sim.interventions import Impossible
-from pykraft.story.marks import Mark
-from pykraft.story.story import EVENT, Story
+from pykraft.story.story import Story
+from pykraft.viz.board_drawing import COLUMNS
 from pykraft.viz.figure import Figure
+from pykraft.viz.story_clicks import StoryClicks
 from pykraft.viz.story_frames import LABELS, WIDTH, Frame, count_marks, lanes, picture, strip
 
 PLAY_MS = 500
 _BUTTONS = ("election", "commit", "truncation", "rebalance", "crash", "fault")
 _DETAILS = ("nothing more", "frames of this step", "lines that ran")
-_NUMBER = re.compile(r"-?\d+")
-
-
-class Clicks:
-    """A story, and what the buttons do to it."""
-
-    def __init__(self, story: Story) -> None:
-        self.story = story
-        """The branch that is shown."""
-        self.said = ""
-        """What the last click did, in one sentence."""
-
-    def click(self, what: str) -> None:
-        """Press a button. ValueError: there is no such button, or it does not work now; the text says why."""
-        verb, _, rest = what.strip().partition(" ")
-        presses: dict[str, Callable[[str], str]] = {
-            "next": self._next,
-            "previous": self._previous,
-            "at": self._at,
-            "kill": lambda node: self._act(self.story.kill, self._node(node)),
-            "restart": lambda node: self._act(self.story.restart, self._node(node)),
-            "cut": lambda pair: self._act(self.story.cut, *self._pair(pair)),
-            "heal": lambda pair: self._act(self.story.heal, *self._pair(pair)),
-            "deliver": lambda words: self._act(self.story.deliver, self._message(words)),
-            "delay": self._delay,
-            "drop": lambda words: self._act(self.story.drop, self._message(words)),
-            "fork": self._fork,
-            "story": self._switch,
-        }
-        if verb not in presses:
-            raise ValueError(f"{what!r} is no click; a click begins with {', '.join(presses)}")
-        self.said = presses[verb](rest.strip())
-
-    # --- moving -------------------------------------------------------------------------------------------------------
-
-    def _next(self, kind: str) -> str:
-        before = self.story.step
-        mark = self.story.next(kind or EVENT)
-        return self._moved(mark, f"there is no next {kind or EVENT} after step {before:,}")
-
-    def _previous(self, kind: str) -> str:
-        before = self.story.step
-        mark = self.story.previous(kind or EVENT)
-        return self._moved(mark, f"there is no {kind or EVENT} before step {before:,}")
-
-    def _moved(self, mark: Mark | None, otherwise: str) -> str:
-        law = f"; a law is broken: {self.story.failure}" if self._is_at_broken_law() else ""
-        return f"{otherwise if mark is None else mark}{law}"
-
-    def _is_at_broken_law(self) -> bool:
-        return self.story.failure is not None and self.story.step == self.story.last_step
-
-    def _at(self, step: str) -> str:
-        if not step.replace(",", "").isdigit():
-            raise ValueError(f"at {step}: a step is a number")
-        self.story.at(int(step.replace(",", "")))
-        return f"step {self.story.step:,}: {self.story.what}"
-
-    # --- stepping in --------------------------------------------------------------------------------------------------
-
-    def _act(self, act: Callable[..., Story], *arguments: Any) -> str:
-        before = self.story
-        self.story = act(*arguments)
-        branch = "" if self.story is before else f" ({self.story.name} begins)"
-        return self._moved(Mark(self.story.step, "you", self.story.what), "") + branch
-
-    def _node(self, words: str) -> int:
-        if words.isdigit():
-            return int(words)
-        if words == "leader":
-            leader = self.story.view.active_controller
-        elif words.startswith("leader of "):
-            leader = self._leader_of(words.removeprefix("leader of "))
-        else:
-            raise ValueError(f"{words!r} is no node: say a node's id, leader, or leader of t-0")
-        if leader is None:
-            raise ValueError(f"there is no {words} at step {self.story.step:,}")
-        return leader
-
-    def _leader_of(self, name: str) -> int | None:
-        topic, _, number = name.rpartition("-")
-        key = TopicPartition(topic, int(number)) if number.isdigit() else None
-        if key is None or key not in self.story.view.topic_partitions:
-            known = ", ".join(map(str, self.story.view.topic_partitions)) or "none yet"
-            raise ValueError(f"there is no partition {name!r} at step {self.story.step:,}; there are {known}")
-        return self.story.view.leader(key.topic, key.partition)
-
-    def _pair(self, words: str) -> tuple[int | str, int | str]:
-        names = words.split()
-        if len(names) != 2:
-            raise ValueError(f"{words!r}: name two nodes, or a node and a client")
-        one, other = (int(name) if name.isdigit() else name for name in names)
-        return one, other
-
-    def _message(self, words: str) -> MessageInFlight:
-        wanted = words.lower().split()
-        for message in self.story.messages:
-            if words == str(message.id) or (wanted and all(word in str(message).lower() for word in wanted)):
-                return message
-        raise ValueError(f"no message on its way at step {self.story.step:,} has the words {words!r}")
-
-    def _delay(self, words: str) -> str:
-        message, _, ms = words.rpartition(" ")
-        if not _NUMBER.fullmatch(ms):
-            raise ValueError(f"delay {words}: the last word is the number of milliseconds")
-        return self._act(self.story.delay, self._message(message), int(ms))
-
-    def _fork(self, name: str) -> str:
-        self.story = self.story.fork(name or None)
-        return f"{self.story.name} begins at step {self.story.step:,}"
-
-    def _switch(self, name: str) -> str:
-        if name not in self.story.branches:
-            raise ValueError(f"there is no story {name!r}; there are {', '.join(self.story.branches)}")
-        self.story = self.story.branches[name]
-        return f"{name}, step {self.story.step:,}: {self.story.what}"
 
 
 def play(story: Story, script: Sequence[str] = (), columns: int = 1, **options: Any) -> "Figure | StoryPlayer":
@@ -163,13 +37,14 @@ def play(story: Story, script: Sequence[str] = (), columns: int = 1, **options: 
 
 def film_strip(story: Story, script: Sequence[str], columns: int = 1, **options: Any) -> Figure:
     """One picture for each click of a script. Without a script it is the step at which the story stands."""
-    clicks = Clicks(story)
+    clicks = StoryClicks(story)
     if not script:
         return picture(story, **options)
     frames = []
-    for what in script:
+    for number, what in enumerate(script, 1):
         clicks.click(what)
-        frames.append(Frame(f"{what} → {clicks.said}", picture(clicks.story, **options)))
+        drawn = {"legend": number == len(script), **options}  # one legend is enough
+        frames.append(Frame(f"{what} → {clicks.said}", picture(clicks.story, **drawn)))
     return strip(f"A story of seed {story.seed} in {len(frames)} pictures", frames, columns)
 
 
@@ -184,25 +59,26 @@ class StoryPlayer:
         import ipywidgets as widgets
 
         self._widgets = widgets
-        self._clicks = Clicks(story)
+        self._clicks = StoryClicks(story)
         self._options = options
         self._script = list(script)
         self._is_drawing = False
+        self._tallest = 0.0
         self._make_pictures()
         self._make_controls()
         self._make_interventions()
         story.prepare()
         self.widget = widgets.VBox(
             [
-                self._picture,
-                self._lanes,
-                self._slider,
                 self._movement,
-                self._nodes_row,
+                self._status,
+                self._slider,
+                self._lanes,
+                self._cards,
+                self._picture,
                 self._pairs_row,
                 self._messages_row,
                 self._branch_row,
-                self._status,
                 self._details,
                 self._beside,
             ],
@@ -240,16 +116,28 @@ class StoryPlayer:
         self._script_button = self._button("", self._press_script)
         self._movement = self._row([*row, self._script_button] if self._script else row)
 
+    def _make_node_buttons(self, ids: list[int]) -> None:
+        """In the columns of the cards: controllers first, as they are drawn."""
+        widgets, view = self._widgets, self.story.view
+        self._nodes = {node_id: self._button("", self._press_node, node_id) for node_id in ids}
+        self._offs = {node_id: self._button("", self._press_off, node_id) for node_id in ids}
+        separate = [node_id for node_id in ids if "broker" not in view.nodes[node_id].roles]
+        brokers = [node_id for node_id in ids if node_id not in separate]
+        places = [*separate, *[None] * (-len(separate) % COLUMNS), *brokers]
+        boxes = [widgets.Box() if n is None else self._row([self._nodes[n], self._offs[n]]) for n in places]
+        columns = widgets.Layout(grid_template_columns=f"repeat({COLUMNS}, 1fr)", grid_gap="4px 3.1%", width="100%")
+        self._cards = widgets.GridBox(boxes, layout=columns)
+
     def _make_interventions(self) -> None:
         widgets = self._widgets
         ids = list(self.story.view.nodes)
-        self._nodes = {node_id: self._button("", self._press_node, node_id) for node_id in ids}
-        self._nodes_row = self._row(list(self._nodes.values()))
+        self._make_node_buttons(ids)
         pairs = [(f"{a} and {b}", f"{a} {b}") for a, b in combinations(ids, 2)]
         self._pair = widgets.Dropdown(options=pairs, description="nodes")
         cuts = [self._button(verb, self._press_pair, verb) for verb in ("cut", "heal")]
         self._pairs_row = self._row([self._pair, *cuts])
         self._messages = widgets.Select(rows=5, description="messages", layout=widgets.Layout(width="98%"))
+        self._messages.observe(lambda _: self._on_message(), names="value")
         self._delay_ms = widgets.BoundedIntText(value=200, min=1, max=60_000, description="by ms")
         verbs = {"deliver": "deliver now", "drop": "drop", "delay": "delay"}
         self._message_buttons = [self._button(label, self._press_message, verb) for verb, label in verbs.items()]
@@ -289,6 +177,11 @@ class StoryPlayer:
         is_alive = self.story.view.nodes[node_id].is_alive
         self.click(f"{'kill' if is_alive else 'restart'} {node_id}")
 
+    def _press_off(self, node_id: int) -> None:
+        view = self.story.view
+        is_off = all(view.is_cut(node_id, other) for other in view.nodes if other != node_id)
+        self.click(f"{'heal' if is_off else 'cut'} {node_id}")
+
     def _press_pair(self, verb: str) -> None:
         self.click(f"{verb} {self._pair.value}")
 
@@ -320,7 +213,8 @@ class StoryPlayer:
 
     def _draw(self) -> None:
         story = self.story
-        self._picture.value = picture(story, **self._options).svg
+        self._draw_messages()
+        self._draw_picture()
         title = f"Where something happened: {count_marks(story.marks)}"
         self._lanes.value = lanes(story.marks, story.last_step, story.step).render(title, title)
         self._slider.max = max(1, story.last_step)
@@ -328,7 +222,8 @@ class StoryPlayer:
         for node_id, button in self._nodes.items():
             is_alive = story.view.nodes[node_id].is_alive
             button.description = f"✕ kill node {node_id}" if is_alive else f"● restart node {node_id}"
-        self._draw_messages()
+            is_off = all(story.view.is_cut(node_id, other) for other in story.view.nodes if other != node_id)
+            self._offs[node_id].description = "● join it again" if is_off else "✕ cut it off"
         self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
         self._script_button.disabled = not self._script
         self._names.options = list(story.branches)
@@ -337,6 +232,17 @@ class StoryPlayer:
         self._status.value = f'<div role="status" aria-live="polite">{html.escape(what[:1].upper() + what[1:])}.</div>'
         self._draw_details()
         self._draw_beside()
+
+    def _draw_picture(self) -> None:
+        drawn = picture(self.story, **{"selected": self._messages.value, **self._options})
+        # What is below does not jump as messages come and go.
+        self._tallest = max(self._tallest, drawn.height)
+        room = f"max-width:{WIDTH}px;aspect-ratio:{WIDTH}/{self._tallest:.0f}"
+        self._picture.value = f'<div style="{room}">{drawn.svg}</div>'
+
+    def _on_message(self) -> None:
+        if not self._is_drawing:
+            self._draw_picture()
 
     def _draw_messages(self) -> None:
         before = self._messages.value

@@ -13,8 +13,9 @@ from pykraft.simulation import Simulation
 from pykraft.story.marks import Mark
 from pykraft.story.story import Story
 from pykraft.viz import Figure
+from pykraft.viz.story_clicks import StoryClicks
 from pykraft.viz.story_frames import LABELS, WIDTH, count_marks, lanes
-from pykraft.viz.story_player import Clicks, StoryPlayer, film_strip
+from pykraft.viz.story_player import StoryPlayer, film_strip
 from pykraft.viz.svg import overlaps
 
 SEED = 16
@@ -35,7 +36,7 @@ def story(recorded: Story) -> Story:
 
 
 def test_clicks_move_and_say_where(story: Story) -> None:
-    clicks = Clicks(story)
+    clicks = StoryClicks(story)
     clicks.click("next election")
     assert re.fullmatch(r"step \d+: node \d is elected active controller, epoch 1", clicks.said)
     step = story.step
@@ -50,7 +51,7 @@ def test_clicks_move_and_say_where(story: Story) -> None:
 
 
 def test_the_leader_can_be_killed_without_knowing_which_node_it_is(story: Story) -> None:
-    clicks = Clicks(story)
+    clicks = StoryClicks(story)
     clicks.click("at 900")
     controller, leader = story.view.active_controller, story.view.leader("t", 0)
     clicks.click("kill leader")
@@ -63,7 +64,7 @@ def test_the_leader_can_be_killed_without_knowing_which_node_it_is(story: Story)
 
 
 def test_a_message_is_named_by_its_words(story: Story) -> None:
-    clicks = Clicks(story)
+    clicks = StoryClicks(story)
     clicks.click("at 900")
     while not any(message.name == "Fetch" and message.is_response for message in story.messages):
         clicks.click("next")
@@ -72,6 +73,16 @@ def test_a_message_is_named_by_its_words(story: Story) -> None:
     clicks.click("drop Fetch response")
     assert re.search(r"you drop Fetch response from node \d", clicks.said)
     assert len(clicks.story.interventions) == 2
+
+
+def test_one_node_can_be_cut_off_and_all_links_healed(story: Story) -> None:
+    clicks = StoryClicks(story)
+    clicks.click("at 900; cut 2")
+    assert clicks.story.view.cut_links == {(2, 1), (1, 2), (2, 3), (3, 2)}
+    step, name = clicks.story.step, clicks.story.name
+    assert clicks.said == f"step {step}: you cut node 2 and node 1, node 2 and node 3 ({name} begins)"
+    clicks.click("next; heal")
+    assert not clicks.story.view.cut_links
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,8 @@ def test_a_message_is_named_by_its_words(story: Story) -> None:
         ("kill everything", "'everything' is no node: say a node's id, leader, or leader of t-0"),
         ("kill leader of x-9", "there is no partition 'x-9' at step 900; there are t-0"),
         ("kill 9", "there is no node 9"),
-        ("cut 1", "name two nodes"),
+        ("cut 1 9", "there is no node 9"),
+        ("heal", "there is no link to cut or to heal"),
         ("deliver Nothing", "no message on its way at step 900 has the words 'Nothing'"),
         ("delay Fetch soon", "the last word is the number of milliseconds"),
         ("story of my life", "there is no story 'of my life'; there are original"),
@@ -92,7 +104,7 @@ def test_a_message_is_named_by_its_words(story: Story) -> None:
 def test_a_click_that_does_not_work_says_why(story: Story, click: str, why: str) -> None:
     story.at(900)
     with pytest.raises((ValueError, Impossible), match=re.escape(why)):
-        Clicks(story).click(click)
+        StoryClicks(story).click(click)
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------
@@ -109,13 +121,8 @@ def test_a_script_becomes_a_film_strip(story: Story) -> None:
     assert figure.text.startswith(f"A story of seed {SEED} in 3 pictures\n\n1  next commit → step ")
     assert "✕ dead" in figure.text
     narrow = film_strip(story, ["next commit", "kill leader", "next election"], columns=2)
-    assert float(_height(narrow)) < float(_height(figure))
-
-
-def _height(figure: Figure) -> str:
-    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)
-    assert found is not None
-    return found[1]
+    assert narrow.height < figure.height
+    assert figure.svg.count("high watermark: committed up to here") == 1, "one legend is enough"
 
 
 def test_without_a_page_the_story_shows_a_picture(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +187,9 @@ def test_the_button_of_a_node_kills_it_and_starts_it_again(player: StoryPlayer) 
     press(player, "✕ kill node 2")
     assert player.story.parent is original
     assert "step 900 of" in player._beside.value, "the original stands beside what was done"
+    press(player, "✕ cut it off")
+    assert player.story.view.cut_links == {(1, 2), (2, 1), (1, 3), (3, 1)}
+    press(player, "● join it again")
     press(player, "● restart node 2")
     assert player.story.view.nodes[2].is_alive
     player._names.value = "original"
@@ -201,6 +211,7 @@ def test_a_chosen_message_is_delivered_delayed_or_dropped(player: StoryPlayer) -
     press(player, "delay")
     assert "you delay" in player.said and "by 200 ms" in player.said
     assert player._messages.value == chosen, "it stays chosen"
+    assert f'data-message="{chosen}"' in player._picture.value
     press(player, "deliver now")
     assert all(message.id != chosen for message in player.story.messages)
 
