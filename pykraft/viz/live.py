@@ -83,11 +83,11 @@ class LiveBoard:
         self.said = ""
         """What the last click did, or why it did nothing."""
         self._is_drawing = False
-        self._picture, self._status = widgets.HTML(), widgets.HTML()
+        self._picture, self._legend, self._status = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self._make_node_buttons()
         self._make_rows()
         self.widget = widgets.VBox(
-            [self._picture, self._cards, self._switches, self._links, self._time, self._status],
+            [self._picture, self._cards, self._switches, self._links, self._time, self._status, self._legend],
             layout=widgets.Layout(max_width=f"{WIDTH + 20}px"),
         )
         self.show()
@@ -129,12 +129,19 @@ class LiveBoard:
             layout=_wrapping(widgets),
         )
         pairs = [(f"{a} and {b}", f"{a} {b}") for a, b in combinations(self._cluster.node_ids, 2)]
-        self._pair = widgets.Dropdown(options=pairs, description="link", disabled=not pairs)
+        narrow = {"description_width": "initial"}
+        self._pair = widgets.Dropdown(options=pairs, description="link", disabled=not pairs, style=narrow)
         cuts = {"cut": "✕ cut", "heal": "● heal"}
         self._cuts = {verb: self._button(label, self._press_pair, verb) for verb, label in cuts.items()}
         self._links = widgets.HBox([self._pair, *self._cuts.values()], layout=_wrapping(widgets))
         self._slider = widgets.IntSlider(
-            value=0, min=0, max=0, description="seen", continuous_update=True, layout=widgets.Layout(width="60%")
+            value=0,
+            min=0,
+            max=0,
+            description="seen",
+            continuous_update=True,
+            style=narrow,
+            layout=widgets.Layout(width="60%"),
         )
         self._play = widgets.Play(value=0, min=0, max=1 << 30, interval=STEP_MS, description="look again and again")
         self._play.observe(lambda _: self.look(), names="value")
@@ -169,7 +176,8 @@ class LiveBoard:
         """Draw the look that the slider points at."""
         frames = self.recorder.frames
         seen = frames[min(self.shown, len(frames) - 1)]
-        self._picture.value = _picture(seen, self._options).svg
+        self._picture.value = _picture(seen, {"legend": False, **self._options}).svg
+        self._legend.value = board.legend(seen.view, **self._options)
         time = f"{seen.view.time_ms / 1000:.1f} s after the start"
         told = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
         said = f"<br>{html.escape(self.said)}" if self.said else ""

@@ -122,6 +122,10 @@ def test_the_buttons_of_a_node_stand_under_its_card(cluster: Cluster) -> None:
     columns = [[button.description for button in box.children] for box in live._cards.children]
     assert columns == [[f"✕ kill node {n}", f"✕ cut off node {n}"] for n in (1, 2, 3)]
     assert live._cards.layout.grid_template_columns == "repeat(3, 1fr)"
+    order = list(live.widget.children)
+    assert order.index(live._cards) == order.index(live._picture) + 1, "the legend is not between them"
+    assert "high watermark: committed up to here" in live._legend.value
+    assert "high watermark: committed up to here" not in live._picture.value
 
 
 def test_a_button_kills_a_node_and_starts_it_again(cluster: Cluster) -> None:
