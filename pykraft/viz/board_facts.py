@@ -18,6 +18,8 @@ from pykraft.server.describe import CellKind, EpochStart, NodeView, PartitionVie
 CELLS = 20
 MOST_CELLS = 24
 """Where the log begins within the lens, and needs no stub before it."""
+_SHORT_LOGS = (6, 12, MOST_CELLS)
+"""A log of few records has wide cells. There are three widths, so that they do not change with each record."""
 _SIGNS = {"leader": "◆", "follower": "●", "observer": "○"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -207,8 +209,9 @@ def _lens(replicas: list[Replica]) -> Lens:
         return Lens(0, 1, MOST_CELLS)
     last = max(ends)
     first = min((view.log_start_offset for view in views if view.log_start_offset >= 0), default=0)
-    if last - first <= MOST_CELLS:
-        return Lens(first, 1, MOST_CELLS)
+    for cells in _SHORT_LOGS:
+        if last - first <= cells:
+            return Lens(first, 1, cells)
     alive = [replica.view for replica in replicas if replica.node.is_alive]
     marks = [mark for view in alive for mark in (view.log_end_offset, view.high_watermark) if mark >= 0]
     marks += [replica.torn_from for replica in replicas if replica.torn_from is not None]
