@@ -51,7 +51,9 @@ def row_of(name: str, unit: str, of: Mapping[str, Sequence[float]], lower_is_bet
 def _cpu_unit(name: str) -> str:
     if "consumes" in name:
         return "CPU s/GB"
-    return "CPU ms/transaction" if "transaction" in name else "CPU ms/commit" if "commit" in name else "CPU s"
+    if "transaction" in name:
+        return "CPU ms/transaction"
+    return "CPU ms/commit" if "commit" in name else "CPU s"
 
 
 @contextlib.contextmanager
