@@ -88,7 +88,8 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _write_checks(folder: Path) -> None:
-    """Make the section of a lab's README anew that lists its checks."""
+    """Make the section of a lab's README anew that lists its checks, and the instructor's list of mistakes."""
+    from pykraft.course.authoring import mistakes
     from pykraft.course.labs.grading import grade
     from pykraft.course.labs.lab import with_checks
 
@@ -97,6 +98,7 @@ def _write_checks(folder: Path) -> None:
     if not report.has_passed:
         raise CommandError(f"{folder.name}: the solution does not pass: {report.problem or sorted(report.failed)}")
     readme.write_text(with_checks(readme.read_text(encoding="utf-8"), report), encoding="utf-8")
+    mistakes.PAGE.write_text(mistakes.with_mistakes(mistakes.PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 # --- slides -----------------------------------------------------------------------------------------------------------

@@ -108,30 +108,28 @@ class Question:
 
 
 class _Buttons:
-    """The question as widgets: a button for each option, and a line below."""
+    """The question as widgets: a button for each letter with the option's text beside it, and a line below."""
 
     def __init__(self, question: Question) -> None:
-        from ipywidgets import HTML, Button, Layout, VBox
+        from ipywidgets import HTML, Button, HBox, Layout, VBox
 
         self._question = question
         self.buttons = []
+        rows = []
         for option in question.options:
-            button: Any = Button(
-                description=f"{option.letter}) {option.text}",
-                layout=Layout(width="auto", max_width="48em", height="auto"),
-            )
+            button: Any = Button(tooltip=option.text, layout=Layout(width="4em", flex="none"))
             button.on_click(lambda _, option=option: question.choose(option))
             self.buttons.append(button)
+            rows.append(HBox([button, HTML(html.escape(option.text))]))  # a button would cut a long text
         self._line: Any = HTML()
-        self.widget = VBox([*self.buttons, self._line])
+        self.widget = VBox([*rows, self._line])
         self.refresh()
 
     def refresh(self) -> None:
         """Mark the guess by a sign and a word, not by colour alone."""
         guess, right = self._question.guess, self._question.right
         for option, button in zip(self._question.options, self.buttons, strict=True):
-            mark = "→ " if option == guess else ""
-            button.description = f"{mark}{option.letter}) {option.text}"
+            button.description = f"→ {option.letter}" if option == guess else option.letter
             button.button_style = "primary" if option == guess else ""
             button.disabled = guess is not None and right is not None
         waiting = f"You say {guess.letter}). Run on to see." if guess else "What do you expect? Choose, then run on."
