@@ -145,8 +145,16 @@ class BoardFacts:
         )
         self.hidden = len(everywhere) - len(self.topic_partitions)
         self._lenses: dict[TopicPartition, Lens] = {}
+        self._replicas: dict[tuple[int, TopicPartition], Replica | None] = {}
 
     def replica(self, node: NodeView, key: TopicPartition) -> Replica | None:
+        """The replica of the partition on this node, if there is one."""
+        place = (node.node_id, key)
+        if place not in self._replicas:
+            self._replicas[place] = self._find(node, key)
+        return self._replicas[place]
+
+    def _find(self, node: NodeView, key: TopicPartition) -> Replica | None:
         found = node.partition(key.topic, key.partition)
         if found is None:
             return None

@@ -101,7 +101,9 @@ class LiveBoard:
         self._offs = {node_id: self._button("", self._press_off, node_id) for node_id in ids}
         boxes = [widgets.HBox([self._nodes[n], self._offs[n]], layout=_wrapping(widgets)) for n in self._in_cards()]
         gap = f"{100 * 30 / WIDTH:.2f}%"
-        layout = widgets.Layout(grid_template_columns=f"repeat({COLUMNS}, 1fr)", grid_gap=f"4px {gap}", width="100%")
+        layout = widgets.Layout(
+            grid_template_columns=f"repeat({COLUMNS}, 1fr)", grid_gap=f"4px {gap}", max_width=f"{WIDTH}px"
+        )
         self._cards = widgets.GridBox(boxes, layout=layout)
 
     def _in_cards(self) -> list[int]:
