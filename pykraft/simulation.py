@@ -16,7 +16,7 @@ from pykraft.cluster_view import ClusterView
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
 from pykraft.sim.interventions import Intervention
-from pykraft.sim.knobs import Knobs, draw
+from pykraft.sim.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
 
@@ -26,10 +26,13 @@ __all__ = ["Report", "Simulation", "SimulationFailed"]
 class Simulation:
     """The run of one seed."""
 
-    def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
-        """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given."""
+    def __init__(self, seed: int, knobs: Knobs | None = None, is_calm: bool = False) -> None:
+        """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given; `is_calm` takes all faults from
+        them, so that there are none but yours."""
         self.seed = seed
         self.knobs = draw(seed) if knobs is None else knobs
+        if is_calm:
+            self.knobs = calm(self.knobs)
         self._cluster = self._begin()
 
     def _begin(self) -> SimulatedCluster:

@@ -8,7 +8,7 @@ stormy throughout, some have only one kind of trouble, and some are calm, so tha
 (FoundationDB calls the first BUGGIFY, and the second is known as swarm testing.)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 FAULTS = (
@@ -157,6 +157,11 @@ def draw(seed: int) -> Knobs:
         groups=groups,
         transactions=transactions,
     )
+
+
+def calm(knobs: Knobs) -> Knobs:
+    """The same cluster and clients, with no faults and a network that delivers everything in good time."""
+    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0)
 
 
 def _smallest_segment(groups: tuple[GroupKnobs, ...], transactions: TransactionKnobs | None) -> int:

@@ -49,7 +49,6 @@ def page(story: Story, most_frames: int = MOST_FRAMES, **options: Any) -> str:
     steps = chosen_steps(story.last_step, story.marks, most_frames, story.forked_at)
     film = _Film()
     frames = [_frame(story, step, film, options) for step in steps]
-    tallest = max(frame.pop("height") for frame in frames)
     data = {
         "lines": film.lines,
         "frames": frames,
@@ -73,7 +72,6 @@ def page(story: Story, most_frames: int = MOST_FRAMES, **options: Any) -> str:
             if any(mark.kind == kind for mark in story.marks)
         ),
         data=packed,
-        tallest=f"{tallest:.0f}",
     )
 
 
@@ -115,13 +113,11 @@ class _Film:
 
 def _frame(story: Story, step: int, film: _Film, options: dict[str, Any]) -> dict[str, Any]:
     view = story.view_at(step)
-    drawn = picture(story, step, **options)
     frame: dict[str, Any] = {
         "step": step,
         "ms": view.time_ms,
         "what": story.what_at(step),
-        "svg": film.add(drawn.svg),
-        "height": drawn.height,
+        "svg": film.add(picture(story, step, **options).svg),
         "messages": [str(message) for message in view.messages],
     }
     beside = story.beside_at(step) if step > story.forked_at else None

@@ -16,9 +16,13 @@ from pykraft.simulation import Simulation
 from pykraft.story.marks import Mark
 from pykraft.story.story import Story
 from pykraft.viz.story_frames import picture
-from pykraft.viz.story_page import chosen_steps, page, save
+from pykraft.viz.story_page import MOST_BYTES, chosen_steps, page, save
+from tests.harness.tree import ROOT
 
 SEED = 16
+FRAMES = 60
+OF_README = ROOT / "notebooks/pictures/story.html"
+"""Made by ``python -m pykraft simulate 16 --calm --story`` with the clicks that it tells."""
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +31,9 @@ def story() -> Story:
 
 
 @pytest.fixture(scope="module")
-def text(story: Story) -> str:
-    return page(story, most_frames=150)
+def text(story: Story, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = story.save(tmp_path_factory.mktemp("page") / "story.html", most_frames=FRAMES)
+    return path.read_text(encoding="utf-8")
 
 
 def unpacked(text: str) -> dict[str, Any]:
@@ -39,10 +44,8 @@ def unpacked(text: str) -> dict[str, Any]:
     return data
 
 
-def test_it_is_small_and_needs_no_network(story: Story, text: str, tmp_path: Path) -> None:
-    path = story.save(tmp_path / "story.html", most_frames=150)
-    assert path.read_text() == text
-    assert len(text.encode()) < 200_000
+def stands_alone(text: str) -> None:
+    assert len(text.encode()) < MOST_BYTES
     drawn = "\n".join(unpacked(text)["lines"])
     code = (re.sub(r">[A-Za-z0-9+/=]+</script>", "", text) + drawn).replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//[a-z]|url\(|@import|\bsrc=|\bhref=|fetch\(|XMLHttp", code)
@@ -50,14 +53,27 @@ def test_it_is_small_and_needs_no_network(story: Story, text: str, tmp_path: Pat
     assert not re.search(r"@[a-z_]+@", text), "every place of the template is filled"
 
 
+def test_it_is_small_and_needs_no_network(text: str) -> None:
+    stands_alone(text)
+    assert len(text.encode()) < 200_000
+
+
+def test_the_page_that_readme_links_stands_alone_and_tells_of_a_torn_tail() -> None:
+    text = OF_README.read_text(encoding="utf-8")
+    stands_alone(text)
+    kinds = {kind for _, kind, _ in unpacked(text)["marks"]}
+    assert {"you", "election", "truncation", "isr", "commit"} <= kinds
+    assert OF_README.relative_to(ROOT).as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_every_picture_is_what_the_board_draws(story: Story, text: str) -> None:
     data = unpacked(text)
-    assert len(data["frames"]) == 150
+    assert len(data["frames"]) == FRAMES
     for frame in data["frames"]:
         svg = "\n".join(data["lines"][number] for number in frame["svg"])
         ElementTree.fromstring(svg)
         assert frame["what"] == story.what_at(frame["step"])
-    middle = data["frames"][75]
+    middle = data["frames"][FRAMES // 2]
     assert "\n".join(data["lines"][number] for number in middle["svg"]) == picture(story, middle["step"]).svg
     assert middle["ms"] == story.view_at(middle["step"]).time_ms
 
@@ -86,15 +102,15 @@ def test_the_page_of_a_branch_has_the_original_beside_it(story: Story) -> None:
     story.at(900)
     branch = story.kill(1)
     branch.at(branch.step + 50)
-    data = unpacked(page(branch, most_frames=40))
+    data = unpacked(page(branch, most_frames=20))
     assert all(("beside" in frame) == (frame["step"] > 900) for frame in data["frames"])
     assert [frame["step"] for frame in data["frames"] if frame["step"] in (900, 901)] == [900, 901]
 
 
 def test_too_large_a_page_is_refused(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykraft.viz.story_page.MOST_BYTES", 10_000)
-    with pytest.raises(ValueError, match=r"more than 10,000: ask for fewer than 30 pictures"):
-        save(story, tmp_path / "story.html", most_frames=30)
+    with pytest.raises(ValueError, match=r"more than 10,000: ask for fewer than 10 pictures"):
+        save(story, tmp_path / "story.html", most_frames=10)
     assert not list(tmp_path.iterdir())
 
 
