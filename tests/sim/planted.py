@@ -243,13 +243,14 @@ def a_session_evicted_while_in_use() -> None:
 def a_commit_answered_before_it_is_committed() -> None:
     """A coordinator answers as soon as it has appended."""
 
-    def answer(
-        self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], committed: int, now: int
-    ) -> Promise[Any]:
-        self._end(context, result, None, now)
-        return result.response if isinstance(result.response, Promise) else Promise.of(result.response)
+    answer = CoordinatorRuntime._answer
 
-    put(CoordinatorRuntime, "_answer", answer)
+    def take_for_committed(
+        self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], committed: int, *rest: Any
+    ) -> Promise[Any]:
+        return answer(self, context, result, context.end_offset, *rest)
+
+    put(CoordinatorRuntime, "_answer", take_for_committed)
 
 
 @bug
