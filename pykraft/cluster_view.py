@@ -136,7 +136,7 @@ class ClusterView:
 
     def truncation_offset(self, topic: str, partition: int, node_id: int) -> int | None:
         """The offset from which this replica's log is not the leader's: there it is going to be truncated, or, if its
-        node is dead, would be. None if all of its log that is known is the leader's, or nobody knows.
+        node is dead, would be. None if all of its log that is known is the leader's, or that is not known.
 
         A record is the leader's if the leader's log has the same leader epoch at its offset (log matching)."""
         replicas = self.replicas(topic, partition)

@@ -60,7 +60,7 @@ class Drawing:
         return Lane(replica, self.facts.lens(key), CARD - 2 * INSET, end)
 
     def _lane_heights(self) -> dict[TopicPartition, float]:
-        """Of each partition: equal on all cards, so that lanes that hold the same partitions stand side by side."""
+        """The height of each partition's lanes, the same on all cards: cards with the same partitions line up."""
         heights: dict[TopicPartition, float] = {}
         for node in self.facts.view.nodes.values():
             for key, replica in self._replicas(node):

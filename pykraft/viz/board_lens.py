@@ -10,8 +10,8 @@
                      ▲     ]
           high watermark   log end
 
-All replicas of a partition share the lens, so that equal offsets stand at equal places. How a cell looks tells what its
-record is by shape, with colour besides: filled is committed, hatched is not, torn off is not in the leader's log.
+All replicas of a partition share the lens, so equal offsets are at equal places. Shape says what a record is, and
+colour repeats it: filled is committed, hatched is not, torn off is not in the leader's log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -137,7 +137,7 @@ class Lane:
         return y
 
     def _stub(self, svg: Svg, x: float, y: float) -> None:
-        """What lies before the lens."""
+        """The records before the lens, as one stub."""
         view = self.replica.view
         before = min(view.log_end_offset, self.lens.start) - view.log_start_offset
         if before <= 0 or not self.lens.has_stub:
@@ -233,8 +233,7 @@ class Lane:
             self.looks.add("high watermark")
 
     def _epoch_row(self, svg: Svg, x: float, y: float) -> None:
-        """The numbers of the leader epochs, each where its first record stands; too close together, the newest of them
-        are named."""
+        """The number of each leader epoch, at its first record; of those too close together the newest is named."""
         view, lens = self.replica.view, self.lens
         shown = [entry for entry in self.replica.epochs if entry.start_offset < lens.end]
         before = [entry for entry in shown if entry.start_offset <= lens.start]
@@ -255,7 +254,7 @@ class Lane:
         self.looks.add("epoch")
 
     def _after_the_end(self, svg: Svg, x: float, y: float) -> None:
-        """How far it is behind the leader, where there is room to say so."""
+        """How many records of the leader it lacks, where there is room to say so."""
         view = self.replica.view
         if not self._lag or self.replica.leads:
             return

@@ -7,8 +7,8 @@
     cut leader of t-0     cut 1 2            heal 1              heal
     wait 20 records       wait leader of t-0   wait torn         wait in sync
 
-`leader` is the active controller. `cut` and `heal` with one node mean all its links. Several clicks may stand in one
-step of a script, with semicolons between them. A `wait` lasts until the cluster is so; after `WAIT_S` it is a
+`leader` is the active controller. `cut` and `heal` with one node mean all its links. One step of a script may be
+several clicks, with semicolons between them. A `wait` lasts until the cluster is so; after `WAIT_S` it is a
 TimeoutError. `Recorder` looks at the cluster and keeps each look that differs from the one before.
 """
 

@@ -43,7 +43,7 @@ class Flow:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it: whoever waits for the cluster waits at most a moment longer."""
+        """End it, and wait a moment for its client to close."""
         self._stop.set()
         self._thread.join(_STOP_S)
 

@@ -23,7 +23,7 @@ TRUNCATED: list[tuple[str, int, Epochs, int | None]] = [
     ("a follower that lags", 7, ((0, 0),), None),
     ("an old leader with three records of its own", 13, ((0, 0),), 10),
     ("an old leader with more records than the leader has", 40, ((0, 0),), 10),
-    ("a leader of epoch 1 that nobody heard", 12, ((0, 0), (1, 8)), 8),
+    ("a leader of epoch 1 that no other node heard", 12, ((0, 0), (1, 8)), 8),
     ("a follower that heard more than the look at the leader saw", 18, ((0, 0), (2, 10)), None),
     ("an empty log", 0, (), None),
 ]
@@ -38,7 +38,7 @@ def test_a_log_is_truncated_where_its_epoch_is_not_the_leaders(end: int, epochs:
     assert view(node(1, holding(1, end, epochs, epoch=0))).truncation_offset("t", 0, 3) is None
 
 
-def test_without_a_leader_nobody_knows_what_is_truncated() -> None:
+def test_without_a_leader_it_is_not_known_what_is_truncated() -> None:
     seen = view(node(1, holding(-1, 15, ((0, 0),), epoch=3)), node(2, holding(-1, 9, ((0, 0), (2, 8)), epoch=3)))
     assert {seen.truncation_offset("t", 0, n) for n in (1, 2)} == {None}
 

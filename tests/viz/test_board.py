@@ -17,6 +17,7 @@ from tests.viz.views import (
     far_apart,
     healthy,
     leader_dead,
+    lens,
     messages,
     node,
     replica,
@@ -91,6 +92,14 @@ def test_what_is_committed_is_filled_what_is_not_is_hatched_and_what_goes_is_tor
     assert "loses 7 from 1,204" in texts(figure)
     assert "not in the leader's log: will be truncated" in texts(figure)
     assert "about to be truncated" in figure.text
+
+
+def test_the_records_that_a_dead_leader_would_lose_are_in_the_lens_however_far_the_others_went_on() -> None:
+    old = lens(replica("orders", 0, 1, 1211, 1204), (0, 0))
+    led = lens(replica("orders", 0, 2, 4000, 4000, isr=(2, 3), epoch=1), (0, 0), (1, 1204))
+    figure = board(view(node(1, old, role="leader", alive=False), node(2, led, role="leader", leader=2, epoch=2)))
+    assert "would lose 7 from 1,204" in texts(figure)
+    assert any(looks.get("stroke") == palette.VERMILLION for _, _, looks in cells(figure, 1))
 
 
 def test_each_leader_epoch_is_numbered_where_it_begins() -> None:
@@ -173,6 +182,14 @@ def test_a_leader_that_was_cut_off_is_not_believed() -> None:
     assert "◆ thinks it is controller" in texts(figure)
     assert "◆ thinks it leads · epoch 0" in texts(figure)
     assert "Node 2 is the active controller" in figure.text
+
+
+def test_a_view_over_the_wire_draws_what_clients_are_told_and_says_what_is_unknown() -> None:
+    led, follower = replica("t", 0, 1, 30, 30), replica("t", 0, 1, -1, -1)
+    figure = board(view(node(1, led, role="leader"), node(2, follower)))
+    assert list(complaints(figure)) == []
+    assert len(cells(figure, 1)) == 1 and cells(figure, 2) == []
+    assert {"end 30", "end unknown", "high watermark unknown"} <= set(texts(figure))
 
 
 def test_what_nobody_could_tell_is_unknown_and_not_zero() -> None:

@@ -80,7 +80,7 @@ def recorder_of(cluster: Cluster) -> Recorder:
     return Recorder(lambda: Seen(cluster.describe()))
 
 
-def test_where_nobody_sits_in_front_it_is_a_picture(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_reader_it_is_a_picture(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(board.live(cluster, title="Three nodes"), Figure)
     monkeypatch.setenv(HEADLESS, "1")
     assert isinstance(board.live(cluster), Figure)
