@@ -559,6 +559,17 @@ def test_what_no_record_can_hold_is_refused(groups: Groups) -> None:
     assert groups.ask(for_ever, 4).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+@pytest.mark.parametrize("kind", [DescribeGroupsRequest, DeleteGroupsRequest])
+def test_a_request_about_many_groups_takes_several_turns(kind: Any, groups: Groups) -> None:
+    names = [f"g{number}" for number in range(1200)]
+    answer = groups.send(kind(groups=names) if kind is DescribeGroupsRequest else kind(groups_names=names))
+    assert not answer.kept and len(groups.lone.node.dispatcher.turns) == 1
+    groups.run(10)
+    found = response(answer)
+    results = found.groups if kind is DescribeGroupsRequest else found.results
+    assert [each.group_id for each in results] == names
+
+
 # --- when the log takes nothing ---------------------------------------------------------------------------------------
 
 

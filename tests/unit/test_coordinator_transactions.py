@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import TRANSACTION_COORDINATOR, FindCoordinatorRequest
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, ResourceType
-from pykraft.protocol.messages.transactions import DescribeTransactionsRequest
+from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, DescribeTransactionsRequest
 from tests.harness.transactions import NAME, Producer, TransactionNode, Transactions
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
@@ -455,6 +456,24 @@ def test_a_request_about_many_transactions_takes_several_turns() -> None:
     assert not answer.kept
     t.run(10)
     assert [each.transactional_id for each in answer.value.response.transaction_states] == names
+
+
+def test_a_transaction_gets_many_partitions_in_several_turns() -> None:
+    t = Transactions()
+    producer = t.producer()
+    topic = AddPartitionsToTxnRequest.Topic(name="t", partitions=list(range(1200)))
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[topic],
+    )
+    answer = t.node.handle(request, version=3)
+    assert not answer.kept and len(t.node.node.dispatcher.turns) == 1
+    t.run(10)
+    response: Any = answer.value.response
+    errors = [part.partition_error_code for part in response.results_by_topic_v3_and_below[0].results_by_partition]
+    assert errors == [ErrorCode.OPERATION_NOT_ATTEMPTED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1199
 
 
 def test_the_first_lookup_of_a_coordinator_has_the_internal_topic_made() -> None:

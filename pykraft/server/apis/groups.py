@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.coordinator.group import config as keys
@@ -58,6 +58,7 @@ from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations
 from pykraft.server.coordinators import GroupCoordinator
+from pykraft.server.turns import in_turns
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_COMMIT_BY_ID = 10
@@ -311,10 +312,12 @@ class GroupApis:
 
     # --- seen from outside --------------------------------------------------------------------------------------------
 
-    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext, now: int
+    ) -> Steps[Promise[Response]]:
         group_type = DescribeGroupsResponse.Group
 
-        def described(group_id: str) -> Promise[DescribeGroupsResponse.Group]:
+        def described(group_id: str, now: int) -> Promise[DescribeGroupsResponse.Group]:
             if not self._may(context, AclOperation.DESCRIBE, group_id):
                 return Promise.of(group_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
@@ -331,17 +334,16 @@ class GroupApis:
             look = self._coordinator.read(group_id, lambda shard: shard.describe([group_id], context.api_version), now)
             return look.map(answered)
 
-        return gather([described(name) for name in request.groups]).map(
-            lambda groups: DescribeGroupsResponse(groups=groups)
-        )
+        answers = yield from in_turns(described, request.groups, now)
+        return gather(answers).map(lambda groups: DescribeGroupsResponse(groups=groups))
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext, now: int
-    ) -> Promise[Response]:
+    ) -> Steps[Promise[Response]]:
         self._check_consumer_groups()
         group_type = ConsumerGroupDescribeResponse.Group
 
-        def described(group_id: str) -> Promise[ConsumerGroupDescribeResponse.Group]:
+        def described(group_id: str, now: int) -> Promise[ConsumerGroupDescribeResponse.Group]:
             if not self._may(context, AclOperation.DESCRIBE, group_id):
                 return Promise.of(group_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
@@ -354,9 +356,8 @@ class GroupApis:
                 answered
             )
 
-        return gather([described(name) for name in request.group_ids]).map(
-            lambda groups: ConsumerGroupDescribeResponse(groups=groups)
-        )
+        answers = yield from in_turns(described, request.group_ids, now)
+        return gather(answers).map(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
     def _shown(
         self, group: ConsumerGroupDescribeResponse.Group, with_operations: bool, context: RequestContext
@@ -397,10 +398,12 @@ class GroupApis:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=groups)
         return ListGroupsResponse(groups=groups)
 
-    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def delete_groups(
+        self, request: DeleteGroupsRequest, context: RequestContext, now: int
+    ) -> Steps[Promise[Response]]:
         result_type = DeleteGroupsResponse.Result
 
-        def deleted(group_id: str) -> Promise[DeleteGroupsResponse.Result]:
+        def deleted(group_id: str, now: int) -> Promise[DeleteGroupsResponse.Result]:
             if not self._may(context, AclOperation.DELETE, group_id):
                 return Promise.of(result_type(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
             done = self._coordinator.write(group_id, lambda shard: shard.delete_groups([group_id]), now)
@@ -410,8 +413,8 @@ class GroupApis:
                 )
             )
 
-        names = dict.fromkeys(request.groups_names)
-        return gather([deleted(name) for name in names]).map(lambda results: DeleteGroupsResponse(results=results))
+        answers = yield from in_turns(deleted, dict.fromkeys(request.groups_names), now)
+        return gather(answers).map(lambda results: DeleteGroupsResponse(results=results))
 
     # --- how all of them ask ------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_clust
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.transactions import TransactionCoordinator
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.turns import PARTS_PER_TURN, in_turns
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_ADD_BY_BROKERS = 4
@@ -122,18 +122,18 @@ class TransactionApis:
         self, request: AddPartitionsToTxnRequest, context: RequestContext, now: int
     ) -> Steps[Promise[Response]]:
         if context.api_version < _FIRST_ADD_BY_BROKERS:
-            return self._add_for_client(request, context, now)
+            return (yield from self._add_for_client(request, context, now))
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         answers = []
         for number, each in enumerate(request.transactions, 1):
             if number % _WRITES_PER_TURN == 0:
                 now = yield
-            answers.append(self._add_for_broker(each, context, now))
+            answers.append((yield from self._add_for_broker(each, context, now)))
         return gather(answers).map(lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
 
     def _add_for_client(
         self, request: AddPartitionsToTxnRequest, context: RequestContext, now: int
-    ) -> Promise[Response]:
+    ) -> Steps[Promise[Response]]:
         name = request.v3_and_below_transactional_id
         self._check(context, AclOperation.WRITE, name)
         places = _places(request.v3_and_below_topics)
@@ -144,7 +144,7 @@ class TransactionApis:
         def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topic_type, codes))
 
-        refused = self._refused(places, allowed)
+        refused, now = yield from self._refused(places, allowed, now)
         if refused:
             return Promise.of(answered(refused))
         producer = Expected(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -153,14 +153,14 @@ class TransactionApis:
 
     def _add_for_broker(
         self, asked: AddPartitionsToTxnRequest.Transaction, context: RequestContext, now: int
-    ) -> Promise[AddPartitionsToTxnResponse.Transaction]:
+    ) -> Steps[Promise[AddPartitionsToTxnResponse.Transaction]]:
         name, places = asked.transactional_id, _places(asked.topics)
         result_type = AddPartitionsToTxnResponse.Transaction
 
         def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse.Transaction:
             return result_type(transactional_id=name, topic_results=_results(result_type.Topic, codes))
 
-        refused = self._refused(places, {place.topic for place in places})
+        refused, now = yield from self._refused(places, {place.topic for place in places}, now)
         if refused:
             return Promise.of(answered(refused))
         producer = Expected(asked.producer_id, asked.producer_epoch)
@@ -176,15 +176,20 @@ class TransactionApis:
             )
         )
 
-    def _refused(self, places: Sequence[TopicPartition], allowed: Any) -> dict[TopicPartition, ErrorCode]:
-        """What to answer about each partition if any is not to be written to or not there; else nothing."""
+    def _refused(
+        self, places: Sequence[TopicPartition], allowed: Any, now: int
+    ) -> Steps[tuple[dict[TopicPartition, ErrorCode], int]]:
+        """What to answer about each partition if any is not to be written to or not there; else nothing. And the time
+        by then."""
         codes = dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        for place in places:
+        for number, place in enumerate(places, 1):
+            if number % PARTS_PER_TURN == 0:
+                now = yield
             if place.topic not in allowed:
                 codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not self._is_there(place):
                 codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return codes if set(codes.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}
+        return (codes if set(codes.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}), now
 
     def _is_there(self, place: TopicPartition) -> bool:
         topic = self._image().topic_named(place.topic)
@@ -222,7 +227,7 @@ class TransactionApis:
     ) -> Steps[Promise[Response]]:
         state_type = DescribeTransactionsResponse.TransactionState
 
-        def described(name: str) -> Promise[DescribeTransactionsResponse.TransactionState]:
+        def described(name: str, now: int) -> Promise[DescribeTransactionsResponse.TransactionState]:
             if not self._authorizer.allows(context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name):
                 code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 return Promise.of(state_type(transactional_id=name, error_code=code))
@@ -238,11 +243,7 @@ class TransactionApis:
 
             return self._coordinator.read(name, lambda shard: shard.describe(name), now).map(answered)
 
-        answers = []
-        for number, name in enumerate(request.transactional_ids, 1):
-            if number % PARTS_PER_TURN == 0:
-                now = yield
-            answers.append(described(name))
+        answers = yield from in_turns(described, request.transactional_ids, now)
         return gather(answers).map(lambda states: DescribeTransactionsResponse(transaction_states=states))
 
     def list_transactions(
