@@ -103,12 +103,17 @@ BUDGET = (*SLOW_READER, "-p", "tests.harness.budget")
 SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 """How much data a notebook takes: as on Binder, or as on a reader's own machine."""
 
-JUDGED_TWICE = tuple(f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors"))
+JUDGES = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/judges/test_*.py")))
+JUDGED_TWICE = tuple(
+    f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors", "transactions")
+)
 """In `make test` these ask pykraft alone, or few cases; as judges Apache Kafka as well, or many."""
 
-JUDGED_BY_LIBRARIES = tuple(f"tests/judges/test_{name}.py" for name in ("kafka_client_tests", "groups_of_libraries"))
-KAFKA = "itself or apache"
-"""`make judges` runs these against pykraft. In the long runs Apache Kafka itself has to pass them."""
+EACH_TEST = ("-vv", "--durations=5")
+"""A line for each test, for those that take minutes."""
+
+ASKED_LONGER = ("tests/unit", "tests/spark", "tests/interop", "tests/judges")
+"""What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
@@ -162,9 +167,12 @@ SUITES = (
         for name in ("histories-1", "histories-2")
     ),
     Suite("planted bugs", "pytest", ("tests/sim/test_planted_bugs.py",), ("soak",), ("--long",), limit_s=3600, cores=2),
-    Suite("judges", "pytest", ("tests/judges",), ("judges",), limit_s=3600, cores=2),
-    Suite("groups", "pytest", JUDGED_TWICE, ("judges",), ("--long",), limit_s=1800, cores=2),
-    Suite("calibration", "pytest", JUDGED_BY_LIBRARIES, ("soak",), ("--long", "-k", KAFKA), limit_s=3600, cores=2),
+    *(
+        Suite(pathlib.Path(path).stem.removeprefix("test_"), "pytest", (path,), ("judges",), EACH_TEST, 1800, cores=2)
+        for path in JUDGES
+    ),
+    Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),
+    Suite("long", "pytest", ASKED_LONGER, ("soak",), (*EACH_TEST, "--long", "-m", "long"), limit_s=2 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
 )
@@ -322,10 +330,11 @@ def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 def summarize(set_name: str, rows: Sequence[Row], seconds: float) -> int:
     failed = [row.name for row in rows if row.verdict != "passed"]
     headline(set_name)
+    width = max(len(row.name) for row in rows) + 2
     for row in rows:
-        say(f"{row.name:<14}{row.seconds:>8.1f} s {row.cpu_seconds:>8.1f} CPU s   {row.verdict}")
+        say(f"{row.name:<{width}}{row.seconds:>8.1f} s {row.cpu_seconds:>8.1f} CPU s   {row.verdict}")
     verdict = "FAILED: " + ", ".join(failed) if failed else "passed"
-    say(f"{'total':<14}{seconds:>8.1f} s {sum(row.cpu_seconds for row in rows):>8.1f} CPU s   {verdict}")
+    say(f"{'total':<{width}}{seconds:>8.1f} s {sum(row.cpu_seconds for row in rows):>8.1f} CPU s   {verdict}")
     return 1 if failed else 0
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import signal
 import sys
+from collections.abc import Iterable
 
 import pytest
 
@@ -137,10 +139,21 @@ def test_every_row_belongs_to_known_sets_and_has_a_name_of_its_own() -> None:
     }
 
 
-def test_every_folder_with_tests_is_in_a_row_of_the_full_set_or_of_the_judges() -> None:
-    covered = {path for suite in runner.SUITES if {"full", "judges"} & set(suite.sets) for path in suite.paths}
-    folders = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
-    assert folders <= covered, f"tests/run.py does not run {sorted(folders - covered)}"
+def lost(files: Iterable[pathlib.Path], suites: Iterable[runner.Suite]) -> list[str]:
+    """The files that none of these suites runs."""
+    paths = [ROOT / path for suite in suites for path in suite.paths]
+    return [path.relative_to(ROOT).as_posix() for path in files if not any(path.is_relative_to(each) for each in paths)]
+
+
+def test_every_file_with_tests_is_in_a_row_of_the_full_set_or_of_the_judges() -> None:
+    suites = [suite for suite in runner.SUITES if {"full", "judges"} & set(suite.sets)]
+    assert not lost(sorted((ROOT / "tests").rglob("test_*.py")), suites)
+
+
+def test_every_file_with_long_tests_is_in_a_row_that_asks_for_them() -> None:
+    suites = [suite for suite in runner.SUITES if "--long" in suite.arguments and "soak" in suite.sets]
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.long" in path.read_text()]
+    assert not lost([path for path in files if path != pathlib.Path(__file__)], suites)
 
 
 def test_the_suites_run_on_the_interpreter_of_the_run() -> None:
