@@ -111,6 +111,8 @@ class QuorumController:
         self._configs = ConfigControl(node_id, properties or {})
         self._plans = self._table_of_plans()
         self._loader = loader
+        self._supported: MetadataImage | None = None
+        """The last image whose features were found supported."""
         self._image: MetadataImage = loader.image
         """Of the active controller."""
         self._epoch = NOT_ACTIVE
@@ -177,7 +179,9 @@ class QuorumController:
 
         UnsupportedFeatureError if the cluster runs, by now, what this controller cannot. The levels that it has run
         before do not matter."""
-        check_supported(self._loader.image)
+        if self._loader.image is not self._supported:  # a step comes thousands of times a second, an image seldom
+            check_supported(self._loader.image)
+            self._supported = self._loader.image
         self._set_time(now)
         if not self._may_write:
             return FOREVER
