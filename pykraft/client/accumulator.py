@@ -86,14 +86,18 @@ class ProducerBatch:
 
     @classmethod
     def of_encoded(
-        cls, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int, place: tuple[int, ...]
+        cls,
+        topic_partition: TopicPartition,
+        encoded: EncodedRecordBatch,
+        on_failure: OnDelivery | None,
+        now: int,
+        place: tuple[int, ...],
     ) -> "ProducerBatch":
-        """A batch of a transaction that another process has encoded. Nobody is called back for its records: the
-        transaction says whether they were written."""
-        batch = cls(topic_partition, encoded.compression, now, place, is_transactional=True)
+        """A batch that was encoded elsewhere. `on_failure` is called if it is not written."""
+        batch = cls(topic_partition, encoded.compression, now, place, encoded.is_transactional)
         batch.builder = encoded
         batch.is_encoded = True
-        batch._callbacks = [None] * encoded.count
+        batch._callbacks = [on_failure] * encoded.count
         return batch
 
     def __repr__(self) -> str:
@@ -140,6 +144,8 @@ class ProducerBatch:
 
     def deliver(self, base_offset: int, log_append_time: int) -> None:
         """It is acknowledged."""
+        if self.is_encoded:
+            return
         topic, partition = self.topic_partition
         for number, on_delivery in enumerate(self._callbacks):
             if on_delivery is not None:
@@ -228,10 +234,12 @@ class RecordAccumulator:
         self.used_bytes += batch.size - (before if batch.count > 1 else 0)
         return is_new or batch.size >= self._batch_size or not self.has_room(1)
 
-    def append_encoded(self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int) -> None:
-        """Add a whole batch of a transaction."""
+    def append_encoded(
+        self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, on_failure: OnDelivery | None, now: int
+    ) -> None:
+        """Add a whole batch."""
         self._count += 1
-        batch = ProducerBatch.of_encoded(topic_partition, encoded, now, (self._count,))
+        batch = ProducerBatch.of_encoded(topic_partition, encoded, on_failure, now, (self._count,))
         self._queues.setdefault(topic_partition, deque()).append(batch)
         self.used_bytes += encoded.size
 

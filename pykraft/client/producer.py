@@ -94,13 +94,12 @@ class ProducerCore:
         return None
 
     def try_append_encoded(
-        self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, now: int
+        self, topic_partition: TopicPartition, encoded: EncodedRecordBatch, on_failure: OnDelivery | None, now: int
     ) -> Obstacle | None:
-        """Take a batch that is part of the open transaction, or say what it must wait for. Its numbers are this
-        producer's. Errors as for `try_append`."""
-        if self.transactions is None:
-            raise RuntimeError("only a transaction says what becomes of an encoded batch: set transactional.id")
-        self.transactions.check_open("sending a batch")
+        """Take a batch that was encoded elsewhere, or say what it must wait for; this producer numbers it. `on_failure`
+        is called if it is not written. Errors as for `try_append`."""
+        if self.transactions is not None:
+            self.transactions.check_open("sending a batch")
         if encoded.size > self._max_record_bytes:
             raise _too_large("batch", encoded.size, self._max_record_bytes)
         partitions = self.metadata.partitions_of(topic_partition.topic)
@@ -112,8 +111,9 @@ class ProducerCore:
         if not self.accumulator.has_room(encoded.size):
             self.accumulator.is_wanting = True
             return Obstacle.MEMORY
-        self.transactions.add(topic_partition)
-        self.accumulator.append_encoded(topic_partition, encoded, now)
+        if self.transactions is not None:
+            self.transactions.add(topic_partition)
+        self.accumulator.append_encoded(topic_partition, encoded, on_failure, now)
         self.wants_poll = True
         return None
 

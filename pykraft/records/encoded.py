@@ -37,6 +37,7 @@ class EncodedRecordBatch:
         if batch is None or batch.size != len(data) or not batch.is_valid or batch.count < 1:
             raise CorruptRecordError(f"{len(data)} bytes are not one whole record batch")
         self._data = data
+        self.is_transactional = transactional
         self._attributes = batch.attributes | (TRANSACTIONAL if transactional else 0)
         self.compression = batch.compression
         self.count = batch.count

@@ -59,17 +59,18 @@ def encode_record(
     body = bytearray(1)  # attributes
     body += encode_varint(timestamp_delta)
     body += encode_varint(offset_delta)
-    _put_bytes(body, key)
-    _put_bytes(body, value)
+    put_bytes(body, key)
+    put_bytes(body, value)
     body += encode_varint(len(headers))
     for name, content in headers:
-        _put_bytes(body, name.encode())
-        _put_bytes(body, content)
+        put_bytes(body, name.encode())
+        put_bytes(body, content)
     out += encode_varint(len(body))
     out += body
 
 
-def _put_bytes(out: bytearray, value: bytes | None) -> None:
+def put_bytes(out: bytearray, value: bytes | None) -> None:
+    """Write a length and these bytes at the end of `out`; -1 for null."""
     if value is None:
         out += b"\x01"  # zigzag of -1
     else:

@@ -65,11 +65,11 @@ from pykraft.client.config import TRANSACTION_TIMEOUT_MS
 from pykraft.client.errors import ClientTimeoutError, ProducerFencedError
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.spark.encode import RowEncoder
 from pykraft.spark.sink_options import WriteOptions
 from pykraft.spark.sink_producer import SinkProducer
 from pykraft.spark.sink_rows import RowReader
 from pykraft.spark.staging import (
-    RecordStager,
     StagedBatch,
     StagedFile,
     batch_folder,
@@ -106,11 +106,12 @@ def stage(options: WriteOptions, rows: RowReader, batches: Iterator[pa.RecordBat
                 continue
             if producer is None:  # it sends nothing: it knows the topics
                 producer = SinkProducer(options.producer)
-                stager = RecordStager(options.producer, producer.partitions_for, file.keep, Random())
-            for record in rows.records(batch):
-                stager.add(record)
+                encoder = RowEncoder(options.producer, rows, producer.partitions_for, Random())
+            for place, encoded in encoder.encode(batch):
+                file.keep(place, encoded)
         if producer is not None:
-            stager.close_all()
+            for place, encoded in encoder.finish():
+                file.keep(place, encoded)
         pieces = file.close()
     except BaseException:
         file.discard()

@@ -13,10 +13,12 @@ Follows org.apache.spark.sql.kafka010.{KafkaWriter,KafkaWriteTask,KafkaStreaming
 """
 
 from collections.abc import Iterator
+from random import Random
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from pykraft.spark.encode import RowEncoder
 from pykraft.spark.exactly_once import ExactlyOnceCommit, stage
 from pykraft.spark.plainly import plainly
 from pykraft.spark.sink_options import WriteOptions
@@ -89,11 +91,16 @@ def write_at_least_once(options: WriteOptions, rows: RowReader, batches: Iterato
     producer: SinkProducer | None = None
     try:
         for batch in batches:
-            if producer is None and batch.num_rows:
+            if not batch.num_rows:
+                continue
+            if producer is None:
                 producer = SinkProducer(options.producer)
-            if producer is not None:
-                producer.send_all(rows.records(batch))
+                encoder = RowEncoder(options.producer, rows, producer.partitions_for, Random())
+            for place, encoded in encoder.encode(batch):
+                producer.send_encoded(place, encoded)
         if producer is not None:
+            for place, encoded in encoder.finish():
+                producer.send_encoded(place, encoded)
             producer.finish()
     except BaseException:
         if producer is not None:

@@ -18,20 +18,23 @@ Follows org.apache.spark.sql.kafka010.{KafkaWriter,KafkaWriteTask}: the same col
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
-from pykraft.client.producer import Outgoing
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.records.record import Header
+from pykraft.records.record import put_bytes
+from pykraft.records.varint import encode_varint
 from pykraft.spark.columns import TYPES
 
 _BYTES = (StringType, BinaryType)
 _HEADERS = TYPES["headers"][0].simpleString()
-_NO_HEADERS: tuple[Header, ...] = ()
+_NO_HEADERS = b"\0"
+"""Their number."""
 
 
 class RowReader:
@@ -60,51 +63,96 @@ class RowReader:
         if name in self._places and not isinstance(_type_of(schema, name), kinds):
             raise ConfigError(_wrong(name, _type_of(schema, name), words))
 
-    def records(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
-        """The records of these rows, in order. KafkaError if a row can be none."""
+    def columns(self, batch: pa.RecordBatch) -> "Columns":
+        """What these rows say of their records. KafkaError if a row can be no record."""
         count = batch.num_rows
-        topics: Iterable[str | None] = [self._topic] * count
-        if not self._topic:
-            topics = self._column(batch, "topic")
-        keys, values = self._bytes(batch, "key"), self._bytes(batch, "value")
-        partitions, headers = self._column(batch, "partition"), self._column(batch, "headers")
-        timestamp = time.time_ns() // 1_000_000
-        for topic, key, value, some, partition in zip(topics, keys, values, headers, partitions, strict=True):
-            if topic is None:
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    "a row has null in the column topic: fill it, or name a topic for all rows with the option topic",
-                )
-            yield Outgoing(topic, key, value, _headers(some) if some else _NO_HEADERS, partition, timestamp)
+        numbers, is_given = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        if "partition" in self._places:
+            column = batch.column(self._places["partition"])
+            is_given = column.is_valid().to_numpy(zero_copy_only=False)
+            numbers = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return Columns(
+            topic=self._topic,
+            topic_column=None if self._topic else self._named_topics(batch),
+            keys=self._bytes(batch, "key"),
+            values=self._bytes(batch, "value"),
+            headers=self._encoded_headers(batch),
+            partitions=numbers,
+            has_partition=is_given,
+            timestamp=time.time_ns() // 1_000_000,
+        )
 
-    def _column(self, batch: pa.RecordBatch, name: str) -> list[Any]:
-        if name not in self._places:
-            return [None] * batch.num_rows
-        found: list[Any] = batch.column(self._places[name]).to_pylist()
-        return found
+    def _named_topics(self, batch: pa.RecordBatch) -> pa.Array:
+        column = batch.column(self._places["topic"])
+        if column.null_count:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "a row has null in the column topic: fill it, or name a topic for all rows with the option topic",
+            )
+        return column
 
-    def _bytes(self, batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    def _bytes(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         """A column of text or bytes; text is UTF-8 in Arrow already."""
         if name not in self._places:
-            return [None] * batch.num_rows
+            return pa.nulls(batch.num_rows, pa.large_binary())
         column = batch.column(self._places[name])
-        if pa.types.is_string(column.type):
-            column = column.cast(pa.binary())
-        elif pa.types.is_large_string(column.type):
-            column = column.cast(pa.large_binary())
-        found: list[bytes | None] = column.to_pylist()
-        return found
+        return (
+            column.cast(pa.binary()).cast(pa.large_binary())
+            if pa.types.is_string(column.type)
+            else (column.cast(pa.large_binary()))
+        )
+
+    def _encoded_headers(self, batch: pa.RecordBatch) -> pa.Array:
+        """The headers of each row as a record has them: their number, and each name and value with its length."""
+        none = pa.repeat(pa.scalar(_NO_HEADERS, pa.large_binary()), batch.num_rows)
+        if "headers" not in self._places:
+            return none
+        column = batch.column(self._places["headers"])
+        if not len(column.flatten()):
+            return none
+        return pa.array([_encoded(found) for found in column.to_pylist()], pa.large_binary())
 
 
-def _headers(found: Sequence[dict[str, Any] | None]) -> list[Header]:
-    headers: list[Header] = []
-    for header in found:
+class Columns(NamedTuple):
+    """What some rows say of their records."""
+
+    topic: str
+    """That of all rows, or empty."""
+    topic_column: pa.Array | None
+    keys: pa.Array
+    """Like the next two, an Arrow column of large_binary."""
+    values: pa.Array
+    headers: pa.Array
+    """They are encoded already."""
+    partitions: npt.NDArray[np.int64]
+    has_partition: npt.NDArray[np.bool_]
+    """Whether the row chooses its partition itself."""
+    timestamp: int
+    """That of all records."""
+
+    def topics(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+        """Each topic, and which rows go there."""
+        if self.topic_column is None:
+            yield self.topic, np.arange(len(self.values))
+            return
+        encoded = self.topic_column.dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        for code, topic in enumerate(encoded.dictionary.to_pylist()):
+            yield topic, np.flatnonzero(codes == code)
+
+
+def _encoded(headers: Sequence[dict[str, Any] | None] | None) -> bytes:
+    if not headers:
+        return _NO_HEADERS
+    out = bytearray(encode_varint(len(headers)))
+    for header in headers:
         if header is None or header["key"] is None:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "a row has a header without a key: a header's key may be empty, but not null"
             )
-        headers.append((header["key"], header["value"]))
-    return headers
+        put_bytes(out, header["key"].encode())
+        put_bytes(out, header["value"])
+    return bytes(out)
 
 
 def _type_of(schema: StructType, name: str) -> DataType:

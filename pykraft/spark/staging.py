@@ -1,7 +1,7 @@
 """Staging: what a task of an exactly-once stream makes of its rows, and leaves for the driver to write.
 
-A task does all the work that can be spread over executors: it chooses each row's partition, encodes the records, and
-compresses them into the batches that brokers will keep. It sends nothing. The driver sends the batches of all tasks in
+A task does all the work that can be spread over executors: it chooses each row's partition, and encodes and compresses
+the record batches that brokers will keep (`encode`). It sends nothing. The driver sends the batches of all tasks in
 one transaction, under its own producer's numbers (`records.encoded`).
 
 Up to 256 KiB of a task's batches travel in the message that it returns to the driver. More of them go into a file in a
@@ -11,8 +11,8 @@ task that failed, or was run twice, leaves a file that no message names.
 A file, and the bytes in a message, are a row of pieces: length of the topic's name (2 bytes), partition (4 bytes), the
 name, and the record batch, which knows its own length. Pieces of a partition are in the order of the rows.
 
-A task holds one open batch for each partition that it writes to, at most ``buffer.memory`` bytes in all: then it closes
-all of them. The driver holds one piece at a time.
+A task holds the rows that it encodes, and 256 KiB. The driver holds one piece, and what its producer has room for
+(``buffer.memory``).
 """
 
 import os
@@ -20,26 +20,18 @@ import shutil
 import socket
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from random import Random
 from typing import BinaryIO
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pykraft.client import config as keys
-from pykraft.client.arguments import topic_name
-from pykraft.client.partitioner import StickyPartitioner, partition_of_key
-from pykraft.client.producer import Outgoing
-from pykraft.common.config import Config
-from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.errors import ConfigError, CorruptRecordError
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
-from pykraft.records.builder import RecordBatchBuilder, estimated_size
-from pykraft.records.compression import Compression
 
 IN_MESSAGE_BYTES = 256 << 10
 _PIECE = struct.Struct(">Hi")
@@ -59,76 +51,6 @@ class StagedBatch(WriterCommitMessage):
     """The file; empty if the pieces are in `pieces`."""
     size: int
     pieces: bytes
-
-
-class RecordStager:
-    """Encodes records into batches, and hands each finished one to `keep`."""
-
-    def __init__(
-        self,
-        config: Config,
-        partitions_of: Callable[[str], Sequence[int]],
-        keep: Callable[[TopicPartition, bytes], None],
-        random: Random,
-    ) -> None:
-        """`partitions_of` says a topic's partitions, or raises a KafkaError."""
-        self._partitions_of = partitions_of
-        self._keep = keep
-        self._compression = Compression.named(config[keys.COMPRESSION_TYPE])
-        self._batch_bytes: int = config[keys.BATCH_SIZE]
-        self._most_open_bytes: int = config[keys.BUFFER_MEMORY]
-        self._largest_record: int = config[keys.MAX_REQUEST_SIZE]
-        self._partitioner = StickyPartitioner(random, self._batch_bytes)
-        self._partitions: dict[str, Sequence[int]] = {}
-        self._open: dict[TopicPartition, RecordBatchBuilder] = {}
-        self._open_bytes = 0
-
-    def add(self, record: Outgoing) -> None:
-        """Encode one record; KafkaError if it can never be sent."""
-        size = estimated_size(record.key, record.value, record.headers)
-        if size > self._largest_record:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record has {size} bytes, max.request.size allows {self._largest_record}",
-            )
-        place = TopicPartition(record.topic, self._partition(record, size))
-        builder = self._open.get(place)
-        if builder is not None and builder.size + size > self._batch_bytes:
-            self._close(place)
-            builder = None
-        if builder is None:
-            builder = self._open[place] = RecordBatchBuilder(compression=self._compression)
-        before = builder.size
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-        self._open_bytes += builder.size - before
-        if self._open_bytes > self._most_open_bytes:
-            self.close_all()
-
-    def close_all(self) -> None:
-        """Finish the batches that are open."""
-        for place in list(self._open):
-            self._close(place)
-
-    def _close(self, place: TopicPartition) -> None:
-        builder = self._open.pop(place)
-        self._open_bytes -= builder.size - RecordBatchBuilder().size
-        self._keep(place, bytes(builder.build()))
-
-    def _partition(self, record: Outgoing, size: int) -> int:
-        partitions = self._partitions.get(record.topic)
-        if partitions is None:
-            partitions = self._partitions[record.topic] = self._partitions_of(topic_name(record.topic))
-        if record.partition is not None:
-            if record.partition not in partitions:
-                last = partitions[-1]
-                raise KafkaError(
-                    ErrorCode.INVALID_PARTITIONS,
-                    f"a row cannot be written: {record.topic} has partitions 0 to {last}, not {record.partition}",
-                )
-            return record.partition
-        if record.key is not None:
-            return partition_of_key(record.key, len(partitions))
-        return self._partitioner.partition(record.topic, partitions, size)
 
 
 class StagedFile:

@@ -1,7 +1,7 @@
 """A topic is copied exactly once, over pykraft and over Apache Kafka, while whole drivers, workers, leaders and
 coordinators are killed with SIGKILL: twenty kills, at steps that a seed draws.
 
-Each driver is a process with a JVM of its own, and is started again from the checkpoint.
+Each driver is a process with a JVM of its own. What died is started again from the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from tests.spark.copying import PROPERTIES, VICTIMS, Drivers, Rig
 pytestmark = pytest.mark.limit(FETCH_S + 1800)
 
 KILLS = 20
+PATIENCE_S = 300.0
+"""A driver starts a JVM, and all that a first batch needs."""
 
 
 @pytest.fixture(params=["pykraft", "Apache Kafka"])
@@ -38,7 +40,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.mark.parametrize("seed", [1])
 def test_each_record_is_copied_once_whatever_is_killed(cluster: Any, tmp_path: pathlib.Path, seed: int) -> None:
     drivers = Drivers(cluster.bootstrap_servers, tmp_path)
-    rig = Rig(cluster.bootstrap_servers, cluster, drivers, tmp_path, seed)
+    rig = Rig(cluster.bootstrap_servers, cluster, drivers, tmp_path, seed, PATIENCE_S)
     try:
         for _ in range(KILLS):
             rig.strike(*rig.draw(VICTIMS))

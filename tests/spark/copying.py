@@ -17,12 +17,14 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -38,6 +40,8 @@ PARTITIONS = 2
 PER_STRIKE = 60
 PER_BATCH = 40
 PATIENCE_S = 90.0
+STARTS = 100
+"""Of the query in one driver."""
 PROPERTIES = {
     "transaction.state.log.num.partitions": "1",
     "offsets.topic.num.partitions": "1",
@@ -84,7 +88,7 @@ class Copier:
 
 
 class Drivers:
-    """Runs the query in a process of its own, and each time it is started in another one."""
+    """Runs the query in a process of its own, which starts it again when it fails, until it is killed."""
 
     def __init__(self, servers: str, directory: pathlib.Path) -> None:
         self._command = [sys.executable, "-m", "tests.spark.copying", servers, str(directory)]
@@ -116,8 +120,17 @@ class Drivers:
 class Rig:
     """One cluster, one query, and what was killed."""
 
-    def __init__(self, servers: str, cluster: Any, copier: Any, directory: pathlib.Path, seed: int) -> None:
-        """`cluster` kills and restarts its nodes by number."""
+    def __init__(
+        self,
+        servers: str,
+        cluster: Any,
+        copier: Any,
+        directory: pathlib.Path,
+        seed: int,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`cluster` kills and restarts its nodes by number. Each step may take `patience_s`."""
+        self._patience_s = patience_s
         self._servers = servers
         self._cluster = cluster
         self._copier = copier
@@ -153,7 +166,6 @@ class Rig:
         else:
             psutil.Process(pid).kill()
         self._points.go_on()
-        wait_until(lambda: not self._copier.is_running, f"the query has failed: {self.told}", PATIENCE_S)
 
     def _kill_broker(self, topic: str, is_over: Callable[[], bool]) -> None:
         node = self._leader(topic)
@@ -162,7 +174,7 @@ class Rig:
         self._wait(lambda: is_over() or not self._copier.is_running, f"the query goes on without node {node}", False)
         self._cluster.restart(node)
         topics = (SOURCE, *BROKERS.values())
-        wait_until(lambda: all(map(self._is_in_sync, topics)), f"node {node} is in sync again", PATIENCE_S)
+        wait_until(lambda: all(map(self._is_in_sync, topics)), f"node {node} is in sync again", self._patience_s)
 
     def finish(self) -> None:
         """Let the query copy what is left, and check all of it."""
@@ -196,7 +208,7 @@ class Rig:
                 assert self.starts < 3 * (len(self.told) + 2), f"the query fails again and again: {self.told}"
             return False
 
-        wait_until(holds, f"{what}: {self.told}", PATIENCE_S)
+        wait_until(holds, f"{what}: {self.told}", self._patience_s)
 
     def _feed(self) -> None:
         producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
@@ -229,8 +241,10 @@ def main() -> None:
     import pykraft.spark
 
     servers, directory = sys.argv[1:]
-    query = start_query(pykraft.spark.session("copying"), servers, pathlib.Path(directory))
-    query.awaitTermination()
+    spark = pykraft.spark.session("copying")
+    for _ in range(STARTS):
+        with suppress(StreamingQueryException):  # a worker was killed, or a broker for too long
+            start_query(spark, servers, pathlib.Path(directory)).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ OPTION = "pointsDirectory"
 COMMIT_STEPS = ("fence", "marker", "is_written", "begin", "send", "mark", "commit", "clean_up")
 STEPS = ("stage", *COMMIT_STEPS, "done")
 """`stage` is in a task, when it has staged its rows; the others are in the driver. At `done` Spark's turn comes."""
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Points:

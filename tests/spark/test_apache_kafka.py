@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
@@ -73,3 +74,23 @@ def test_rows_that_are_written_are_read_by_an_unmodified_client(apache: ApacheKa
     expected, found = (corpus.read(apache.bootstrap_servers, topic) for topic in ("source", "copied"))
     assert [row[1:5] + row[7:] for row in found] == [row[1:5] + row[7:] for row in expected]
     assert len(found) == 300
+
+
+def test_a_stream_is_written_exactly_once(apache: ApacheKafka, spark: SparkSession, tmp_path: pathlib.Path) -> None:
+    """The marker is an offset of Kafka's own topic, and the batch that Spark repeats is not written again."""
+    for topic in ("stream", "once"):
+        corpus.create(apache.bootstrap_servers, topic)
+    corpus.fill(apache.bootstrap_servers, "stream", per_codec=60)
+    servers = {"kafka.bootstrap.servers": apache.bootstrap_servers}
+    for _ in range(2):
+        rows = spark.readStream.format("pykraft").options(**servers, subscribe="stream", startingOffsets="earliest")
+        writer = rows.load().select("key", "value", "partition").writeStream.format("pykraft").options(**servers)
+        writer = writer.options(topic="once", exactlyOnce="true", checkpointLocation=str(tmp_path))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        for name in ("0", ".0.crc"):
+            (tmp_path / "commits" / name).unlink()
+    expected = corpus.read(apache.bootstrap_servers, "stream")
+    found = corpus.read(apache.bootstrap_servers, "once", isolation_level="read_committed")
+    assert [(row.partition, row.key, row.value) for row in found] == [
+        (row.partition, row.key, row.value) for row in expected
+    ]

@@ -16,20 +16,20 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from pykraft import Admin
 from pykraft.client.commits import OffsetAndMetadata
-from pykraft.client.producer import Outgoing
 from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.compression import Compression
 from pykraft.spark.exactly_once import MARKER, ExactlyOnceCommit, sink_name
 from pykraft.spark.sink_options import WriteOptions, write_options
 from pykraft.spark.sink_producer import SinkProducer
-from pykraft.spark.staging import RecordStager, StagedBatch, StagedFile, batch_folder, staged
+from pykraft.spark.staging import StagedBatch, StagedFile, batch_folder, staged
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 
@@ -54,6 +54,7 @@ class Query:
         self.topic = f"{TOPIC}-{next(_scenarios)}"
         self.id = str(uuid.uuid4())
         self.run_id = "first"
+        self.compression = Compression.NONE
         corpus.create(kafka.bootstrap_servers, self.topic, partitions=PARTITIONS, **config)
         self.options = self.said(directory)
 
@@ -70,11 +71,13 @@ class Query:
         file = StagedFile(batch_folder(self.options.staging_directory, self.id, batch_id))
         if spills:
             file._spill()
-        stager = RecordStager(self.options.producer, lambda topic: range(PARTITIONS), file.keep, Random(0))
-        for number in numbers:
-            value = b"%d" % (100 * batch_id + number)
-            stager.add(Outgoing(self.topic, None, value, (), number % PARTITIONS, 1_700_000_000_000))
-        stager.close_all()
+        for partition in range(PARTITIONS):
+            some = [number for number in numbers if number % PARTITIONS == partition]
+            builder = RecordBatchBuilder(compression=self.compression)
+            for number in some:
+                builder.append(1_700_000_000_000, None, b"%d" % (100 * batch_id + number))
+            if some:
+                file.keep(TopicPartition(self.topic, partition), bytes(builder.build()))
         pieces = file.close()
         return StagedBatch(self.id, self.run_id, batch_id, "here", str(file.path or ""), file.size, pieces)
 
@@ -165,8 +168,8 @@ def test_a_batch_without_rows_moves_the_marker_too(query: Query) -> None:
     query.assert_written_once(0, 2)
 
 
-def test_compressed_batches_go_through_the_driver_as_they_are(query: Query, tmp_path: pathlib.Path) -> None:
-    query.options = query.said(tmp_path, **{"kafka.compression.type": "zstd", "kafka.batch.size": "150"})
+def test_compressed_batches_go_through_the_driver_as_they_are(query: Query) -> None:
+    query.compression = Compression.ZSTD
     query.write(0, 1)
     query.assert_written_once(0, 1)
 

@@ -108,7 +108,7 @@ def test_what_a_task_cannot_write_is_one_sentence(spark: SparkSession, kafka: Cl
     assert "INVALID_TOPIC_EXCEPTION: a row has null in the column topic: fill it, or name" in refused(unnamed, kafka)
     assert "INVALID_TOPIC_EXCEPTION: " in refused(frame.select("value"), kafka, topic="no topic!")
     words = refused(frame, kafka, kafka__bootstrap__servers="127.0.0.1:1", kafka__max__block__ms="300")
-    assert "a record for narrow waited 300 ms: no broker has answered at 127.0.0.1:1" in words
+    assert "the partitions of narrow were waited for 300 ms: no broker has answered at 127.0.0.1:1" in words
 
 
 def test_what_makes_no_sense_is_said_before_a_task_runs(spark: SparkSession, kafka: ClusterProcess) -> None:

@@ -1,12 +1,10 @@
-"""What a row becomes, and the sentences about rows and options that make no sense; there is no JVM and no broker."""
+"""The sentences about columns and options that make no sense; there is no JVM and no broker."""
 
 from __future__ import annotations
 
 import pickle
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -21,8 +19,7 @@ from pyspark.sql.types import (
 )
 
 from pykraft.client import config as keys
-from pykraft.client.producer import Outgoing
-from pykraft.common.errors import ConfigError, KafkaError
+from pykraft.common.errors import ConfigError
 from pykraft.spark.sink_options import write_options
 from pykraft.spark.sink_rows import RowReader
 
@@ -47,38 +44,6 @@ def schema_of(text: str) -> StructType:
     """The schema with these columns. (Spark's own parser of such texts is in the JVM.)"""
     columns = [column.split() for column in text.split(", ")]
     return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
-
-
-def records(text: str, rows: list[tuple[object, ...]], topic: str = "") -> list[Outgoing]:
-    """The records of these rows, without their time."""
-    schema = schema_of(text)
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), arrow, strict=True)]
-    batch = pa.record_batch(columns, schema=arrow)
-    return [record._replace(timestamp=0) for record in RowReader(schema, topic).records(batch)]
-
-
-def test_all_columns_of_a_record_are_taken_and_others_ignored() -> None:
-    header = [{"key": "a", "value": b"1"}, {"key": "", "value": None}]
-    assert records(EVERYTHING, [("größe", 7, b"\0", 3, "t", header), (None, 8, None, None, "u", None)]) == [
-        Outgoing("t", "größe".encode(), b"\0", [("a", b"1"), ("", None)], 3, 0),
-        Outgoing("u", None, None, (), None, 0),
-    ]
-
-
-def test_a_value_is_enough_where_the_option_names_the_topic() -> None:
-    assert records("value string", [("",)], "t") == [Outgoing("t", None, b"", (), None, 0)]
-
-
-def test_the_option_topic_wins_over_the_column_whatever_that_holds() -> None:
-    assert records("value string, topic int", [("v", 1)], "t") == [Outgoing("t", None, b"v", (), None, 0)]
-
-
-def test_a_record_has_the_time_when_its_row_was_taken() -> None:
-    reader = RowReader(schema_of("value string, timestamp timestamp"), "t")
-    batch = pa.record_batch([pa.array(["v"]), pa.array([0], pa.timestamp("us", "UTC"))], ["value", "timestamp"])
-    (record,) = reader.records(batch)
-    assert record.timestamp > 1_700_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -107,19 +72,6 @@ def test_columns_that_are_not_those_of_a_record_are_refused(text: str, topic: st
     with pytest.raises(ConfigError) as refused:
         RowReader(schema_of(text), topic)
     assert str(refused.value) == sentence
-
-
-@pytest.mark.parametrize(
-    ("text", "row", "words"),
-    [
-        ("value string, topic string", ("v", None), "a row has null in the column topic: fill it, or name a topic for"),
-        (EVERYTHING, (None, 1, b"", 0, "t", [{"key": None, "value": b"1"}]), "a row has a header without a key"),
-        (EVERYTHING, (None, 1, b"", 0, "t", [None]), "a row has a header without a key"),
-    ],
-)
-def test_a_row_that_can_be_no_record_is_refused(text: str, row: tuple[object, ...], words: str) -> None:
-    with pytest.raises(KafkaError, match=words):
-        records(text, [row])
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import pathlib
-from random import Random
 
 import pytest
 
-from pykraft.client.partitioner import partition_of_key
-from pykraft.client.producer import Outgoing
-from pykraft.common.errors import ConfigError, CorruptRecordError, KafkaError
+from pykraft.common.errors import ConfigError, CorruptRecordError
 from pykraft.common.types import TopicPartition
-from pykraft.records.batch import RecordBatch
+from pykraft.records.builder import RecordBatchBuilder
 from pykraft.spark import exactly_once
 from pykraft.spark.exactly_once import stage
 from pykraft.spark.sink_options import write_options
 from pykraft.spark.staging import (
     IN_MESSAGE_BYTES,
-    RecordStager,
     StagedBatch,
     StagedFile,
     batch_folder,
@@ -29,105 +25,24 @@ from pykraft.spark.staging import (
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1", "exactlyOnce": "true"}
 
 
-def stager(kept: list[tuple[TopicPartition, bytes]], partitions: int = 3, **settings: str) -> RecordStager:
-    said = {f"kafka.{name.replace('_', '.')}": value for name, value in settings.items()}
-    config = write_options({**SERVERS, **said}).producer
-    return RecordStager(config, lambda topic: range(partitions), lambda *piece: kept.append(piece), Random(1))
-
-
-def record(value: bytes, key: bytes | None = None, partition: int | None = None, topic: str = "t") -> Outgoing:
-    return Outgoing(topic, key, value, [("h", value)], partition, 1_700_000_000_000)
-
-
-def values(batch: bytes) -> list[bytes | None]:
-    found = RecordBatch(memoryview(batch))
-    assert found.is_valid and not found.is_transactional and not found.has_producer_id
-    return [one.value for one in found.records()]
-
-
 def message(file: StagedFile) -> StagedBatch:
     pieces = file.close()
     return StagedBatch("q", "r", 7, "h", str(file.path or ""), file.size, pieces)
-
-
-# --- records into batches ---------------------------------------------------------------------------------------------
-
-
-def test_a_key_chooses_as_in_the_producer_and_the_column_partition_wins() -> None:
-    kept: list[tuple[TopicPartition, bytes]] = []
-    made = stager(kept)
-    for number in range(20):
-        made.add(record(b"%d" % number, key=b"key %d" % number))
-    made.add(record(b"there", key=b"key 1", partition=2, topic="u"))
-    made.close_all()
-    found = {value: place for place, batch in kept for value in values(batch)}
-    expected = {b"%d" % n: TopicPartition("t", partition_of_key(b"key %d" % n, 3)) for n in range(20)}
-    assert found == {**expected, b"there": TopicPartition("u", 2)}
-
-
-def test_batches_of_a_partition_are_full_and_in_order() -> None:
-    kept: list[tuple[TopicPartition, bytes]] = []
-    made = stager(kept, batch_size="500")
-    for number in range(100):
-        made.add(record(b"%03d" % number, partition=number % 2))
-    made.close_all()
-    for parity in (0, 1):
-        batches = [batch for place, batch in kept if place.partition == parity]
-        assert all(300 < len(batch) <= 500 for batch in batches[:-1])
-        assert [v for batch in batches for v in values(batch)] == [b"%03d" % n for n in range(parity, 100, 2)]
-
-
-def test_records_without_a_key_fill_one_partition_after_the_other() -> None:
-    kept: list[tuple[TopicPartition, bytes]] = []
-    made = stager(kept, batch_size="500")
-    for number in range(100):
-        made.add(record(b"%03d" % number))
-    made.close_all()
-    assert {place.partition for place, _ in kept} == {0, 1, 2}
-    assert len(kept) < 20
-
-
-def test_open_batches_of_many_partitions_have_no_more_than_buffer_memory() -> None:
-    kept: list[tuple[TopicPartition, bytes]] = []
-    made = stager(kept, partitions=1000, buffer_memory="5000")
-    most = 0
-    for number in range(1000):
-        made.add(record(b"x" * 100, partition=number))
-        most = max(most, sum(builder.size for builder in made._open.values()))
-    made.close_all()
-    assert len(kept) == 1000
-    assert most < 5000 + 25 * 61 + 400, "and the headers of the open batches"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (record(b"v", partition=3), "INVALID_PARTITIONS: a row cannot be written: t has partitions 0 to 2, not 3"),
-        (record(b"v", partition=-1), "INVALID_PARTITIONS: a row cannot be written: t has partitions 0 to 2, not -1"),
-        (record(b"v" * 600_000), "MESSAGE_TOO_LARGE: the record has 1200033 bytes, max.request.size allows 1048576"),
-        (record(b"v", topic="t\n"), "INVALID_TOPIC_EXCEPTION"),
-    ],
-    ids=["above", "below", "large", "name"],
-)
-def test_a_record_that_cannot_be_sent_is_refused_by_the_task(wrong: Outgoing, words: str) -> None:
-    with pytest.raises(KafkaError) as refused:
-        stager([]).add(wrong)
-    assert words in str(refused.value)
 
 
 # --- pieces in messages and files -------------------------------------------------------------------------------------
 
 
 def some_batches(count: int, size: int) -> list[tuple[TopicPartition, bytes]]:
-    kept: list[tuple[TopicPartition, bytes]] = []
-    made = stager(kept, compression_type="none")
+    found = []
     for number in range(count):
-        made.add(record(b"%d" % number * size, partition=number % 3, topic="größe"))
-        made.close_all()
-    return kept
+        builder = RecordBatchBuilder()
+        builder.append(0, None, b"%d" % number * size)
+        found.append((TopicPartition("größe", number % 3), bytes(builder.build())))
+    return found
 
 
-@pytest.mark.parametrize(("count", "size", "spills"), [(0, 1, False), (9, 10, False), (9, 20_000, True)])
+@pytest.mark.parametrize(("count", "size", "spills"), [(0, 1, False), (9, 10, False), (9, 40_000, True)])
 def test_what_was_kept_is_read_again_from_a_message_or_a_file(
     tmp_path: pathlib.Path, count: int, size: int, spills: bool
 ) -> None:
@@ -157,7 +72,7 @@ def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: pathlib.Pa
     (tmp_path / "taken").write_text("")
     file = StagedFile(tmp_path / "taken" / "q")
     with pytest.raises(ConfigError, match=r"cannot be written \(Not a directory\): stagingDirectory must name a dir"):
-        for place, batch in some_batches(9, 20_000):
+        for place, batch in some_batches(9, 40_000):
             file.keep(place, batch)
 
 

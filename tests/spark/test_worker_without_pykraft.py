@@ -74,6 +74,25 @@ def test_a_stream_is_planned_by_the_driver_and_read_by_the_executors(
     assert sink.batches == {0: [(row.partition, row.offset) for row in expected]}
 
 
+def test_executors_stage_what_the_driver_writes_in_a_transaction(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    """In files of a directory that both see: a task has more than 256 KiB."""
+    said = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "from-executors"}
+    corpus.create(kafka.bootstrap_servers, "from-executors")
+    reader = spark.readStream.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    rows = reader.options(subscribe=TOPIC, startingOffsets="earliest").load().select("key", "value", "partition")
+    writer = rows.writeStream.format("pykraft").options(
+        **said, exactlyOnce="true", stagingDirectory=str(tmp_path / "s")
+    )
+    writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+    expected = corpus.read(kafka.bootstrap_servers, TOPIC)
+    found = corpus.read(kafka.bootstrap_servers, "from-executors", isolation_level="read_committed")
+    assert [(row.partition, row.key, row.value) for row in found] == [
+        (row.partition, row.key, row.value) for row in expected
+    ]
+
+
 def test_what_an_executor_complains_of_arrives_as_one_sentence(spark: SparkSession) -> None:
     batches = log()
     batches[2] = damaged(batches[2])

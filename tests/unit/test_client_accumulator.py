@@ -232,7 +232,7 @@ def encoded(*values: bytes) -> EncodedRecordBatch:
 def test_an_encoded_batch_keeps_its_place_and_no_record_is_added_to_it() -> None:
     some = accumulator(transactional_id="t")
     add(some, b"1")
-    some.append_encoded(T0, encoded(b"2", b"3"), now=0)
+    some.append_encoded(T0, encoded(b"2", b"3"), None, now=0)
     add(some, b"4")
     found = [some.take(T0) for _ in range(3)]
     assert [batch.count for batch in found] == [1, 2, 1]
@@ -244,7 +244,7 @@ def test_an_encoded_batch_keeps_its_place_and_no_record_is_added_to_it() -> None
 
 def test_an_encoded_batch_takes_memory_until_it_is_released() -> None:
     some, batch = accumulator(transactional_id="t", buffer_memory=200), encoded(b"2" * 100)
-    some.append_encoded(T0, batch, now=0)
+    some.append_encoded(T0, batch, None, now=0)
     assert some.used_bytes == batch.size and not some.has_room(200)
     some.release(some.take(T0))
     assert some.used_bytes == 0
@@ -252,7 +252,7 @@ def test_an_encoded_batch_takes_memory_until_it_is_released() -> None:
 
 def test_an_encoded_batch_that_is_too_large_is_split_as_another_one() -> None:
     some = accumulator(transactional_id="t")
-    some.append_encoded(T0, encoded(*(b"%d" % number for number in range(10))), now=0)
+    some.append_encoded(T0, encoded(*(b"%d" % number for number in range(10))), None, now=0)
     whole = some.take(T0)
     whole.finish(7, 1, 0)
     parts = list(whole.split(120))
@@ -261,3 +261,14 @@ def test_an_encoded_batch_that_is_too_large_is_split_as_another_one() -> None:
         part.finish(7, 1, 0)
     found = [record.value for part in parts for record in RecordBatch(memoryview(part.data or b"")).records()]
     assert found == [b"%d" % number for number in range(10)]
+
+
+def test_an_encoded_batch_tells_only_of_its_failure() -> None:
+    told: list[tuple[None, Exception]] = []
+    some, error = accumulator(transactional_id="t"), RuntimeError("no")
+    for _ in range(2):
+        some.append_encoded(T0, encoded(b"2", b"3"), lambda place, why: told.append((place, why)), now=0)
+    some.take(T0).deliver(7, -1)
+    assert not told
+    some.take(T0).fail(error)
+    assert told == [(None, error)] * 2
