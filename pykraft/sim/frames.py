@@ -24,6 +24,8 @@ from pykraft.sim.network import InFlight
 TopicName = Callable[[Uuid], str | None]
 _UNREADABLE = (ProtocolError, KafkaError, struct.error, IndexError)
 _MOST_WORDS = 4
+UNKNOWN_TOPIC = "a topic"
+"""In place of a topic's name, where only its id is known."""
 _KEY_AND_VERSION = struct.Struct(">hh")
 _CORRELATION = struct.Struct(">i")
 
@@ -47,6 +49,11 @@ class Frame:
     def name(self) -> str:
         """Kafka's name of the API."""
         return self.kind.__name__.removesuffix("Request")
+
+    @property
+    def after_correlation_id(self) -> memoryview:
+        """What two frames that say the same have in common."""
+        return self.data[4:] if self.is_response else self.data[8:]
 
     def message(self) -> Struct:
         """The message, decoded. ProtocolError if that cannot be done."""
@@ -230,7 +237,7 @@ def _topic(topic: Struct, topic_name: TopicName) -> str | None:
     for name in _TOPIC_FIELDS:
         value = getattr(topic, name, None)
         if isinstance(value, Uuid) and value != ZERO_UUID:
-            return METADATA_TOPIC if value == METADATA_TOPIC_ID else topic_name(value) or "a topic"
+            return METADATA_TOPIC if value == METADATA_TOPIC_ID else topic_name(value) or UNKNOWN_TOPIC
         if isinstance(value, str) and value:
             return value
     return None

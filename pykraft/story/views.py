@@ -6,14 +6,16 @@ every message on its way, decoded.
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.types import Uuid
+from pykraft.protocol.schema import Request
 from pykraft.server.describe import NodeView
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.frames import Frame, read_frame
+from pykraft.sim.frames import UNKNOWN_TOPIC, Frame, read_frame
 from pykraft.sim.network import InFlight
 from pykraft.sim.scheduler import US_PER_MS
 
 _NODE = "node-"
 _NEVER = float("inf")
+_MOST_SUMMARIES = 5_000
 
 
 def cluster_view(cluster: SimulatedCluster) -> ClusterView:
@@ -46,6 +48,7 @@ class Messages:
         self.frames: dict[int, Frame] = {}
         """What was seen, by the pieces' numbers."""
         self._known: dict[int, MessageInFlight] = {}
+        self._summaries: dict[tuple[type[Request], bool, int, bytes], str] = {}
 
     def copy(self, in_flight: tuple[MessageInFlight, ...]) -> "Messages":
         """For a history that has all of this one up to a moment at which these messages are on their way."""
@@ -81,12 +84,23 @@ class Messages:
             receiver=host(frame.receiver),
             name=frame.name,
             is_response=frame.is_response,
-            summary=known.summary if known is not None else frame.summary(lambda topic: _topic_name(cluster, topic)),
+            summary=known.summary if known is not None else self._summary(cluster, frame),
             sent_ms=frame.sent_us / US_PER_MS,
             due_ms=due_ms,
         )
         self._known[message.id] = message
         return message
+
+    def _summary(self, cluster: SimulatedCluster, frame: Frame) -> str:
+        """Half of all messages say what an earlier one said, but for its correlation id."""
+        key = frame.kind, frame.is_response, frame.version, bytes(frame.after_correlation_id)
+        if key not in self._summaries:
+            if len(self._summaries) == _MOST_SUMMARIES:
+                self._summaries.clear()
+            self._summaries[key] = frame.summary(lambda topic: _topic_name(cluster, topic))
+            if UNKNOWN_TOPIC in self._summaries[key]:
+                return self._summaries.pop(key)
+        return self._summaries[key]
 
 
 def _topic_name(cluster: SimulatedCluster, topic_id: Uuid) -> str | None:
