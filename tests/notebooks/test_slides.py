@@ -63,6 +63,7 @@ def test_a_page_of_slides_needs_no_network_and_shows_no_code(path: Path) -> None
         "it loads something"
     )
     assert re.findall(r"\w+://[^ <]*", _without_shown_text(page)) == []
+    assert "You skip" not in page, "the room has not skipped a prediction"
     for cell in notebook.cells:
         lines = [
             line for line in cell.source.splitlines() if cell.cell_type == "code" and "(" in line and len(line) > 20

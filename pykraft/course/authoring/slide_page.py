@@ -18,6 +18,8 @@ from pykraft.viz.figure import SVG
 
 SHOWN_SOURCE = "# pykraft/"
 """Begins the output of a cell that shows code of the package."""
+NOT_ASKED = re.compile(r" ?You skip this one\.| ?You skipped it\.")
+"""What a run without a reader leaves after a prediction: the room has not skipped it."""
 WORDS_BESIDE = 80
 """More words than this do not fit beside a picture."""
 
@@ -28,7 +30,7 @@ section { display: none; box-sizing: border-box; min-height: 100vh; max-width: 1
 section.now { display: block }
 h1, h2, h3 { line-height: 1.15 }
 a { color: inherit; text-decoration: none }
-pre { font-size: 16px; line-height: 1.35; overflow: auto; white-space: pre-wrap }
+pre { font-size: 18px; line-height: 1.35; overflow: auto; white-space: pre-wrap }
 table { border-collapse: collapse; font-size: 18px }
 td, th { padding: .25em .7em; border-bottom: 1px solid; text-align: left; vertical-align: top }
 svg { width: 100%; height: auto; max-height: 64vh }
@@ -119,8 +121,9 @@ def _output(output: Any) -> str:
     if SVG in data:
         return _without_namespace(data[SVG])
     if "text/html" in data:
-        return _without_links(data["text/html"])
-    return f"<pre>{html.escape(data['text/plain'])}</pre>" if data.get("text/plain") else ""
+        return _without_links(NOT_ASKED.sub("", data["text/html"]))
+    text = NOT_ASKED.sub("", data.get("text/plain", ""))
+    return f"<pre>{html.escape(text)}</pre>" if text else ""
 
 
 def _without_links(page: str) -> str:
