@@ -36,7 +36,7 @@ from pykraft.client.subscription import FetchPosition, State, SubscriptionState
 from pykraft.common.config import Config
 from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.offsets import (
     NO_EPOCH,
     NO_OFFSET,
@@ -287,9 +287,7 @@ def _first_error(response: OffsetCommitResponse) -> KafkaError | None:
 
 def _fetch_request(group_id: str, generation: Generation, wanted: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """The request in all its versions: until 7 for one group, later for a list of groups."""
-    topics: dict[str, list[int]] = {}
-    for key in wanted:
-        topics.setdefault(key.topic, []).append(key.partition)
+    topics = by_topic(wanted)
     group_type = OffsetFetchRequest.Group
     return OffsetFetchRequest(
         group_id=group_id,

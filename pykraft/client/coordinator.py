@@ -30,7 +30,7 @@ from pykraft.common.assignors import MemberSubscription, assignor
 from pykraft.common.config import Config
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.coordinators import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pykraft.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 
@@ -223,9 +223,7 @@ def _decode(kind: type[M], data: bytes) -> M:
 
 
 def _by_topic(kind: type[P], partitions: Iterable[TopicPartition]) -> list[P]:
-    topics: dict[str, list[int]] = {}
-    for key in sorted(partitions):
-        topics.setdefault(key.topic, []).append(key.partition)
+    topics = by_topic(sorted(partitions))
     return [kind(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
 
 

@@ -17,7 +17,7 @@ from pykraft.client.api_driver import Answers, ApiDriver, ApiHandler, Read, conv
 from pykraft.client.commits import OffsetAndMetadata
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -127,9 +127,7 @@ class GroupOffsetCalls:
 def _fetched(make: Callable[..., T], partitions: Collection[TopicPartition] | None) -> list[T] | None:
     if partitions is None:
         return None
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(partitions)
     return [make(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
 
 

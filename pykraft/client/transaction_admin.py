@@ -21,7 +21,7 @@ from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.client.transaction_calls import PAUSES_MS
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -191,9 +191,7 @@ class TransactionAdminCalls:
             lookup = BrokerStrategy(self._driver.metadata, lambda key: broker_id)
 
         def request(asked: Sequence[TopicPartition]) -> DescribeProducersRequest:
-            topics: dict[str, list[int]] = {}
-            for key in asked:
-                topics.setdefault(key.topic, []).append(key.partition)
+            topics = by_topic(asked)
             topic_type = DescribeProducersRequest.Topic
             return DescribeProducersRequest(
                 topics=[topic_type(name=name, partition_indexes=numbers) for name, numbers in topics.items()]

@@ -17,7 +17,7 @@ from pykraft.client.commits import ConsumerGroupMetadata, Offsets
 from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.common.core import FOREVER, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.messages.transactions import (
     NO_PRODUCER_ID,
@@ -73,9 +73,7 @@ class TransactionCalls:
         self, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> "Promise[KafkaError | None]":
         """Make these partitions part of the transaction."""
-        topics: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            topics.setdefault(topic, []).append(number)
+        topics = by_topic(partitions)
         topic_type = AddPartitionsToTxnRequest.Topic
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,

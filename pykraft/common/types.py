@@ -9,6 +9,7 @@ ReplicaKey}.
 
 import base64
 import re
+from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple, Self
 
@@ -67,6 +68,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of these partitions, by topic, in the order in which they come."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
 
 
 class TopicIdPartition(NamedTuple):

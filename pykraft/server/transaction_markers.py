@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import Tracer
-from pykraft.common.types import Node, TopicPartition
+from pykraft.common.types import Node, TopicPartition, by_topic
 from pykraft.coordinator.transaction.shard import Ending
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -230,9 +230,7 @@ class TransactionMarkers:
 def _marker(part: _Part) -> WriteTxnMarkersRequest.Marker:
     marker_type: Any = WriteTxnMarkersRequest.Marker
     ending = part.transaction.ending
-    topics: dict[str, list[int]] = {}
-    for topic, number in part.partitions:
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(part.partitions)
     marker: WriteTxnMarkersRequest.Marker = marker_type(
         producer_id=ending.producer_id,
         producer_epoch=ending.producer_epoch,

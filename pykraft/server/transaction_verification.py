@@ -30,7 +30,7 @@ from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
-from pykraft.common.types import Node, TopicPartition
+from pykraft.common.types import Node, TopicPartition, by_topic
 from pykraft.coordinator.runtime import partition_for
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage
@@ -214,9 +214,7 @@ class AddPartitionsToTxnManager:
 
 
 def _asked(question: _Question) -> AddPartitionsToTxnRequest.Transaction:
-    topics: dict[str, list[int]] = {}
-    for place in question.places:
-        topics.setdefault(place.topic, []).append(place.partition)
+    topics = by_topic(question.places)
     transaction_type = AddPartitionsToTxnRequest.Transaction
     transaction = question.transaction
     return transaction_type(

@@ -18,6 +18,7 @@ from pykraft.common.types import (
     TopicIdPartition,
     TopicPartition,
     Uuid,
+    by_topic,
 )
 
 
@@ -75,6 +76,11 @@ def test_partitions_are_named_and_sorted_as_their_folders_are_meant() -> None:
     partitions = [TopicPartition("b", 2), TopicPartition("b", 10), TopicPartition("a", 3)]
     assert [str(p) for p in sorted(partitions)] == ["a-3", "b-2", "b-10"]
     assert TopicIdPartition(ZERO_UUID, "a", 3).topic_partition == partitions[2]
+
+
+def test_partitions_are_gathered_by_topic_in_the_order_in_which_they_come() -> None:
+    places = [TopicPartition("t", 2), TopicPartition("u", 0), TopicPartition("t", 1)]
+    assert list(by_topic(places).items()) == [("t", [2, 1]), ("u", [0])]
 
 
 def test_replica_keys_differ_by_directory() -> None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from pykraft.common.assignors.equal import assign_equal
 from pykraft.common.assignors.members import Assignment, MemberSubscription, subscribed
 from pykraft.common.assignors.mixed import assign_mixed
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 
 
 class Claim(NamedTuple):
@@ -140,9 +140,7 @@ def _generation(member: MemberSubscription) -> int:
 
 def encode_claim(owned: Collection[TopicPartition], generation: int) -> bytes:
     """Sticky's user data, version 1."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in owned:
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(owned)
     written = [struct.pack(">i", len(topics))]
     for topic, numbers in sorted(topics.items()):
         name = topic.encode()

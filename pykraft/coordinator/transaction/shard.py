@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.transaction import config as keys
 from pykraft.coordinator.transaction.ending import Decision, decide
@@ -342,9 +342,7 @@ class TransactionShard:
         if found is None:
             return state_type(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         unmarked = self._markers.unmarked(transactional_id)
-        topics: dict[str, list[int]] = {}
-        for topic, number in sorted(found.partitions if unmarked is None else unmarked):
-            topics.setdefault(topic, []).append(number)
+        topics = by_topic(sorted(found.partitions if unmarked is None else unmarked))
         return state_type(
             transactional_id=transactional_id,
             transaction_state=found.state.title,

@@ -40,7 +40,7 @@ from enum import Enum
 from typing import Any
 
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, by_topic
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, TransactionLogKey, TransactionLogValue
 from pykraft.protocol.messages.transactions import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -238,9 +238,7 @@ class TransactionMetadata:
 
 def record_of(metadata: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
     """The record that keeps this, in a cluster at this transaction.version."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(sorted(metadata.partitions))
     partitions = [TransactionLogValue.Partitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
     has_moved = metadata.previous_producer_id != metadata.producer_id
     value = TransactionLogValue(
