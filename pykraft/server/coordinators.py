@@ -2,8 +2,9 @@
 
 This is where the coordinator, which knows no partition, meets the replicas, which know no group. The `InternalLog` is
 the runtime's port to the partitions. When the metadata make this broker the leader of one, its shard is loaded; when
-they make another one the leader, it is dropped. Records count once all in-sync replicas have them (acks=all), so an
-answer survives the loss of this broker.
+they make another one the leader, it is dropped. A response waits until all in-sync replicas have its records, and as
+long as these are fewer than ``min.insync.replicas``. So an answer survives the loss of this broker. Records are
+appended meanwhile (Kafka's coordinator appends with acks=1), and may count after their request has failed.
 
 The topic is created when a client first looks for a coordinator (`server.apis.cluster`).
 
