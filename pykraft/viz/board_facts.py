@@ -3,7 +3,8 @@
 A *lens* is the piece of a partition's offsets that the lanes of its replicas show: about the last twenty. It has one
 scale for all replicas, so that a lag is seen, and begins early enough to show each mark that matters: where the logs of
 the nodes that run end, their high watermarks, and where a log is not the leader's. If those are far apart, a cell is
-several records.
+several records. If the others have gone on so far that the records which a replica is about to lose would be too small
+to see, the lens leaves out a part in the middle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,20 +21,46 @@ MOST_CELLS = 24
 """Where the log begins within the lens, and needs no stub before it."""
 _SHORT_LOGS = (6, 12, MOST_CELLS)
 """A log of few records has wide cells. There are three widths, so that they do not change with each record."""
+GAP_CELLS = 5
+_FEW = 3
+"""Cells that are too few to show what is lost."""
 _SIGNS = {"leader": "◆", "follower": "●", "observer": "○"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 class Lens(NamedTuple):
-    """The offsets from `start` on, in `cells` cells of `per_cell` offsets each."""
+    """The offsets from `start` on, in `cells` cells of `per_cell` offsets each; but those from `gap_start` to before
+    `gap_end` share the place of `GAP_CELLS` cells."""
 
     start: int
     per_cell: int
     cells: int
+    gap_start: int = 0
+    gap_end: int = 0
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The offsets that have cells."""
+        cells = self.cells - GAP_CELLS * self.has_gap
+        last = self.start + self.per_cell * cells + self.gap_end - self.gap_start
+        return [(self.start, self.gap_start), (self.gap_end, last)] if self.has_gap else [(self.start, last)]
 
     @property
     def end(self) -> int:
-        return self.start + self.per_cell * self.cells
+        return self.ranges[-1][1]
+
+    @property
+    def has_gap(self) -> bool:
+        return self.gap_end > self.gap_start
+
+    def place(self, offset: int) -> float:
+        """Where the offset is, in cells from the start."""
+        if not self.has_gap or offset <= self.gap_start:
+            return (offset - self.start) / self.per_cell
+        before = (self.gap_start - self.start) / self.per_cell
+        if offset < self.gap_end:
+            return before + GAP_CELLS * (offset - self.gap_start) / (self.gap_end - self.gap_start)
+        return before + GAP_CELLS + (offset - self.gap_end) / self.per_cell
 
     @property
     def has_stub(self) -> bool:
@@ -225,8 +252,29 @@ def _lens(replicas: list[Replica]) -> Lens:
     marks += [replica.torn_from for replica in replicas if replica.torn_from is not None]
     needed = last - min([last, *marks])
     per_cell = next(size for size in _round_numbers() if (CELLS - 3) * size >= needed)
+    torn = [(replica.torn_from, replica.view.log_end_offset) for replica in replicas if replica.torn_from is not None]
+    if torn:
+        begin, stop = min(torn)[0], max(end for _, end in torn)
+        if stop - begin < _FEW * per_cell:
+            lag = last - min([last, *(mark for mark in marks if mark > stop)])
+            with_gap = _lens_with_gap(begin, stop, last, lag)
+            if with_gap is not None and with_gap.per_cell < per_cell:
+                return with_gap
     end = -(-last // per_cell) * per_cell
     return Lens(end - CELLS * per_cell, per_cell, CELLS)
+
+
+def _lens_with_gap(begin: int, stop: int, last: int, lag: int) -> Lens | None:
+    """Three cells before what is lost from `begin` to `stop`, one after it, and the last cells up to `last`."""
+    room = CELLS - GAP_CELLS
+    for size in _round_numbers():
+        lost = -(-(stop - begin) // size)
+        after = room - 3 - lost - 1
+        if after >= -(-lag // size) + 2:
+            break
+    start = begin - 3 * size
+    gap_start, gap_end = start + (4 + lost) * size, last - after * size
+    return Lens(start, size, CELLS, gap_start, gap_end) if start >= 0 and gap_end > gap_start else None
 
 
 def _round_numbers() -> Iterator[int]:

@@ -87,10 +87,10 @@ class Lane:
             texts.append(f"a cell is {lens.per_cell:,} records")
         return texts
 
-    def _x(self, offset: float) -> float:
+    def _x(self, offset: int) -> float:
         """Where the offset's cell begins, from the lane's left edge."""
         left = STUB if self.lens.has_stub else 0
-        share = (offset - self.lens.start) / (self.lens.per_cell * self.lens.cells)
+        share = self.lens.place(offset) / self.lens.cells
         return left + (self.width - left) * min(1.0, max(0.0, share))
 
     # --- drawing ------------------------------------------------------------------------------------------------------
@@ -109,8 +109,10 @@ class Lane:
             self.looks.add("not in sync")
         if view.log_end_offset >= 0:
             self._stub(svg, x, y)
-            for piece in self.replica.pieces(self.lens.start, self.lens.end):
-                self._piece(svg, x, y, piece)
+            for low, high in self.lens.ranges:
+                for piece in self.replica.pieces(low, high):
+                    self._piece(svg, x, y, piece, low)
+            self._gap(svg, x, y)
             self._marks(svg, x, y)
             self._epoch_row(svg, x, y)
             self._after_the_end(svg, x, y)
@@ -147,18 +149,31 @@ class Lane:
         svg.text(x + STUB / 2 - 1, y + 11, f"… {_compact(before)}", _SMALL, anchor="middle")
         svg.text(x + STUB / 2 - 1, y + 22, "more", _SMALL, anchor="middle")
 
-    def _cells(self, piece: Piece) -> Iterator[tuple[float, float]]:
-        """Left edge and width of each cell of a piece; one that is cut has a part of its width."""
+    def _gap(self, svg: Svg, x: float, y: float) -> None:
+        """What the lens leaves out in the middle."""
+        lens, end = self.lens, self.replica.view.log_end_offset
+        left_out = min(end, lens.gap_end) - lens.gap_start
+        if not lens.has_gap or left_out <= 0:
+            return
+        ink = Ink.of(self.replica)
+        left, right = x + self._x(lens.gap_start), x + self._x(min(end, lens.gap_end))
+        svg.rect(left + 1, y, right - left - 2, HEIGHT, fill=ink.colour, fill_opacity=f"{0.3 * ink.opacity:g}")
+        if text_width(f"… {_compact(left_out)}", _SMALL) < right - left:
+            svg.text((left + right) / 2, y + 11, f"… {_compact(left_out)}", _SMALL, anchor="middle")
+            svg.text((left + right) / 2, y + 22, "more", _SMALL, anchor="middle")
+
+    def _cells(self, piece: Piece, first: int) -> Iterator[tuple[float, float]]:
+        """Left edge and width of each cell of a piece, counted from `first`; the last one may be a part of a cell."""
         size, low = self.lens.per_cell, piece.start
         while low < piece.end:
-            high = min(piece.end, self.lens.start + ((low - self.lens.start) // size + 1) * size)
+            high = min(piece.end, first + ((low - first) // size + 1) * size)
             left, right = self._x(low), self._x(high)
             yield left + 0.5, max(0.8, right - left - 1)
             low = high
 
-    def _piece(self, svg: Svg, x: float, y: float, piece: Piece) -> None:
+    def _piece(self, svg: Svg, x: float, y: float, piece: Piece, first_offset: int) -> None:
         ink = Ink.of(self.replica)
-        cells = [(x + left, width) for left, width in self._cells(piece)]
+        cells = [(x + left, width) for left, width in self._cells(piece, first_offset)]
         boxes = "".join(f"M{left:.1f} {y:g}h{width:.1f}v{HEIGHT}h{-width:.1f}z" for left, width in cells)
         first, last = cells[0][0], sum(cells[-1])
         if piece.kind in _LETTERS and not piece.is_torn:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.common.types import TopicPartition
 from pykraft.viz import Figure, board, palette
+from pykraft.viz.board_facts import BoardFacts
 from tests.viz.reading import colours, complaints, drawing, elements, texts
 from tests.viz.views import (
     VIEWS,
@@ -18,6 +20,7 @@ from tests.viz.views import (
     healthy,
     leader_dead,
     lens,
+    lost_long_ago,
     messages,
     node,
     replica,
@@ -100,6 +103,17 @@ def test_the_records_that_a_dead_leader_would_lose_are_in_the_lens_however_far_t
     figure = board(view(node(1, old, role="leader", alive=False), node(2, led, role="leader", leader=2, epoch=2)))
     assert "would lose 7 from 1,204" in texts(figure)
     assert any(looks.get("stroke") == palette.VERMILLION for _, _, looks in cells(figure, 1))
+
+
+def test_what_was_lost_long_ago_is_wide_enough_to_be_seen_and_the_lens_leaves_out_what_came_since() -> None:
+    figure = board(lost_long_ago())
+    (torn,) = (run for run in cells(figure, 1) if run[2].get("stroke") == palette.VERMILLION)
+    assert torn[1] - torn[0] == pytest.approx(1131 / 200 * 10.5, abs=1.5)
+    assert texts(figure).count("… 53k") == 2, "of the two that have those records"
+    lens_ = BoardFacts(lost_long_ago(), None).lens(TopicPartition("flights", 0))
+    places = [lens_.place(offset) for offset in range(lens_.start, lens_.end + 1, 50)]
+    assert places == sorted(places) and places[0] == 0 and lens_.place(lens_.end) == lens_.cells
+    assert [end - start for start, end in lens_.ranges] == [200 * 10, 200 * 5]
 
 
 def test_each_leader_epoch_is_numbered_where_it_begins() -> None:

@@ -149,6 +149,18 @@ def far_apart() -> ClusterView:
     )
 
 
+def lost_long_ago() -> ClusterView:
+    """Node 1 died with 1,131 records that no follower has; the others have gone on for 55,000."""
+    old = lens(replica("flights", 0, 1, 57_089, 55_958), (0, 0))
+    led = lens(replica("flights", 0, 2, 111_075, 111_075, isr=(2, 3), epoch=1), (0, 0), (1, 55_958))
+    follower = led._replace(log_end_offset=110_700, high_watermark=110_700)
+    return view(
+        node(1, old, role="leader", alive=False),
+        node(2, led, role="leader", leader=2, epoch=2),
+        node(3, follower, leader=2, epoch=2),
+    )
+
+
 VIEWS = {
     "healthy": healthy,
     "the leader is dead": leader_dead,
@@ -156,6 +168,7 @@ VIEWS = {
     "an election": election,
     "separate roles": separate_roles,
     "a torn tail": torn_tail,
+    "records lost long ago": lost_long_ago,
     "transactions": transactions,
     "messages": messages,
     "a client's messages": clients_messages,
