@@ -174,7 +174,7 @@ SUITES = (
     Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),
     Suite("long", "pytest", ASKED_LONGER, ("soak",), (*EACH_TEST, "--long", "-m", "long"), limit_s=2 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
-    Suite("bench", "tests.bench", (), ("bench",), limit_s=3600, cores=2),
+    Suite("bench", "tests.bench", (), ("bench",), limit_s=2 * 3600, cores=2),
 )
 
 

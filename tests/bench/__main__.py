@@ -108,11 +108,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(table(rows))
         say(f"{time.monotonic() - began:.0f} s, load average {load_average()} after")
         results += [{"part": name, **row.as_json()} for row in rows]
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({"machine": repr(machine), "rows": results, "broken": broken}, indent=1) + "\n")
+        write(machine, results, broken)
+    write(machine, results, broken)
     judge(results)
     say(f"written to {RESULT.relative_to(ROOT)}" + (f"; BROKEN: {', '.join(broken)}" if broken else ""))
     return 1 if broken else 0
+
+
+def write(machine: Machine, results: Sequence[dict[str, object]], broken: Sequence[str]) -> None:
+    """All rows so far: a run that is ended early keeps the parts that it has measured."""
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps({"machine": repr(machine), "rows": results, "broken": broken}, indent=1) + "\n")
 
 
 def judge(results: Sequence[dict[str, object]]) -> None:
