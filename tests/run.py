@@ -39,6 +39,8 @@ SETS = {
 
 
 POLL_S = 0.05
+PROGRESS_S = 60.0
+"""This often the run shows the last line of each suite whose output is held back."""
 
 
 class Row(NamedTuple):
@@ -81,6 +83,8 @@ class Suite:
         return [path for path in self.paths if not (ROOT / path).exists()]
 
 
+TAIL_BYTES = 100
+"""Of what a suite printed: about one line."""
 LAST_TURN = 19
 """The priority of a suite that yields."""
 PATIENT = ("-o", "time_limit=900", "-o", "faulthandler_timeout=1800")
@@ -255,6 +259,16 @@ class Running:
             say(self._output.read().decode(errors="replace").rstrip())
         return Row(self.suite.name, verdict, seconds, cpu)
 
+    def progress(self) -> str:
+        """A line while its output is held back, else nothing. The suite writes at the file's own position: it is left
+        where it is."""
+        if self._output is None:
+            return ""
+        size = os.fstat(self._output.fileno()).st_size
+        end = os.pread(self._output.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        last = end.decode(errors="replace").strip().rpartition("\n")[2]
+        return f"... {self.suite.name}, {time.monotonic() - self._started:.0f} s: {last}"
+
     def interrupt(self) -> None:
         signal_group(self._process, signal.SIGINT)
 
@@ -270,6 +284,7 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
     """Runs the suites, in order, as many at once as there are cores for; their verdicts as they end."""
     waiting = list(suites)
     running: list[Running] = []
+    next_progress = time.monotonic() + PROGRESS_S
     with contextlib.ExitStack() as held:
 
         def folder() -> str:
@@ -292,6 +307,10 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
                     else:
                         headline(suite.name)
                         running.append(Running(suite, set_name, folder()))
+                if time.monotonic() >= next_progress:
+                    next_progress += PROGRESS_S
+                    for line in filter(None, (one.progress() for one in running)):
+                        say(line)
                 time.sleep(POLL_S)
                 rows = {one: one.row() for one in running}
                 running = [one for one, row in rows.items() if row is None]

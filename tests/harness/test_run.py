@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -118,6 +119,18 @@ def test_a_suite_is_ended_at_its_limit(monkeypatch: pytest.MonkeyPatch, capfd: p
     monkeypatch.setattr(runner, "SUITES", (endless,))
     assert runner.main(["quick"]) == 1
     assert "ended after its limit of 1 s" in capfd.readouterr().out
+
+
+def test_the_last_line_of_a_suite_whose_output_is_held_back_is_shown_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = "import time; print('one'); print('half of it', flush=True); time.sleep(1); print('done')"
+    suites = [runner.Suite(name, "timeit", ("-n1", "-r1", program), ("quick",)) for name in ("a", "b")]
+    monkeypatch.setattr(runner, "PROGRESS_S", 0.1)
+    assert [row.verdict for row in runner.run(suites, "quick")] == ["passed", "passed"]
+    shown = capfd.readouterr().out
+    assert re.search(r"\.\.\. a, \d+ s: half of it", shown)
+    assert shown.count("one\nhalf of it\ndone\n") == 2
 
 
 def test_a_folder_that_is_missing_is_red(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
