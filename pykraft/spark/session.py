@@ -63,6 +63,8 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://[^/,]+:\d+(,[^/,]+:
 _MASTER_ANSWERS_S = 5.0
 _LOCAL = {"spark.sql.shuffle.partitions": "2"}
 _REMOTE = "SPARK_REMOTE"
+_PYTHON_OF_THE_PATH = "python3"
+"""What PySpark takes if PYSPARK_PYTHON is not set."""
 _LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 _logger = logging.getLogger(__name__)
 _CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -130,7 +132,9 @@ def session(
 
 def register(spark: SparkSession) -> None:
     """Add the source ``pykraft`` to a session that something else started. If it computes on a cluster, the code is
-    sent there."""
+    sent there. If it computes on this machine, and PYSPARK_PYTHON did not name another interpreter when Spark started,
+    the workers of the source have the interpreter of this process: ``python3`` of the PATH, which Spark would take, is
+    another one in a virtual environment that is not activated."""
     directory = Path(tempfile.mkdtemp(prefix="pykraft-spark-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     _register(spark, directory)
@@ -238,11 +242,18 @@ def _attach(gateway: Gateway, python: str, master: str) -> SparkSession:
 
 def _register(spark: SparkSession, directory: Path) -> None:
     """Add the source. The code goes first: Spark notes with the source what its workers are to be given."""
-    if not _is_local(str(spark.sparkContext.master)):
+    context = spark.sparkContext
+    before = context.pythonExec
+    if not _is_local(str(context.master)):
         package = directory / "pykraft.zip"
         write_package(package)
-        spark.sparkContext.addPyFile(str(package))
-    spark.dataSource.register(PykraftDataSource)
+        context.addPyFile(str(package))
+    elif before == _PYTHON_OF_THE_PATH:
+        context.pythonExec = sys.executable  # Spark notes this one, too
+    try:
+        spark.dataSource.register(PykraftDataSource)
+    finally:
+        context.pythonExec = before
 
 
 def _check_master(master: str) -> None:

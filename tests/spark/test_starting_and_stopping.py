@@ -180,23 +180,53 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: pathlib.Path)
         time.sleep(0.05)
 
 
-@pytest.mark.limit(240)  # it waits for a process that has 200 s
-def test_a_session_that_something_else_has_started_finds_the_source_and_may_be_given_it(kafka: ClusterProcess) -> None:
+def foreign_session(servers: str, how: str, **environment: str) -> dict[str, object]:
+    """What a program tells that has started Spark by itself, and knows nothing of this process's settings of Spark."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark's own scripts need a Java of the machine")
     script = pathlib.Path(__file__).with_name("foreign_session.py")
-    command = [sys.executable, str(script), kafka.bootstrap_servers, TOPIC]
-    quick = {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "JAVA_TOOL_OPTIONS": " ".join(QUICK_START),
-    }
-    environment = {**os.environ, **quick}
-    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    command = [sys.executable, str(script), servers, TOPIC, how]
+    inherited = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    quick = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": " ".join(QUICK_START)}
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=ROOT,
+        env={**inherited, **quick, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["session"].startswith("this process has a Spark session that pykraft did not start: pykraft.spark.reg")
-    assert told["before"] == told["rows"] == len(corpus.read(kafka.bootstrap_servers, TOPIC)) > 0
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.limit(240)  # it waits for a process that has 200 s
+def test_a_session_that_something_else_has_started_finds_the_source_and_may_be_given_it(kafka: ClusterProcess) -> None:
+    told = foreign_session(kafka.bootstrap_servers, "found", PYSPARK_PYTHON=sys.executable)
+    assert str(told["session"]).startswith(
+        "this process has a Spark session that pykraft did not start: pykraft.spark.reg"
+    )
+    rows = len(corpus.read(kafka.bootstrap_servers, TOPIC))
+    assert told["before"] == told["rows"] == rows > 0
+
+
+@pytest.mark.limit(440)  # for two processes that have 200 s each
+def test_workers_of_a_virtual_environment_that_is_not_activated_find_the_source(
+    kafka: ClusterProcess, tmp_path: pathlib.Path, pytestconfig: pytest.Config
+) -> None:
+    """The `python3` of the PATH is not the program's, and does not run. Spark cannot be told of another one once it
+    runs, but the source can; and before it starts, importing a module is enough."""
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    rows = len(corpus.read(kafka.bootstrap_servers, TOPIC))
+    told = foreign_session(kafka.bootstrap_servers, "registered", PATH=path)
+    assert (told["before"], told["rows"]) == ("not found", rows)
+    if pytestconfig.getoption("--long"):
+        told = foreign_session(kafka.bootstrap_servers, "imported", PATH=path)
+        assert told["before"] == told["rows"] == rows
 
 
 # --- what cannot run --------------------------------------------------------------------------------------------------
