@@ -1,0 +1,71 @@
+"""A stream that is watched: what its progress says, batch by batch, and what a checkpoint says of its batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pykraft.course.rigs.flight_stream import batches_in, crash, pieces_of_batches
+from pykraft.spark.stream_watch import _batch, watch
+
+PROGRESS = {
+    "batchId": 7,
+    "numInputRows": 30,
+    "processedRowsPerSecond": 60.0,
+    "stateOperators": [{"numRowsTotal": 5, "numRowsDroppedByWatermark": 2}],
+    "sources": [
+        {
+            "endOffset": '{"t":{"0":10,"1":20},"topicIds":{"t":"abc"}}',
+            "latestOffset": '{"t":{"0":15,"1":20},"u":{"0":3}}',
+        }
+    ],
+}
+
+
+def test_the_lag_is_what_the_topics_are_ahead_of_the_end_of_the_batch() -> None:
+    batch = _batch(PROGRESS, 1.5)
+    assert (batch.number, batch.rows, batch.lag, batch.state_rows, batch.dropped) == (7, 30, 8, 5, 2)
+    assert _batch({**PROGRESS, "sources": [{"endOffset": None, "latestOffset": None}]}, 0.0).lag == 0
+
+
+def test_all_batches_of_a_query_are_seen_and_closing_stops_it(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    watched = watch(query, "a rate")
+    watched.wait(rows=60)
+    watched.close()
+    assert not query.isActive
+    assert watched.rows >= 60
+    assert [batch.number for batch in watched.batches] == sorted({batch.number for batch in watched.batches})
+    assert watched.figure().title == "a rate"
+
+
+def test_who_waits_too_long_is_told_how_many_rows_came(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+    watched = watch(rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start())
+    try:
+        with pytest.raises(TimeoutError, match=r"the query has read \d of 1,000 rows in 0\.1 s"):
+            watched.wait(rows=1_000, patience_s=0.1)
+    finally:
+        watched.close()
+
+
+def test_a_checkpoint_says_which_offsets_each_batch_reads(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    for number, line in enumerate(('{"flights":{"0":5}}', '{"flights":{"0":9,"1":2},"topicIds":{"flights":"x"}}')):
+        (tmp_path / "offsets" / f"{number}").write_text(f"v1\n{{}}\n{line}")
+    assert batches_in(tmp_path) == [{"flights": {"0": 5}}, {"flights": {"0": 9, "1": 2}}]
+    assert pieces_of_batches(tmp_path) == {"flights-0": [(0, 5, 0), (5, 9, 1)], "flights-1": [(0, 2, 1)]}
+
+
+def test_a_crash_takes_back_the_commit_of_the_last_batch_alone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    watched = watch(query)
+    watched.wait(rows=150)
+    last = crash(query, tmp_path)
+    watched.close()
+    left = [int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit()]
+    assert sorted(left) == list(range(last))
