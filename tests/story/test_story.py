@@ -120,6 +120,8 @@ def test_what_you_do_makes_a_branch_and_the_original_stays(whole: Story) -> None
     assert branch.next("election") is not None
     assert branch.view.active_controller not in (leader, None)
     assert (whole.step, whole.view, whole.digest) == (900, view, digest)
+    busy = next(step for step in range(700, 0, -1) if whole.frames(step))
+    assert branch.frames(busy) == whole.frames(busy)
     beside = branch.beside()
     assert beside is not None
     original, step = beside
