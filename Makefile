@@ -38,13 +38,13 @@ test:  ## everything: under 25 minutes on two cores
 	@PYTHON='$(PYTHON)' .ci/python .ci/prepare.py --archive-later
 	@$(RUN) tests/run.py full
 
-judges: setup  ## Kafka's own client tests, and other libraries' groups: half an hour; needs Java, Maven, Node.js, Go
+judges: setup  ## Kafka's own client tests and other libraries, a row for each file: about an hour; needs Java, Maven, Node.js, Go
 	@$(RUN) tests/run.py judges
 
-soak: setup  ## the long runs: thousands of simulated histories
+soak: setup  ## the long runs, for hours: thousands of simulated histories
 	@$(RUN) tests/run.py soak
 
-bench: setup  ## measure; rows are printed and written to build/bench.json
+bench: setup  ## measure, up to two hours; rows are printed and written to build/bench.json
 	@$(RUN) tests/run.py bench
 
 clean:  ## remove build/ and the caches; .venv stays

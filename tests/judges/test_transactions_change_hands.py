@@ -15,6 +15,7 @@ import confluent_kafka
 import pytest
 
 from tests.harness import apache_kafka
+from tests.harness.waiting import wait_until
 from tests.interop.clients import Confluent
 from tests.interop.test_transactions_of_others import PATIENCE_S, producer, values
 from tests.judges.test_groups_change_hands import ours, theirs
@@ -70,12 +71,27 @@ class Open:
 
 
 def committed(servers: str) -> int:
-    """What is committed, though an offset of an open transaction waits: a reader of committed data would wait too."""
+    """What is committed, though an offset of an open transaction waits: a reader of committed data would wait too.
+
+    A node that has just started answers NOT_COORDINATOR until it has the group's partition, and librdkafka passes that
+    on: we ask again."""
     settings = {"bootstrap.servers": servers, "group.id": GROUP, "isolation.level": "read_uncommitted"}
     consumer = confluent_kafka.Consumer(settings)
+    found: list[int] = []
+
+    def is_answered() -> bool:
+        try:
+            (place,) = consumer.committed([confluent_kafka.TopicPartition(TOPIC, 0)], PATIENCE_S)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != confluent_kafka.KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        found.append(int(place.offset))
+        return True
+
     try:
-        (found,) = consumer.committed([confluent_kafka.TopicPartition(TOPIC, 0)], PATIENCE_S)
-        return int(found.offset)
+        wait_until(is_answered, "the group has a coordinator", PATIENCE_S)
+        return found[0]
     finally:
         consumer.close()
 
