@@ -108,6 +108,37 @@ def create_again(admin: AdminClient, kafka: ClusterProcess, topic: str) -> None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
+def test_of_transactions_batches_and_streams_show_what_is_committed_and_stop_at_an_open_one(
+    spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
+) -> None:
+    """Offsets 0 to 3 are committed, 5 to 8 aborted, and 10 to 13 still open; 4, 9 and 14 are markers."""
+    topic = "transactions"
+    corpus.create(kafka.bootstrap_servers, topic, partitions=1)
+    patient = {"transaction.timeout.ms": 600_000, "linger.ms": 5}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic, **patient})
+    producer.init_transactions(corpus.TIMEOUT_S)
+    for ends in (producer.commit_transaction, producer.abort_transaction, None):
+        producer.begin_transaction()
+        for number in range(4):
+            producer.produce(topic, value=b"%d" % number, partition=0)
+        assert producer.flush(corpus.TIMEOUT_S) == 0
+        if ends is not None:
+            ends(corpus.TIMEOUT_S)
+
+    def batch(isolation_level: str) -> list[Place]:
+        reader = spark.read.format("pykraft").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        frame = reader.schema(PLACES).options(subscribe=topic, isolationLevel=isolation_level).load()
+        return sorted(map(tuple, frame.collect()))
+
+    committed = {"subscribe": topic, "isolationLevel": "read_committed"}
+    assert batch("read_committed") == places(0, 0, 4)
+    assert batch("read_uncommitted") == places(0, 0, 4) + places(0, 5, 9) + places(0, 10, 14)
+    assert run(spark, kafka, tmp_path, **committed) == {0: places(0, 0, 4)}
+    producer.commit_transaction(corpus.TIMEOUT_S)
+    assert batch("read_committed") == places(0, 0, 4) + places(0, 10, 14)
+    assert run(spark, kafka, tmp_path, **committed) == {1: places(0, 10, 14)}
+
+
 def test_a_stream_has_every_row_that_an_unmodified_client_reads(
     spark: SparkSession, kafka: ClusterProcess, tmp_path: pathlib.Path
 ) -> None:
