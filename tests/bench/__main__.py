@@ -29,6 +29,7 @@ from tests.bench import (
     silence,
     small_requests,
     spark_replay,
+    spark_streams,
     start,
     storage,
     transactions,
@@ -38,7 +39,7 @@ from tests.bench.sides import APACHE, why_without_apache
 from tests.harness.tree import ROOT
 
 RESULT = ROOT / "build" / "bench.json"
-RATIO_TO_SPARKS_OWN = 1.5
+RATIO_TO_SPARKS_OWN = 2.0
 
 
 def replay() -> list[Row]:
@@ -61,7 +62,15 @@ def replay() -> list[Row]:
         )
     if why_without_apache():
         rows += [
-            Row(f"Spark {question}, from Apache Kafka", spark_replay.UNIT, None, peer, None, note=why_without_apache())
+            Row(
+                spark_replay.row_name(question, value_bytes, "Apache Kafka"),
+                spark_replay.UNIT,
+                None,
+                peer,
+                None,
+                note=why_without_apache(),
+            )
+            for value_bytes in spark_replay.VALUE_BYTES
             for question in spark_replay.QUESTIONS
             for peer in (spark_replay.SPARKS_OWN, spark_replay.PARQUET)
         ]
@@ -81,6 +90,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "group_memory": group_memory.measure,
     "transactions": transactions.measure,
     "spark": replay,
+    "spark_streams": spark_streams.measure,
 }
 
 

@@ -67,9 +67,10 @@ def bare_python(directory: pathlib.Path) -> str:
 
 
 class Standalone:
-    """One master and one worker of two cores, ready when the constructor returns; `master` is its address."""
+    """One master, and workers that have two cores together, ready when the constructor returns; `master` is its
+    address."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, workers: int = 1) -> None:
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
         java = directory / "java" / "bin" / "java"
@@ -80,8 +81,11 @@ class Standalone:
         everywhere = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         try:
             self.master = self._start("master", "master.Master", everywhere, _MASTER)[1]
-            size = ("--cores", "2", "--memory", "512m", "--work-dir", str(directory / "work"))
-            self._start("worker", "worker.Worker", (*everywhere, *size, self.master), re.compile(_JOINED))
+            for number in range(workers):
+                work = directory / f"work-{number}"
+                size = ("--cores", str(2 // workers), "--memory", "512m", "--work-dir", str(work))
+                name = f"worker-{number}"
+                self._start(name, "worker.Worker", (*everywhere, *size, self.master), re.compile(_JOINED))
         except BaseException:
             self.close()
             raise
