@@ -153,7 +153,7 @@ def test_a_producer_may_abort_several_times(impl):
 
 
 @pytest.mark.task("19.2", points=3)
-def test_ranges_that_touch_are_told_from_those_that_overlap(impl):
+def test_a_fetch_that_ends_where_a_transaction_begins_does_not_need_it(impl):
     """A transaction from offset 10 to its marker at 20, and fetches around it."""
     for fetch_offset, end_offset, overlaps in (
         (0, 10, False),
@@ -206,7 +206,7 @@ def equal_reading(impl, chance, log, start=0):
 
 
 @pytest.mark.task("19.3", points=1)
-def test_markers_are_shown_to_nobody(impl, chance):
+def test_the_reader_never_shows_a_marker(impl, chance):
     """A log with a commit and an abort."""
     equal_reading(impl, chance, log_of(("transactional", 1), ("commit", 1), ("transactional", 1), ("abort", 1)))
 

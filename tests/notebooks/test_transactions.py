@@ -25,7 +25,7 @@ TransactionIndex.collect = lambda index, fetch_offset, upper_bound_offset: ([], 
 @pytest.mark.parametrize(
     ("plant", "heading", "claim"),
     [
-        (OPEN_TRANSACTIONS_ARE_STABLE, "2. ", "An open transaction holds up read_committed readers"),
+        (OPEN_TRANSACTIONS_ARE_STABLE, "2. ", "An open transaction hides all later records"),
         pytest.param(NOTHING_IS_LISTED_AS_ABORTED, "4. ", "An abort removes nothing", marks=pytest.mark.long),
     ],
     ids=["open transactions are stable", "nothing is listed as aborted"],
