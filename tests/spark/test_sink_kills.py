@@ -16,7 +16,8 @@ from tests.spark.killed_sink import COMMIT_STEPS
 
 pytestmark = pytest.mark.limit(180)
 
-SEED = 20
+SEED = 31
+"""The worker with the commit dies when the transaction is committed and the checkpoint does not know."""
 
 
 def test_each_record_is_copied_once_whatever_is_killed(spark: SparkSession, tmp_path: pathlib.Path) -> None:
