@@ -145,6 +145,8 @@ def _batch(said: Mapping[str, Any], second: float) -> Batch:
 def _total(offset: Any) -> int:
     """All offsets of a source's JSON together; it may have keys beside the topics."""
     found = json.loads(offset) if isinstance(offset, str) else offset or {}
+    if not isinstance(found, dict):
+        return 0  # another kind of source, such as "rate", whose offset is a number
     return sum(
         end
         for ends in found.values()

@@ -28,6 +28,7 @@ def test_the_lag_is_what_the_topics_are_ahead_of_the_end_of_the_batch() -> None:
     batch = _batch(PROGRESS, 1.5)
     assert (batch.number, batch.rows, batch.lag, batch.state_rows, batch.dropped) == (7, 30, 8, 5, 2)
     assert _batch({**PROGRESS, "sources": [{"endOffset": None, "latestOffset": None}]}, 0.0).lag == 0
+    assert _batch({**PROGRESS, "sources": [{"endOffset": "7", "latestOffset": None}]}, 0.0).lag == 0
 
 
 def test_all_batches_of_a_query_are_seen_and_closing_stops_it(spark: SparkSession, tmp_path: Path) -> None:
