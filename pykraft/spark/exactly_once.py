@@ -17,11 +17,14 @@ We call it the *marker*. A batch is written by the driver, when all tasks have s
 
 1. InitProducerId for the transactional id ``spark-sink-<query id>``. This fences a driver that ran the query before:
    a transaction that it left open is aborted, and it can commit no other. One that it had begun to commit is finished.
-2. OffsetFetch of the marker (with ``require_stable``, so that no pending one is overlooked: KIP-447). It is asked after
-   the fencing: asked before, the older driver might commit between the two.
-3. If the marker is the batch's number + 1, the batch was written: what is staged is dropped, and Spark goes on.
-4. Else: all records, TxnOffsetCommit of the marker, EndTxn. A reader with ``isolation.level=read_committed`` sees all
-   of the batch or nothing, and the marker with it.
+2. TxnOffsetCommit of the batch's number + 1, in a new transaction. A broker answers it when its followers have it: so
+   it is the group's coordinator, and not one that was deposed and does not know it, which would tell an old marker.
+3. OffsetFetch of the marker, from that broker. It tells what is committed, not what is pending. No older driver can
+   commit any more, and what one has committed is written there since the fencing.
+4. If the marker is the batch's number + 1, the batch was written: the transaction is aborted, what is staged is
+   dropped, and Spark goes on.
+5. Else: all records, EndTxn. A reader with ``isolation.level=read_committed`` sees all of the batch or nothing, and the
+   marker with it.
 
 Whatever dies in between, the next driver finds one of two states: marker and records, or neither.
 
@@ -41,10 +44,13 @@ refused, unless ``acceptDuplicates`` is true:
   the query wrote the batch before, and one start never repeats a batch.
 * The marker is older: batches in between were not written by this sink.
 * The marker is newer than this batch: the checkpoint was set back, or an older driver woke up. The rows of such a batch
-  need not be those that were written under its number.
+  need not be those that were written under its number. ``acceptDuplicates`` does not help: it would take the marker
+  back.
 
 What remains: batch 0 is written twice if the query dies between its transaction and the checkpoint, and is restarted
-later than ``offsets.retention.minutes``.
+later than ``offsets.retention.minutes``. And the marker knows a batch by its number alone. A checkpoint that has lost
+the plan of exactly its last batch (a backup, a folder that was copied for a second query) lets Spark plan other rows
+under that number, and they are taken for written.
 
 Follows KIP-98, KIP-447 and, in the idea, Spark's own file sink with its log of batches. Spark's Kafka sink has none.
 """
@@ -158,10 +164,12 @@ class ExactlyOnceCommit:
         producer = self.producer()
         try:
             self.fence(producer)
-            if not self.is_written(self.marker(producer)):
-                self.begin(producer)
+            self.begin(producer)
+            self.mark(producer)
+            if self.is_written(self.marker(producer)):
+                producer.abort_transaction()
+            else:
                 self.send(producer)
-                self.mark(producer)
                 self.commit(producer)
         except KafkaError as error:
             producer.close(timeout=_CLOSE_S)
@@ -187,6 +195,8 @@ class ExactlyOnceCommit:
         """Whether this batch is in the topics. ConfigError if that is not certain, and duplicates are not accepted."""
         if marker == self.batch_id + 1:
             return True
+        if marker is not None and marker > self.batch_id:
+            raise ConfigError(self._doubt(marker))
         is_next = marker == self.batch_id or (marker is None and self.batch_id == 0)
         if is_next or self._options.accept_duplicates or (marker is None and self._has_run_before()):
             return False
@@ -248,10 +258,11 @@ class ExactlyOnceCommit:
         """What went wrong, for someone who has a query and no producer."""
         batch = f"batch {self.batch_id} of query {self.query_id}"
         why = _ADVICE.split(error.detail or error.code.text)[0]
-        if isinstance(error, ProducerFencedError):
+        # A leader tells an old epoch, a coordinator that the producer is fenced: it depends on which hears it first.
+        if isinstance(error, ProducerFencedError) or error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             limit_ms = self._options.producer[TRANSACTION_TIMEOUT_MS]
             return KafkaError(
-                error.code,
+                ErrorCode.PRODUCER_FENCED,
                 f"this driver stops at {batch}: another driver runs the query now, or writing took longer than"
                 f" kafka.transaction.timeout.ms, {limit_ms} ms",
             )

@@ -52,12 +52,11 @@ class SinkProducer(Producer):
             raise self._failure
 
     def committed_offset(self, group_id: str, place: TopicPartition) -> int | None:
-        """What the group has committed there, if anything. If a transaction is about to change it, its end is waited
-        for."""
+        """What the group has committed there, if anything; what a transaction is about to change does not count."""
         calls = GroupOffsetCalls(self._core.driver)
         timeout_ms = self._core.config[keys.DEFAULT_API_TIMEOUT_MS]
         found = self._thread.ask(
-            lambda now: calls.list_consumer_group_offsets({group_id: [place]}, True, now + timeout_ms)
+            lambda now: calls.list_consumer_group_offsets({group_id: [place]}, False, now + timeout_ms)
         )[group_id]
         if isinstance(found, KafkaError):
             raise found

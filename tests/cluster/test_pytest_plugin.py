@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from tests.harness.tree import ROOT
 
-PLUGIN = ("-p", "pykraft.pytest_plugin")
+IS_FOUND_BY_ITSELF = bool(entry_points(group="pytest11", name="pykraft"))
+PLUGIN = () if IS_FOUND_BY_ITSELF else ("-p", "pykraft.pytest_plugin")
+"""An environment that was set up before there was a plugin does not know its name."""
 
 THREE_CLIENTS = """
 import asyncio

@@ -24,7 +24,7 @@ from pykraft.spark.source import PykraftDataSource
 from tests.harness.waiting import wait_until
 
 OPTION = "pointsDirectory"
-COMMIT_STEPS = ("fence", "marker", "is_written", "begin", "send", "mark", "commit", "clean_up")
+COMMIT_STEPS = ("fence", "begin", "mark", "marker", "is_written", "send", "commit", "clean_up")
 STEPS = ("stage", *COMMIT_STEPS, "done")
 """`stage` is in a task, when it has staged its rows; the others are in the driver. At `done` Spark's turn comes."""
 WAIT_S = 120.0

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.limit(180)
 
 TOPIC = "written"
 PARTITIONS = 2
-STEPS = ("fence", "marker", "is_written", "begin", "send", "mark", "commit", "clean_up")
+STEPS = ("fence", "begin", "mark", "marker", "is_written", "send", "commit", "clean_up")
 _scenarios = itertools.count()
 
 
@@ -215,9 +215,9 @@ def try_to(run: Callable[[], object]) -> None:
         run()
 
 
-PAUSES = ("marker", "begin", "mark", "commit", "clean_up")
+PAUSES = ("mark", "marker", "send", "commit", "clean_up")
 RESUMES = ("fence", "marker", "begin", "commit", "end")
-USUAL = {("marker", "commit"), ("begin", "end"), ("mark", "marker"), ("commit", "fence"), ("commit", "end")}
+USUAL = {("marker", "commit"), ("send", "end"), ("mark", "marker"), ("commit", "fence"), ("commit", "end")}
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,11 @@ def test_an_older_driver_whose_batch_is_long_written_is_refused(query: Query) ->
         query.write(1)
     assert str(refused.value) == (
         f"batch 1 of query {query.id} comes too late: batch 2 is written already. The checkpoint was set back, or"
-        " another driver runs this query. acceptDuplicates=true writes it all the same"
+        " another driver runs this query"
     )
+    query.options = replace(query.options, accept_duplicates=True)
+    with pytest.raises(ConfigError, match="comes too late"):
+        query.write(1)
     query.assert_written_once(0, 1, 2)
 
 
@@ -407,7 +410,7 @@ def restart_before_and_after_the_commit(query: Query) -> None:
 
 def meet_an_older_driver(query: Query) -> None:
     query.write(0)
-    meet(query, "mark", "end")
+    meet(query, "send", "end")
     query.assert_written_once(0, 1)
 
 

@@ -1,0 +1,71 @@
+"""Spark's exactly-once sink and a group coordinator that was cut off: it does not know that another one has taken over,
+clients still reach it, and it tells an old marker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+
+from pykraft import Cluster, Consumer, TopicPartition
+from pykraft.coordinator.runtime import partition_for
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.spark.exactly_once import ExactlyOnceCommit, sink_name
+from pykraft.spark.sink_options import write_options
+from pykraft.spark.staging import StagedBatch, StagedFile, batch_folder
+
+OFFSETS = "__consumer_offsets"
+HEALS_AFTER_S = 2.0
+
+
+def driver(servers: str, directory: Path, query_id: str, batch_id: int) -> ExactlyOnceCommit:
+    """A driver that is about to write a batch of one record."""
+    said = {"kafka.bootstrap.servers": servers, "exactlyOnce": "true", "topic": "t", "stagingDirectory": str(directory)}
+    options = write_options(said)
+    file = StagedFile(batch_folder(options.staging_directory, query_id, batch_id))
+    builder = RecordBatchBuilder()
+    builder.append(1_700_000_000_000, None, b"%d" % batch_id)
+    file.keep(TopicPartition("t", 0), bytes(builder.build()))
+    pieces = file.close()
+    message = StagedBatch(query_id, "run", batch_id, "here", str(file.path or ""), file.size, pieces)
+    return ExactlyOnceCommit(options, [message], batch_id)
+
+
+def leader_of_group(cluster: Cluster, name: str, other_than: int | None = None) -> int:
+    numbers = [number for topic, number in cluster.describe().topic_partitions if topic == OFFSETS]
+    place = partition_for(name, len(numbers))
+    view = cluster.wait_until(
+        lambda seen: seen.leader(OFFSETS, place) not in (None, other_than), what="it has a leader"
+    )
+    found = view.leader(OFFSETS, place)
+    assert found is not None
+    return found
+
+
+def test_a_batch_is_not_written_again_because_a_deposed_coordinator_tells_an_old_marker(tmp_path: Path) -> None:
+    query_id = str(uuid.uuid4())
+    with Cluster(3) as cluster:
+        cluster.create_topic("t")
+        driver(cluster.bootstrap_servers, tmp_path / "first", query_id, 0).run()
+        name = sink_name(query_id)
+        deposed = leader_of_group(cluster, name)
+        others = [node for node in cluster.broker_ids if node != deposed]
+        addresses = dict(zip(cluster.broker_ids, cluster.bootstrap_servers.split(","), strict=True))
+        for node in others:
+            cluster.disconnect(deposed, node)
+        leader_of_group(cluster, name, other_than=deposed)
+        driver(",".join(addresses[node] for node in others), tmp_path / "second", query_id, 1).run()
+        heal = threading.Timer(HEALS_AFTER_S, lambda: [cluster.reconnect(deposed, node) for node in others])
+        heal.start()
+        again = driver(addresses[deposed], tmp_path / "third", query_id, 1)
+        again.run()  # Spark repeats the batch: it does not know that it was written
+        heal.join()
+        with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            place = TopicPartition("t", 0)
+            consumer.assign([place])
+            values: list[bytes | None] = []
+            while consumer.position(place) < consumer.end_offsets([place])[place]:
+                values += [record.value for some in consumer.poll(500).values() for record in some]
+        assert values == [b"0", b"1"]
