@@ -209,7 +209,7 @@ def test_options_travel() -> None:
         ({"subscribe": "a", "kafka__bootstrap__servers": " "}, "kafka.bootstrap.servers is '', but must be"),
         (
             {"subscribe": "a", "kafka__security__protocol": "SSL"},
-            "kafka.security.protocol is 'SSL', but must be one of PLAINTEXT",
+            "kafka.security.protocol is 'SSL', but TLS is not built",
         ),
         (
             {"subscribe": "a", "kafka__auto__offset__reset": "none"},
