@@ -119,7 +119,7 @@ class ProducerBatch:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
     ) -> None:
-        assert isinstance(self.builder, RecordBatchBuilder), "no record is added to an encoded batch"
+        assert not isinstance(self.builder, EncodedRecordBatch), "no record is added to an encoded batch"
         self.builder.append(timestamp, key, value, headers)
         self._callbacks.append(on_delivery)
         self._timestamps.append(timestamp)
