@@ -47,10 +47,12 @@ refused, unless ``acceptDuplicates`` is true:
   need not be those that were written under its number. ``acceptDuplicates`` does not help: it would take the marker
   back.
 
-What remains: batch 0 is written twice if the query dies between its transaction and the checkpoint, and is restarted
-later than ``offsets.retention.minutes``. And the marker knows a batch by its number alone. A checkpoint that has lost
-the plan of exactly its last batch (a backup, a folder that was copied for a second query) lets Spark plan other rows
-under that number, and they are taken for written.
+*What if the marker is right, and the rows are others?* A checkpoint that has lost the plan of exactly its last batch (a
+backup, a power loss, a folder that was copied for a second query) lets Spark plan other rows under that number. So the
+marker's metadata holds a digest of how many records went to each topic. A batch whose digest differs is refused.
+
+What remains: other rows of the same counts are taken for written. Batch 0 is written twice if the query dies between
+its transaction and the checkpoint, and is restarted later than ``offsets.retention.minutes``.
 
 Follows KIP-98, KIP-447 and, in the idea, Spark's own file sink with its log of batches. Spark's Kafka sink has none.
 """
@@ -58,8 +60,10 @@ Follows KIP-98, KIP-447 and, in the idea, Spark's own file sink with its log of 
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
 
@@ -71,6 +75,7 @@ from pykraft.client.config import TRANSACTION_TIMEOUT_MS
 from pykraft.client.errors import ClientTimeoutError, ProducerFencedError
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.records.batch import RecordBatch
 from pykraft.spark.encode import RowEncoder
 from pykraft.spark.sink_options import WriteOptions
 from pykraft.spark.sink_producer import SinkProducer
@@ -154,6 +159,7 @@ class ExactlyOnceCommit:
         self.query_id = messages[0].query_id if messages else ""
         self._run_id = messages[0].run_id if messages else ""
         self.name = sink_name(self.query_id)
+        self._written_rows: str | None = None
 
     def run(self) -> None:
         """KafkaError or ConfigError if the batch was not written, or it is not known whether it was."""
@@ -189,11 +195,18 @@ class ExactlyOnceCommit:
 
     def marker(self, producer: SinkProducer) -> int | None:
         """The number of the last batch written + 1; None if nothing is known."""
-        return producer.committed_offset(self.name, MARKER)
+        committed = producer.committed(self.name, MARKER)
+        self._written_rows = None if committed is None else committed.metadata
+        return None if committed is None else committed.offset
 
     def is_written(self, marker: int | None) -> bool:
         """Whether this batch is in the topics. ConfigError if that is not certain, and duplicates are not accepted."""
         if marker == self.batch_id + 1:
+            if self._written_rows and self._written_rows != self.rows():
+                raise ConfigError(
+                    f"batch {self.batch_id} of query {self.query_id} is written already, with other rows: the"
+                    " checkpoint was set back or copied, or the query does not give the same rows again"
+                )
             return True
         if marker is not None and marker > self.batch_id:
             raise ConfigError(self._doubt(marker))
@@ -201,6 +214,14 @@ class ExactlyOnceCommit:
         if is_next or self._options.accept_duplicates or (marker is None and self._has_run_before()):
             return False
         raise ConfigError(f"{self._doubt(marker)}. acceptDuplicates=true writes it all the same")
+
+    def rows(self) -> str:
+        """What the marker says of the batch besides its number: a digest of how many records go to each topic."""
+        counts: Counter[str] = Counter()
+        for message in self._messages:
+            for place, batch in staged(message):
+                counts[place.topic] += RecordBatch(memoryview(batch)).count
+        return blake2b(json.dumps(sorted(counts.items())).encode(), digest_size=16).hexdigest()
 
     def begin(self, producer: SinkProducer) -> None:
         producer.begin_transaction()
@@ -213,7 +234,8 @@ class ExactlyOnceCommit:
 
     def mark(self, producer: SinkProducer) -> None:
         """Let the marker change with the transaction."""
-        producer.send_offsets_to_transaction({MARKER: OffsetAndMetadata(self.batch_id + 1)}, self.name)
+        marker = OffsetAndMetadata(self.batch_id + 1, self.rows())
+        producer.send_offsets_to_transaction({MARKER: marker}, self.name)
 
     def commit(self, producer: SinkProducer) -> None:
         producer.commit_transaction()

@@ -7,6 +7,7 @@ in a transaction, and asks what its transactional id has committed before.
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import RecordMetadata
+from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.group_offsets import GroupOffsetCalls
 from pykraft.client.producer import Obstacle
 from pykraft.common.config import Config
@@ -52,6 +53,11 @@ class SinkProducer(Producer):
             raise self._failure
 
     def committed_offset(self, group_id: str, place: TopicPartition) -> int | None:
+        """The offset that the group has committed there, if any."""
+        committed = self.committed(group_id, place)
+        return None if committed is None else committed.offset
+
+    def committed(self, group_id: str, place: TopicPartition) -> OffsetAndMetadata | None:
         """What the group has committed there, if anything; what a transaction is about to change does not count."""
         calls = GroupOffsetCalls(self._core.driver)
         timeout_ms = self._core.config[keys.DEFAULT_API_TIMEOUT_MS]
@@ -60,8 +66,7 @@ class SinkProducer(Producer):
         )[group_id]
         if isinstance(found, KafkaError):
             raise found
-        committed = found.get(place)
-        return None if committed is None else committed.offset
+        return found.get(place)
 
     def _on_failure(self, place: RecordMetadata | None, error: Exception | None) -> None:
         if error is not None and self._failure is None:

@@ -148,7 +148,8 @@ def test_batches_are_written_in_order_and_leave_a_marker_and_no_file(query: Quer
     query.assert_written_once(0, 1, 2)
     with Admin(bootstrap_servers=query.kafka.bootstrap_servers) as admin:
         offsets = admin.list_consumer_group_offsets(f"spark-sink-{query.id}")
-    assert offsets == {TopicPartition("__consumer_offsets", 0): OffsetAndMetadata(3)}
+    assert {place: committed.offset for place, committed in offsets.items()} == {MARKER: 3}
+    assert TopicPartition("__consumer_offsets", 0) == MARKER
     assert [path.name for path in (tmp_path / query.id).iterdir()] == ["written.json"]
 
 
@@ -157,6 +158,18 @@ def test_a_batch_is_written_once_whenever_its_driver_dies(query: Query, step: st
     query.write(0)
     assert query.die(1, step)
     query.die(1, step)
+    query.write(1, 2)
+    query.assert_written_once(0, 1, 2)
+
+
+def test_other_rows_under_the_number_of_a_batch_that_is_written_are_refused(query: Query) -> None:
+    """The checkpoint has lost its last plan, and Spark has planned a larger batch under its number."""
+    query.write(0, 1)
+    larger = [*query.staged(1), query.stage(1, range(10, 14), spills=False)]
+    with pytest.raises(
+        ConfigError, match=r"batch 1 of query .* is written already, with other rows: the checkpoint was"
+    ):
+        query.kind(query.options, larger, 1).run()
     query.write(1, 2)
     query.assert_written_once(0, 1, 2)
 
