@@ -31,8 +31,8 @@ class Written(WriterCommitMessage):
     """A task's word that its records are acknowledged."""
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writes what a batch query finds, at least once."""
+class AtLeastOnceWriter:
+    """What a batch query and a batch of a stream have in common: each task writes its rows, and says so."""
 
     def __init__(self, options: WriteOptions, rows: RowReader) -> None:
         self._options = options
@@ -45,18 +45,12 @@ class BatchWriter(DataSourceArrowWriter):
         return Written()
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class BatchWriter(AtLeastOnceWriter, DataSourceArrowWriter):
+    """Writes what a batch query finds, at least once."""
+
+
+class StreamWriter(AtLeastOnceWriter, DataSourceStreamArrowWriter):
     """Writes the batches of a stream, at least once."""
-
-    def __init__(self, options: WriteOptions, rows: RowReader) -> None:
-        self._options = options
-        self._rows = rows
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In an executor: the rows of one task of one batch."""
-        with plainly():
-            write_at_least_once(self._options, self._rows, iterator)
-        return Written()
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
