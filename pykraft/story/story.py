@@ -15,6 +15,7 @@ The laws of `sim.invariants` are checked in branches, too. One that is broken is
 says so.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -222,6 +223,21 @@ class Story:
         self._look_until(arrives)
         return self._go_to(self._event(step)) if arrives() else None
 
+    def until(self, words: str) -> Mark | None:
+        """Go to the next step whose sentence has all of these words, such as "Produce response"; None if there is none
+        up to the end."""
+        wanted = _words(words)
+        step = self._step + 1
+
+        def is_there() -> bool:
+            nonlocal step
+            while step <= self.last_step and not wanted <= _words(self._film.what(step)):
+                step += 1
+            return step <= self.last_step
+
+        self._look_until(is_there)
+        return self._go_to(self._event(step)) if is_there() else None
+
     def previous(self, kind: str = EVENT) -> Mark | None:
         """Go back to the last mark of a kind before this step; None if there is none."""
         if _checked(kind) == EVENT:
@@ -426,3 +442,7 @@ def _checked(kind: str) -> str:
     if kind != EVENT and kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of mark; there are {', '.join((EVENT, *KINDS))}")
     return kind
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[\w-]+", text.lower()))

@@ -2,7 +2,7 @@
 
 ::
 
-    next            next election    previous commit    at 3001
+    next            next election    previous commit    at 3001    until Produce response
     kill leader     kill 2           restart 2
     cut 1 2         cut leader       heal 1 2           heal
     deliver Vote    delay Fetch 200  drop Vote response
@@ -10,8 +10,9 @@
 
 `kill leader` ends the active controller, `kill leader of t-0` the leader of a partition. `cut` and `heal` with one node
 mean all its links to other nodes, `heal` alone means all links. A message is named by its id or by words of its
-description; the first one on its way that has them all is meant. Several clicks may stand in one step of a script, with
-semicolons between them. A live board's buttons are called the same (`live_clicks`).
+description; the first one on its way that has them all is meant. `until` goes to the next step whose sentence has all
+of its words. Several clicks may stand in one step of a script, with semicolons between them. A live board's buttons are
+called the same (`live_clicks`).
 """
 
 import re
@@ -48,6 +49,7 @@ class StoryClicks:
             "next": self._next,
             "previous": self._previous,
             "at": self._at,
+            "until": self._until,
             "kill": lambda node: self._act(self.story.kill, self._node(node)),
             "restart": lambda node: self._act(self.story.restart, self._node(node)),
             "cut": self._cut,
@@ -86,6 +88,10 @@ class StoryClicks:
             raise ValueError(f"at {step}: a step is a number")
         self.story.at(int(step.replace(",", "")))
         return f"step {self.story.step:,}: {self.story.what}"
+
+    def _until(self, words: str) -> str:
+        before = self.story.step
+        return self._moved(self.story.until(words), f"there is no step after {before:,} with the words {words!r}")
 
     # --- stepping in --------------------------------------------------------------------------------------------------
 

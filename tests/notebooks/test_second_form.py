@@ -7,6 +7,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from pykraft.course.authoring import second_form
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.second_form import FIRST_FORM, is_second_form, second_form_problems
@@ -69,3 +70,13 @@ def test_a_good_notebook_has_no_problems() -> None:
 )
 def test_what_is_wrong_is_said(problem: str, cells: list[Any]) -> None:
     assert problem in "; ".join(second_form_problems(notebook(*cells), "00"))
+
+
+def test_questions_that_lie_in_a_file_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"a": ("it does", "Because each replica has it."), "b": ("it does not", "No."), "c": ("it ends", "")}
+    monkeypatch.setattr(second_form, "questions", lambda number: {"p": options, "q": options} if number == "00" else {})
+    asked = [*GOOD, *(code(f'nb.predict("{name}")\nnb.answer("{name}", "c")') for name in "pq")]
+    found = list(second_form_problems(notebook(*asked), "00"))
+    assert found == ["option 'b' of prediction 'p' has no sentence that answers it", *found[1:]]
+    assert len(found) == 2 and "'q'" in found[1]
+    assert "prediction 'p' has 0 options" in "; ".join(second_form_problems(notebook(*asked), "01"))

@@ -129,6 +129,16 @@ def test_what_you_do_makes_a_branch_and_the_original_stays(whole: Story) -> None
     assert whole.view_at(step).time_ms <= branch.view.time_ms <= whole.view_at(step + 1).time_ms
 
 
+def test_until_goes_to_the_next_step_whose_sentence_has_the_words(whole: Story) -> None:
+    whole.at(0)
+    mark = whole.until("produce REQUEST")
+    assert mark is not None and mark.step == whole.step
+    assert "receives the Produce request of producer-" in whole.what
+    assert not any("Produce request" in whole.what_at(step) for step in range(mark.step))
+    assert whole.until("no such word") is None
+    assert whole.step == mark.step
+
+
 def test_you_go_on_in_a_branch_as_long_as_you_act_at_its_end(whole: Story) -> None:
     whole.at(700)
     branch = whole.kill(1)

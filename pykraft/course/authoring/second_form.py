@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from pykraft import viz
+from pykraft.course.question_file import questions
 from pykraft.course.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
@@ -138,16 +139,29 @@ def _height(cell: Any) -> int:
 
 def _question_problems(notebook: Any, number: str) -> Iterator[str]:
     letters = []
+    written = questions(number)
     for cell in _code(notebook):
         for statement in _statements(cell.source):
-            if _shows(statement) and "nb.predict(" in ast.unparse(statement):
-                name, options = _options(statement)
-                yield from _option_problems(name, options)
+            if not _shows(statement) or "nb.predict(" not in ast.unparse(statement):
+                continue
+            name, options = _options(statement)
+            if options:
                 drawn = in_drawn_order(options, Random(f"{SEED}/{number}/options of {name}"))
-                letters += [option.letter for option in drawn if option.key == next(iter(options), "")]
+                letters += [option.letter for option in drawn if option.key == next(iter(options))]
+                right = None
+            else:
+                options, right = written.get(name, {}), _named_answer(notebook, name)
+                letters += [right] if right else []
+            yield from _option_problems(name, options, right)
     for letter, count in Counter(letters).items():
         if len(letters) > 1 and count > math.ceil(len(letters) / 2):
             yield f"{count} of {len(letters)} right answers are {letter}: give a prediction another name"
+
+
+def _named_answer(notebook: Any, name: str) -> str | None:
+    """The letter that the notebook says is right, if it names one."""
+    found = re.search(rf'nb\.answer\("{name}", "(\w)"\)', "\n".join(cell.source for cell in _code(notebook)))
+    return found[1] if found else None
 
 
 def _options(statement: ast.stmt) -> tuple[str, dict[str, tuple[str, str]]]:
@@ -166,9 +180,12 @@ def _options(statement: ast.stmt) -> tuple[str, dict[str, tuple[str, str]]]:
     return str(name), found
 
 
-def _option_problems(name: str, options: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _option_problems(name: str, options: dict[str, tuple[str, str]], right: str | None = None) -> Iterator[str]:
+    """`right` is the option of a file that needs no sentence: the claim after it says why."""
     if not 3 <= len(options) <= 4:
         yield f"prediction {name!r} has {len(options)} options, not three or four"
     for key, (text, sentence) in options.items():
+        if key == right and text and not sentence:
+            continue
         if not text or not sentence.endswith((".", "!", "?")) or len(sentence.split()) < 4:
             yield f"option {key!r} of prediction {name!r} has no sentence that answers it"
