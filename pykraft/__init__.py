@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pykraft.admin import Admin
-    from pykraft.client.admin import NewTopic
+    from pykraft.client.admin import NewPartitions, NewTopic
     from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
     from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
     from pykraft.client.errors import (
@@ -55,6 +55,7 @@ _HOMES = {
     "FencedInstanceIdError": "pykraft.client.errors",
     "KafkaError": "pykraft.common.errors",
     "LogTruncationError": "pykraft.client.errors",
+    "NewPartitions": "pykraft.client.admin",
     "NewTopic": "pykraft.client.admin",
     "NoOffsetError": "pykraft.client.errors",
     "OffsetAndMetadata": "pykraft.client.commits",
@@ -89,6 +90,7 @@ __all__ = [
     "FencedInstanceIdError",
     "KafkaError",
     "LogTruncationError",
+    "NewPartitions",
     "NewTopic",
     "NoOffsetError",
     "OffsetAndMetadata",

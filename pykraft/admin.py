@@ -21,9 +21,11 @@ from pykraft.client import config as keys
 from pykraft.client.admin import (
     AdminCalls,
     ClusterDescription,
+    NewPartitions,
     NewTopic,
     QuorumDescription,
     TopicDescription,
+    new_partitions,
     new_topic,
 )
 from pykraft.client.api_driver import Answers, ApiDriver
@@ -114,6 +116,14 @@ class Admin(ClosesOnExit):
         wanted = list(map(new_topic, topics))
         timeout_ms = self._request_timeout_ms
         return self._ask(lambda deadline: self._core.ask.create_topics(wanted, validate_only, timeout_ms, deadline))
+
+    def create_partitions(self, topics: Mapping[str, NewPartitions | int], validate_only: bool = False) -> None:
+        """Give topics more partitions: name -> how many in all. Keys go on in other partitions than before. KafkaError
+        says why the first of those that failed did; the others have grown."""
+        wanted = {name: new_partitions(count) for name, count in topics.items()}
+        topic_names(wanted)
+        timeout_ms = self._request_timeout_ms
+        self._ask(lambda deadline: self._core.ask.create_partitions(wanted, validate_only, timeout_ms, deadline))
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics and all that is in them."""

@@ -1,6 +1,6 @@
 """What an administrator asks of a cluster, in Python's words, and how the answers read.
 
-Follows org.apache.kafka.clients.admin.{Admin,NewTopic,TopicDescription,DescribeClusterResult,QuorumInfo}.
+Follows org.apache.kafka.clients.admin.{Admin,NewTopic,NewPartitions,TopicDescription,DescribeClusterResult,QuorumInfo}.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pykraft.client.api_driver import ApiDriver
+from pykraft.client.arguments import LARGEST_INT32, whole_number
 from pykraft.client.configs import setting_text
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, Node, Uuid
 from pykraft.protocol.messages.admin import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -46,6 +49,22 @@ def new_topic(topic: Any) -> NewTopic:
     if not isinstance(topic, NewTopic):
         raise TypeError(f"a topic is made of NewTopic(name, num_partitions, replication_factor), not of {topic!r}")
     return topic
+
+
+@dataclass(frozen=True)
+class NewPartitions:
+    """How many partitions a topic is to have in all. `new_assignments` names the brokers of each new one, in order, the
+    first one leads; without it the controller chooses."""
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
+
+
+def new_partitions(wanted: Any) -> NewPartitions:
+    """What a topic is to have. TypeError unless it is NewPartitions or a number."""
+    found = wanted if isinstance(wanted, NewPartitions) else NewPartitions(wanted)
+    whole_number("the number of partitions", found.total_count, LARGEST_INT32)
+    return found
 
 
 class PartitionDescription(NamedTuple):
@@ -135,6 +154,31 @@ class AdminCalls:
             return {topic.name: topic.topic_id for topic in response.topics}
 
         return self._driver.ask_any("to create topics", request, read, deadline)
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], validate_only: bool, timeout_ms: int, deadline: int
+    ) -> "Promise[KafkaError | None]":
+        topic_type = CreatePartitionsRequest.Topic
+        request = CreatePartitionsRequest(
+            topics=[
+                topic_type(
+                    name=name,
+                    count=wanted.total_count,
+                    assignments=None
+                    if wanted.new_assignments is None
+                    else [topic_type.Assignment(broker_ids=list(brokers)) for brokers in wanted.new_assignments],
+                )
+                for name, wanted in topics.items()
+            ],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+        )
+
+        def read(response: CreatePartitionsResponse) -> None:
+            for topic in response.results:
+                _check_topic(topic.error_code, topic.name, topic.error_message)
+
+        return self._driver.ask_any("to create partitions", request, read, deadline)
 
     def delete_topics(self, names: Iterable[str], timeout_ms: int, deadline: int) -> "Promise[KafkaError | None]":
         names = list(names)

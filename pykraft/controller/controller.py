@@ -40,7 +40,7 @@ from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -233,6 +233,7 @@ class QuorumController:
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: allocate_producer_ids,
             CreateTopicsRequest: self._topics.create_topics,
+            CreatePartitionsRequest: self._topics.create_partitions,
             DeleteTopicsRequest: self._topics.delete_topics,
             IncrementalAlterConfigsRequest: self._configs.incremental_alter_configs,
             AlterConfigsRequest: self._configs.alter_configs,

@@ -1,7 +1,7 @@
-"""Making and deleting topics: the plans for it, with every refusal that a client may meet.
+"""Making topics, giving them more partitions, deleting them: the plans, with every refusal that a client may meet.
 
 One request may name many topics; each is judged alone, and those that are in order are made even if others are not. A
-topic that is named twice is refused, and answered once.
+topic that is named twice is refused, and answered once. A topic never loses partitions: their records would be lost.
 
 Follows org.apache.kafka.controller.ReplicationControlManager and org.apache.kafka.common.internals.Topic.
 """
@@ -22,6 +22,8 @@ from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegis
 from pykraft.metadata.settings import node_layers, settings_of_new_topic
 from pykraft.protocol.messages.admin import (
     CLUSTER_DEFAULT,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -150,12 +152,7 @@ class TopicControl:
         partitions = self._partition_count(topic)
         if partitions < 1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions are wanted: at least 1")
-        brokers = [
-            UsableBroker(broker_id, broker.rack or "", broker.fenced)
-            for broker_id, broker in sorted(image.brokers.items())
-            if broker.fenced or not broker.in_controlled_shutdown  # who is about to stop gets nothing to begin with
-        ]
-        return place(brokers, partitions, factor, self._random)
+        return place(_usable(image), partitions, factor, self._random)
 
     def _assigned(self, image: MetadataImage, topic: CreateTopicsRequest.Topic) -> list[tuple[int, ...]]:
         """Replicas as the client wants them."""
@@ -167,13 +164,7 @@ class TopicControl:
         if len(chosen) < len(topic.assignments) or sorted(chosen) != list(range(len(chosen))):
             raise _bad_assignment("partitions are to be numbered 0, 1, 2, ..., each once")
         for number, replicas in sorted(chosen.items()):
-            if not replicas or len(set(replicas)) < len(replicas):
-                raise _bad_assignment(f"partition {number} names no replica, or one twice: {replicas}")
-            if len(replicas) != len(chosen[0]):
-                raise _bad_assignment(f"partition {number} has {len(replicas)} replicas, partition 0 {len(chosen[0])}")
-            for broker_id in replicas:
-                if broker_id not in image.brokers:
-                    raise _bad_assignment(f"broker {broker_id} of partition {number} is not registered")
+            _check_assignment(image, number, replicas, len(chosen[0]))
         return [chosen[number] for number in range(len(chosen))]
 
     def _registration(self, image: MetadataImage, number: int, replicas: Sequence[int]) -> PartitionRegistration:
@@ -190,6 +181,53 @@ class TopicControl:
             leader_epoch=0,
             partition_epoch=0,
         )
+
+    # --- more partitions ----------------------------------------------------------------------------------------------
+
+    def create_partitions(
+        self, image: MetadataImage, request: CreatePartitionsRequest
+    ) -> Result[CreatePartitionsResponse]:
+        times_named = Counter(topic.name for topic in request.topics)
+        records: list[VersionedRecord] = []
+        results = []
+        for topic in {topic.name: topic for topic in request.topics}.values():
+            result = CreatePartitionsResponse.Topic(name=topic.name)
+            try:
+                if times_named[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice")
+                records += self._grow(image, topic, MAX_RECORDS_PER_REQUEST - len(records))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.detail
+            results.append(result)
+        return Result([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+
+    def _grow(
+        self, image: MetadataImage, topic: CreatePartitionsRequest.Topic, most_records: int
+    ) -> list[VersionedRecord]:
+        """The records of the new partitions. They get as many replicas as partition 0 has."""
+        found = _find(image, topic.name, ZERO_UUID)
+        there = len(found.partitions)
+        more, factor = topic.count - there, len(found.partitions[0].replicas)
+        if more < 1:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {there} partitions: {topic.count} are not more"
+            )
+        if more > most_records:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{more} partitions more; {MAX_RECORDS_PER_REQUEST} at once are allowed"
+            )
+        if topic.assignments is None:
+            replicas = place(_usable(image), more, factor, self._random)
+        elif len(topic.assignments) != more:
+            raise _bad_assignment(f"{more} partitions are to be added, {len(topic.assignments)} are assigned")
+        else:
+            replicas = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+        records: list[VersionedRecord] = []
+        for number, assigned in enumerate(replicas, there):
+            _check_assignment(image, number, assigned, factor)
+            registration = self._registration(image, number, assigned)
+            records.append((registration.to_record(found.topic_id, number), PARTITION_RECORD_VERSION))
+        return records
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -234,6 +272,26 @@ def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
     if found is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     return found
+
+
+def _usable(image: MetadataImage) -> list[UsableBroker]:
+    """The brokers that may get new replicas."""
+    return [
+        UsableBroker(broker_id, broker.rack or "", broker.fenced)
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.fenced or not broker.in_controlled_shutdown  # a broker that is about to stop gets nothing new
+    ]
+
+
+def _check_assignment(image: MetadataImage, number: int, replicas: Sequence[int], factor: int) -> None:
+    """KafkaError unless these brokers may hold the partition."""
+    if not replicas or len(set(replicas)) < len(replicas):
+        raise _bad_assignment(f"partition {number} names no replica, or one twice: {tuple(replicas)}")
+    if len(replicas) != factor:
+        raise _bad_assignment(f"partition {number} has {len(replicas)} replicas, partition 0 {factor}")
+    for broker_id in replicas:
+        if broker_id not in image.brokers:
+            raise _bad_assignment(f"broker {broker_id} of partition {number} is not registered")
 
 
 def _bad_assignment(detail: str) -> KafkaError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykraft.common.types import ZERO_UUID, Uuid
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -180,6 +180,27 @@ def new_topic(
 
 def create(*topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=list(topics), timeout_ms=30_000, validate_only=validate_only)
+
+
+def grow(
+    *topics: tuple[str, int] | tuple[str, int, Sequence[Sequence[int]]], validate_only: bool = False
+) -> CreatePartitionsRequest:
+    """Give topics more partitions: the name, how many in all, and perhaps the brokers of each new one."""
+    topic_type = CreatePartitionsRequest.Topic
+    return CreatePartitionsRequest(
+        topics=[
+            topic_type(
+                name=topic[0],
+                count=topic[1],
+                assignments=[topic_type.Assignment(broker_ids=list(brokers)) for brokers in topic[2]]
+                if len(topic) > 2
+                else None,
+            )
+            for topic in topics
+        ],
+        timeout_ms=30_000,
+        validate_only=validate_only,
+    )
 
 
 def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:

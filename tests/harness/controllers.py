@@ -20,7 +20,7 @@ from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.controller.features import METADATA_VERSION, METADATA_VERSION_4_2_IV1
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -172,6 +172,11 @@ class ControllerScript:
         request = make(*topics, validate_only=validate_only)
         response = self.answered(self.controller.answer(request, self.now))
         return {topic.name: ErrorCode.of(topic.error_code) for topic in response.topics}
+
+    def grow(self, request: CreatePartitionsRequest) -> list[tuple[str, ErrorCode]]:
+        """What became of each topic."""
+        response = self.answered(self.controller.answer(request, self.now))
+        return [(topic.name, ErrorCode.of(topic.error_code)) for topic in response.results]
 
     def delete(self, *topics: DeleteTopicsRequest.Topic) -> list[ErrorCode]:
         request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000)

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.admin import AdminCalls, NewTopic, PartitionDescription, UnknownTopicError
+from pykraft.client.admin import (
+    AdminCalls,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    UnknownTopicError,
+    new_partitions,
+)
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Node
 from pykraft.protocol.messages.admin import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -103,6 +112,29 @@ def test_what_is_not_there_cannot_be_deleted_and_is_not_tried_again() -> None:
     assert script.asked(DeleteTopicsRequest).topic_names == ["t"], "for brokers that know no ids"
     script.answer(DeleteTopicsRequest, deleted("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert isinstance(promise.value, UnknownTopicError)
+
+
+def test_more_partitions_are_asked_for_by_the_number_in_all() -> None:
+    ask, script = asking()
+    grown = {"t": new_partitions(4), "u": NewPartitions(3, [[1, 2]])}
+    promise = ask.create_partitions(grown, True, 500, 60_000)
+    script.poll()
+    request = script.asked(CreatePartitionsRequest)
+    said = [
+        (topic.name, topic.count, topic.assignments and [list(each.broker_ids) for each in topic.assignments])
+        for topic in request.topics
+    ]
+    assert said == [("t", 4, None), ("u", 3, [[1, 2]])] and request.validate_only
+    topic_type = CreatePartitionsResponse.Topic
+    refused = topic_type(name="u", error_code=ErrorCode.INVALID_PARTITIONS, error_message="because")
+    script.answer(CreatePartitionsRequest, CreatePartitionsResponse(results=[topic_type(name="t"), refused]))
+    assert str(promise.value) == "INVALID_PARTITIONS: u: because"
+
+
+@pytest.mark.parametrize("wrong", ["4", 4.5, None, NewPartitions("4"), 1 << 31])  # type: ignore[arg-type]
+def test_a_number_of_partitions_is_a_whole_number(wrong: object) -> None:
+    with pytest.raises((TypeError, ValueError, KafkaError), match="the number of partitions"):
+        new_partitions(wrong)
 
 
 def test_what_was_deleted_is_gone() -> None:

@@ -70,7 +70,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch
+from tests.harness.asking import batch, grow
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -536,6 +536,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def deleted(response: Any) -> Any:
         return [(result.name, result.error_code) for result in response.responses]
 
+    def grown(response: Any) -> Any:
+        return [(result.name, result.error_code) for result in response.results]
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -546,6 +549,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     may_not_create = (cluster(AclOperation.CREATE), topic(AclOperation.CREATE, "new"))
     no_delete = (cluster(AclOperation.DELETE), topic(AclOperation.DELETE))
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
+    grow_t = topic(AclOperation.ALTER)
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
     of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
@@ -565,6 +569,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a replacement of brokers", kind, lambda _: replace(broker_kind, ""), (alter_all,), results, all_refused),
         Row("a new topic", kind, lambda _: several, may_not_create, topics, mixed),
         Row("a new topic, unseen", kind, lambda _: fresh, (hidden,), made, (0, TOPIC_REFUSED, -1, -1, 0)),
+        Row("more partitions", kind, lambda _: grow(("t", 9), ("u", 0)), (grow_t,), grown, [*t_refused, ("u", 37)]),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),

@@ -1,4 +1,4 @@
-"""Messages that change the cluster for an administrator: CreateTopics, DeleteTopics.
+"""Messages that change the cluster for an administrator: CreateTopics, CreatePartitions, DeleteTopics.
 
 A client sends them to any broker, which forwards them in an Envelope to the active controller (KIP-590). They are
 answered when the change is committed in the metadata log; brokers may see it a moment later.
@@ -81,6 +81,44 @@ class CreateTopicsResponse(Response, to=CreateTopicsRequest):
 
     throttle_time_ms: int32 = field(default=0)
     topics: Array[Topic]
+
+
+class CreatePartitionsRequest(Request, api=37, versions=(0, 3), flexible=2, listeners=BOTH, forwardable=True):
+    """Give each of these topics `count` partitions, which must be more than it has. `assignments` says which brokers
+    hold the new ones, in the order of their numbers; where it is null, the controller places them."""
+
+    class Topic(Struct):
+        class Assignment(Struct):
+            broker_ids: Array[int32]
+
+        name: string
+        count: int32
+        assignments: Array[Assignment] | None = field(default=None)
+
+    topics: Array[Topic]
+    timeout_ms: int32 = field(default=60_000)
+    # Check everything and answer as if it were done, but change nothing.
+    validate_only: boolean = field(default=False)
+
+    def refusal(self, error: KafkaError) -> "CreatePartitionsResponse":
+        """Each topic gets the error."""
+        topic_type = CreatePartitionsResponse.Topic
+        code, message = error.code, error.detail or None
+        return CreatePartitionsResponse(
+            results=[topic_type(name=topic.name, error_code=code, error_message=message) for topic in self.topics]
+        )
+
+
+class CreatePartitionsResponse(Response, to=CreatePartitionsRequest):
+    """What became of each topic."""
+
+    class Topic(Struct):
+        name: string
+        error_code: int16 = field(default=0)
+        error_message: string | None = field(default=None)
+
+    throttle_time_ms: int32 = field(default=0)
+    results: Array[Topic]
 
 
 class DeleteTopicsRequest(Request, api=20, versions=(1, 6), flexible=4, listeners=BOTH, forwardable=True):

@@ -1,13 +1,14 @@
 """What clients ask of the active controller, mostly by way of a broker: to make and delete topics, to change settings.
 
-Versions: CreateTopics 2 to 7, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2. Only the active
-controller does what is asked; the others answer NOT_CONTROLLER.
+Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1,
+AlterConfigs 0 to 2. Only the active controller does what is asked; the others answer NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
 
 * CreateTopics needs CREATE on the cluster, or on each topic. The answer has the new topic's settings and size for a
   client that has DESCRIBE_CONFIGS on it; others find TOPIC_AUTHORIZATION_FAILED in their place.
+* CreatePartitions needs ALTER on each topic.
 * DeleteTopics needs DELETE on the cluster, or on each topic. To a client without DESCRIBE on a topic, the answer hides
   the name that belongs to an id, and whether a topic of that name exists.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
@@ -29,6 +30,7 @@ from pykraft.controller.config import DELETE_TOPIC_ENABLE
 from pykraft.controller.controller import QuorumController
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import (
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -77,6 +79,21 @@ class AdminApis:
             return response.replace(topics=[*made, *unheard.refusal(error).topics])
 
         return ask(self._controller, rest, now).map(completed)
+
+    # --- more partitions ----------------------------------------------------------------------------------------------
+
+    def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext, now: int) -> Promise[Any]:
+        if not self._controller.is_active:
+            return ask(self._controller, request, now)
+        times_named = Counter(topic.name for topic in request.topics)
+        names = {name for name, times in times_named.items() if times == 1}
+        refused = names.difference(self._allowed(context, AclOperation.ALTER, names))
+        error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} is not allowed ALTER on it")
+        unheard = request.replace(topics=[topic for topic in request.topics if topic.name in refused])
+        rest = request.replace(topics=[topic for topic in request.topics if topic.name not in refused])
+        return ask(self._controller, rest, now).map(
+            lambda response: response.replace(results=[*unheard.refusal(error).results, *response.results])
+        )
 
     # --- deleting topics ----------------------------------------------------------------------------------------------
 
@@ -147,6 +164,7 @@ class AdminApis:
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: AdminApis.create_topics,
+    CreatePartitionsRequest: AdminApis.create_partitions,
     DeleteTopicsRequest: AdminApis.delete_topics,
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,

@@ -1,8 +1,9 @@
 """What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
 
-CreateTopics 2 to 7, DeleteTopics 1 to 6, DescribeQuorum 0 to 2, and what is left of IncrementalAlterConfigs 0 to 1 and
-AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so clients need not know who the
-controller is. What is forwarded the controller authorizes, by the client's principal, which the envelope carries.
+CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, DescribeQuorum 0 to 2, and what is left of
+IncrementalAlterConfigs 0 to 1 and AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so
+clients need not know which node is the controller. The controller authorizes the request, by the client's principal,
+which the envelope carries.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
@@ -14,7 +15,12 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.result import check_size
 from pykraft.protocol.header import decode_response, encode_request
-from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import (
+    CLUSTER_DEFAULT,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request, Response
@@ -84,6 +90,7 @@ class ForwardingApis:
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: ForwardingApis.forward,
+    CreatePartitionsRequest: ForwardingApis.forward,
     DeleteTopicsRequest: ForwardingApis.forward,
     DescribeQuorumRequest: ForwardingApis.forward,
 }
