@@ -15,6 +15,10 @@ does not ask what the number counts. Here it counts batches:
 
 We call it the *marker*. A batch is written by the driver, when all tasks have staged their rows (`staging`):
 
+0. OffsetFetch of the marker. If it is beyond this batch, the batch was written: only another driver can have done that
+   while this one lives, or this one has been started again. A driver that wakes up late stops here, and disturbs
+   nobody. A broker that was deposed can tell an old marker, but none that was never committed: so this step may decide
+   that a batch was written, and never that it was not.
 1. InitProducerId for the transactional id ``spark-sink-<query id>``. This fences a driver that ran the query before:
    a transaction that it left open is aborted, and it can commit no other. One that it had begun to commit is finished.
 2. TxnOffsetCommit of the batch's number + 1, in a new transaction. A broker answers it when its followers have it: so
@@ -50,6 +54,17 @@ refused, unless ``acceptDuplicates`` is true:
 *What if the marker is right, and the rows are others?* A checkpoint that has lost the plan of exactly its last batch (a
 backup, a power loss, a folder that was copied for a second query) lets Spark plan other rows under that number. So the
 marker's metadata holds a digest of how many records went to each topic. A batch whose digest differs is refused.
+
+*What if two drivers run the query at once?* Spark does not prevent it, but only one of them can add a batch to the
+checkpoint's logs. An older driver that is behind ends at step 0. One that wakes up at the very batch that the newer one
+is writing fences it at step 1, because a coordinator knows the last InitProducerId and no older or newer driver. Then
+the older one writes the batch, the newer one stops with a sentence, and a restart finds the batch written. Any order of
+their steps writes each batch once.
+
+*Why only counts?* A batch that is repeated may have other bytes, and rightly so: a sum of doubles depends on the order
+in which a shuffle brings its rows, `uuid()` and a clock in a function of the user's give other values each time, and
+rows move between tasks. Checksums of rows or of record batches would stop such a query for good. What was written first
+stays, as with Spark's file sink.
 
 What remains: other rows of the same counts are taken for written. Batch 0 is written twice if the query dies between
 its transaction and the checkpoint, and is restarted later than ``offsets.retention.minutes``.
@@ -131,7 +146,7 @@ def stage(options: WriteOptions, rows: RowReader, batches: Iterator[pa.RecordBat
         if producer is not None:
             producer.close(timeout=0)
     path = "" if file.path is None else str(file.path)
-    return StagedBatch(query_id, run_id, batch_id, os.uname().nodename, path, file.size, pieces)
+    return StagedBatch(query_id, run_id, batch_id, os.uname().nodename, path, file.size, file.checksum, pieces)
 
 
 def _query() -> tuple[str, str, int]:
@@ -169,14 +184,8 @@ class ExactlyOnceCommit:
             return  # Spark runs one task at least: there is nothing to write, and nobody says for which query
         producer = self.producer()
         try:
-            self.fence(producer)
-            self.begin(producer)
-            self.mark(producer)
-            if self.is_written(self.marker(producer)):
-                producer.abort_transaction()
-            else:
-                self.send(producer)
-                self.commit(producer)
+            if not self.is_known_to_be_written(producer):
+                self._write(producer)
         except KafkaError as error:
             producer.close(timeout=_CLOSE_S)
             raise self._in_words(error) from None
@@ -186,8 +195,25 @@ class ExactlyOnceCommit:
         producer.close()
         self.clean_up()
 
+    def _write(self, producer: SinkProducer) -> None:
+        """Fence, then write the batch unless the marker that is read after that shows it to be written."""
+        self.fence(producer)
+        self.begin(producer)
+        self.mark(producer)
+        if self.is_written(self.marker(producer)):
+            producer.abort_transaction()
+        else:
+            self.send(producer)
+            self.commit(producer)
+
     def producer(self) -> SinkProducer:
         return SinkProducer(self._options.producer.with_values(transactional_id=self.name))
+
+    def is_known_to_be_written(self, producer: SinkProducer) -> bool:
+        """Whether a marker beyond this batch is committed. Asked before this driver fences another one, and no proof of
+        the contrary. ConfigError if the driver comes too late."""
+        marker = self._committed(producer)
+        return marker is not None and marker > self.batch_id and self.is_written(marker)
 
     def fence(self, producer: SinkProducer) -> None:
         """Let no older driver commit anything from now on."""
@@ -195,6 +221,9 @@ class ExactlyOnceCommit:
 
     def marker(self, producer: SinkProducer) -> int | None:
         """The number of the last batch written + 1; None if nothing is known."""
+        return self._committed(producer)
+
+    def _committed(self, producer: SinkProducer) -> int | None:
         committed = producer.committed(self.name, MARKER)
         self._written_rows = None if committed is None else committed.metadata
         return None if committed is None else committed.offset

@@ -8,8 +8,13 @@ Up to 256 KiB of a task's batches travel in the message that it returns to the d
 directory that both see, and the message names it. The driver only writes what the messages of successful tasks name: a
 task that failed, or was run twice, leaves a file that no message names.
 
-A file, and the bytes in a message, are a row of pieces: length of the topic's name (2 bytes), partition (4 bytes), the
-name, and the record batch, which knows its own length. Pieces of a partition are in the order of the rows.
+A file, and the bytes in a message, are a row of pieces: checksum (4 bytes), length of the topic's name (2), partition
+(4), the name, and the record batch, which knows its own length. Pieces of a partition are in the order of the rows.
+
+The checksum is the CRC-32C of the piece's other bytes and of all pieces before it. The message names the last one, and
+the size. So a file that a disk or another program has changed, shortened or exchanged is noticed, at the latest when
+its end is read and in any case before a changed piece is used. The driver reads everything once to make its digest
+(`exactly_once`), before it sends anything, and checks again while it sends.
 
 A task holds the rows that it encodes, and 256 KiB. The driver holds one piece, and what its producer has room for
 (``buffer.memory``).
@@ -32,9 +37,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pykraft.common.errors import ConfigError, CorruptRecordError
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
+from pykraft.records.crc32c import crc32c
 
 IN_MESSAGE_BYTES = 256 << 10
-_PIECE = struct.Struct(">Hi")
+_CHECKSUM = struct.Struct(">I")
+_PLACE = struct.Struct(">Hi")
 _LENGTH = struct.Struct(">i")
 
 
@@ -50,6 +57,8 @@ class StagedBatch(WriterCommitMessage):
     path: str
     """The file; empty if the pieces are in `pieces`."""
     size: int
+    checksum: int
+    """Of all pieces; 0 if there is none."""
     pieces: bytes
 
 
@@ -63,15 +72,17 @@ class StagedFile:
         self._file: BinaryIO | None = None
         self.path: Path | None = None
         self.size = 0
+        self.checksum = 0
 
     def keep(self, place: TopicPartition, batch: bytes) -> None:
         name = place.topic.encode()
-        piece = b"".join((_PIECE.pack(len(name), place.partition), name, batch))
-        self.size += len(piece)
+        piece = b"".join((_PLACE.pack(len(name), place.partition), name, batch))
+        self.checksum = crc32c(piece, self.checksum)
+        self.size += _CHECKSUM.size + len(piece)
         if self._file is None and self.size > IN_MESSAGE_BYTES:
             self._spill()
         with disk_errors(self._folder):
-            (self._file or self._memory).write(piece)
+            (self._file or self._memory).write(_CHECKSUM.pack(self.checksum) + piece)
 
     def _spill(self) -> None:
         with disk_errors(self._folder):
@@ -103,12 +114,12 @@ def batch_folder(directory: str, query_id: str, batch_id: int) -> Path:
 def staged(message: StagedBatch) -> Iterator[tuple[TopicPartition, bytes]]:
     """The record batches of a task, in order. ConfigError if its file cannot be seen here."""
     if not message.path:
-        yield from _pieces(BytesIO(message.pieces), message.size)
+        yield from _pieces(BytesIO(message.pieces), message)
         return
     path = Path(message.path)
     try:
-        size = path.stat().st_size
         file = path.open("rb")
+        size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise ConfigError(
             f"the driver on {socket.gethostname()} cannot read {path}, which a task on {message.host} wrote"
@@ -117,16 +128,23 @@ def staged(message: StagedBatch) -> Iterator[tuple[TopicPartition, bytes]]:
     with file:
         if size != message.size:
             raise CorruptRecordError(f"{path} has {size} bytes, but a task has written {message.size}")
-        yield from _pieces(file, size)
+        yield from _pieces(file, message)
 
 
-def _pieces(file: BinaryIO, size: int) -> Iterator[tuple[TopicPartition, bytes]]:
-    while size:
-        name_bytes, partition = _PIECE.unpack(_exactly(file, _PIECE.size))
+def _pieces(file: BinaryIO, message: StagedBatch) -> Iterator[tuple[TopicPartition, bytes]]:
+    left, checksum = message.size, 0
+    while left > 0:
+        (written,) = _CHECKSUM.unpack(_exactly(file, _CHECKSUM.size))
+        place = _exactly(file, _PLACE.size)
+        name_bytes, partition = _PLACE.unpack(place)
         name = _exactly(file, name_bytes)
         head = _exactly(file, LOG_OVERHEAD)
         batch = head + _exactly(file, *_LENGTH.unpack_from(head, LENGTH_OFFSET))
-        size -= _PIECE.size + len(name) + len(batch)
+        piece = b"".join((place, name, batch))
+        checksum = crc32c(piece, checksum)
+        left -= _CHECKSUM.size + len(piece)
+        if checksum != written or (left <= 0 and checksum != message.checksum):
+            raise CorruptRecordError(f"{message.path or 'what a task has staged'} is not what the task has written")
         yield TopicPartition(name.decode(), partition), batch
 
 

@@ -31,7 +31,7 @@ def driver(servers: str, directory: Path, query_id: str, batch_id: int) -> Exact
     builder.append(1_700_000_000_000, None, b"%d" % batch_id)
     file.keep(TopicPartition("t", 0), bytes(builder.build()))
     pieces = file.close()
-    message = StagedBatch(query_id, "run", batch_id, "here", str(file.path or ""), file.size, pieces)
+    message = StagedBatch(query_id, "run", batch_id, "here", str(file.path or ""), file.size, file.checksum, pieces)
     return ExactlyOnceCommit(options, [message], batch_id)
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.limit(180)
 
 TOPIC = "written"
 PARTITIONS = 2
-STEPS = ("fence", "begin", "mark", "marker", "is_written", "send", "commit", "clean_up")
+STEPS = ("is_known_to_be_written", "fence", "begin", "mark", "marker", "is_written", "send", "commit", "clean_up")
 _scenarios = itertools.count()
 
 
@@ -79,7 +79,8 @@ class Query:
             if some:
                 file.keep(TopicPartition(self.topic, partition), bytes(builder.build()))
         pieces = file.close()
-        return StagedBatch(self.id, self.run_id, batch_id, "here", str(file.path or ""), file.size, pieces)
+        path = str(file.path or "")
+        return StagedBatch(self.id, self.run_id, batch_id, "here", path, file.size, file.checksum, pieces)
 
     def driver(self, batch_id: int) -> ExactlyOnceCommit:
         return self.kind(self.options, self.staged(batch_id), batch_id)
@@ -228,9 +229,16 @@ def try_to(run: Callable[[], object]) -> None:
         run()
 
 
-PAUSES = ("mark", "marker", "send", "commit", "clean_up")
+PAUSES = ("fence", "mark", "marker", "send", "commit", "clean_up")
 RESUMES = ("fence", "marker", "begin", "commit", "end")
-USUAL = {("marker", "commit"), ("send", "end"), ("mark", "marker"), ("commit", "fence"), ("commit", "end")}
+USUAL = {
+    ("fence", "commit"),
+    ("marker", "commit"),
+    ("send", "end"),
+    ("mark", "marker"),
+    ("commit", "fence"),
+    ("commit", "end"),
+}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +252,19 @@ def test_a_driver_that_wakes_up_late_writes_nothing_twice(query: Query, pause: s
     query.write(0)
     meet(query, pause, resume)
     query.write(2)
+    query.assert_written_once(0, 1, 2)
+
+
+@pytest.mark.parametrize("late_batch", [0, 1])
+def test_a_driver_that_is_behind_leaves_the_transaction_of_a_newer_one_alone(query: Query, late_batch: int) -> None:
+    """It has staged its rows, and goes on in the middle of the newer one's batch 2."""
+    query.write(0)
+    usual = query.options
+    query.options = replace(usual, staging_directory=usual.staging_directory + "-late")
+    late = query.driver(late_batch)
+    query.options = usual
+    query.write(1)
+    before(query.driver(2), "commit", lambda: try_to(late.run)).run()
     query.assert_written_once(0, 1, 2)
 
 
@@ -382,12 +403,10 @@ class OneTooHigh(ExactlyOnceCommit):
 
 
 class StagedTwice(ExactlyOnceCommit):
-    """Writes what is in the directory."""
+    """Writes what a task has staged in each of its two attempts."""
 
     def send(self, producer: SinkProducer) -> None:
-        files = batch_folder(self._options.staging_directory, self.query_id, self.batch_id).iterdir()
-        found = [replace(self._messages[1], path=str(path), size=path.stat().st_size) for path in files]
-        for message in (self._messages[0], *found):
+        for message in (*self._messages, self._messages[1]):
             for place, batch in staged(message):
                 producer.send_encoded(place, batch)
 

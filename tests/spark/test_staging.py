@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +29,7 @@ SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1", "exactlyOnce": "true"}
 
 def message(file: StagedFile) -> StagedBatch:
     pieces = file.close()
-    return StagedBatch("q", "r", 7, "h", str(file.path or ""), file.size, pieces)
+    return StagedBatch("q", "r", 7, "h", str(file.path or ""), file.size, file.checksum, pieces)
 
 
 # --- pieces in messages and files -------------------------------------------------------------------------------------
@@ -63,9 +65,49 @@ def test_a_message_that_ends_early_is_refused(tmp_path: pathlib.Path) -> None:
         file.keep(place, batch)
     whole = message(file)
     for end in range(1, len(whole.pieces)):
-        cut = StagedBatch("q", "r", 7, "h", "", whole.size, whole.pieces[:end])
+        cut = StagedBatch("q", "r", 7, "h", "", whole.size, whole.checksum, whole.pieces[:end])
         with pytest.raises(CorruptRecordError, match="ends in the middle of a record batch"):
             list(staged(cut))
+
+
+def damages(whole: bytes, pieces: list[tuple[TopicPartition, bytes]]) -> Iterator[bytes]:
+    """Each byte changed, and all pieces there in another order, or once more in place of another."""
+    for at in range(len(whole)):
+        yield whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]
+    size = len(whole) // len(pieces)
+    first, second = whole[:size], whole[size : 2 * size]
+    yield second + first + whole[2 * size :]
+    yield first + first + whole[2 * size :]
+
+
+@pytest.mark.parametrize("spills", [False, True])
+def test_no_changed_piece_is_ever_used(tmp_path: pathlib.Path, spills: bool) -> None:
+    file, pieces = StagedFile(tmp_path), some_batches(3, 10)
+    for place, batch in pieces:
+        file.keep(place, batch)
+    if spills:
+        file._spill()
+    sound = message(file)
+    path = pathlib.Path(sound.path)
+    for damaged in damages(path.read_bytes() if spills else sound.pieces, pieces):
+        used = []
+        if spills:
+            path.write_bytes(damaged)
+        with pytest.raises(CorruptRecordError):
+            for piece in staged(sound if spills else replace(sound, pieces=damaged)):
+                used.append(piece)  # noqa: PERF402 (what came before the error counts)
+        assert used == pieces[: len(used)]
+
+
+def test_the_file_of_another_attempt_of_the_same_size_is_refused(tmp_path: pathlib.Path) -> None:
+    mine, others = StagedFile(tmp_path), StagedFile(tmp_path)
+    for kept, batch in zip((mine, others), some_batches(2, 10), strict=True):
+        kept.keep(TopicPartition("t", 0), batch[1])
+        kept._spill()
+    first, second = message(mine), message(others)
+    assert first.size == second.size
+    with pytest.raises(CorruptRecordError, match=f"{second.path} is not what the task has written"):
+        list(staged(replace(first, path=second.path)))
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: pathlib.Path) -> None:
