@@ -6,7 +6,8 @@ A notebook declares it in its first code cell, ``nb = notebook("00", form=2)``. 
 * at most a fifth of the code lines draw, claim or ask: the rest is what the reader would type;
 * a picture stands within the first screen;
 * at most six claims;
-* each option of a prediction has its sentence, and the right ones are spread over the letters.
+* each option of a prediction has its sentence, and the right ones are spread over the letters. In a file of questions
+  (`question_file`) the right one may go without: the claim after it says why.
 
 The notebooks in `FIRST_FORM` do not keep it yet. They leave the list when they are rebuilt; nothing joins it.
 """
@@ -150,7 +151,8 @@ def _question_problems(notebook: Any, number: str) -> Iterator[str]:
                 letters += [option.letter for option in drawn if option.key == next(iter(options))]
                 right = None
             else:
-                options, right = written.get(name, {}), _named_answer(notebook, name)
+                options = written.get(name, {})
+                right = _named_answer(notebook, name) or _unanswered(options)
                 letters += [right] if right else []
             yield from _option_problems(name, options, right)
     for letter, count in Counter(letters).items():
@@ -162,6 +164,12 @@ def _named_answer(notebook: Any, name: str) -> str | None:
     """The letter that the notebook says is right, if it names one."""
     found = re.search(rf'nb\.answer\("{name}", "(\w)"\)', "\n".join(cell.source for cell in _code(notebook)))
     return found[1] if found else None
+
+
+def _unanswered(options: dict[str, tuple[str, str]]) -> str | None:
+    """The only option without a sentence: the right one."""
+    silent = [letter for letter, (_, sentence) in options.items() if not sentence]
+    return silent[0] if len(silent) == 1 else None
 
 
 def _options(statement: ast.stmt) -> tuple[str, dict[str, tuple[str, str]]]:
