@@ -13,13 +13,18 @@ partition as one batch, so after a crash all of them are there or none. Then the
 until the high watermark has passed them. The state therefore runs ahead of what is committed, exactly as the active
 controller's image does; and a response without records waits, too, until what its plan has seen is committed.
 
+A *read* calls ``look(committed, live)`` and waits for nothing. It answers from what is committed: each shard has a
+second copy that follows the high watermark (`committed_view`). There is one exception. A new leader does not know how
+far the leader before it had committed, and its own high watermark may be older. So reads wait until everything that was
+loaded is committed, at most `commit_timeout_ms` after the load. Kafka answers from the older high watermark at once,
+and may tell an offset from before the last one that it acknowledged.
+
 Records may be part of a transaction (TxnOffsetCommit). Then their batch carries the producer's id, the shard replays
 them with it, and the marker that ends the transaction is written through the runtime as well (`end_transaction`), so
 that the shard replays it in its place among the records, as it does when it is loaded.
 
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
-go out meanwhile. It reads to the log's end: a new leader's whole log will be committed. Records of a kind that this
-code does not know are skipped, as Kafka skips them.
+go out meanwhile. It reads to the log's end: a new leader's whole log will be committed.
 
 An id (a group's, a transactional producer's) belongs to the partition that Java's ``String.hashCode`` names, so every
 broker, Kafka's or this one, looks in the same place.
@@ -30,26 +35,21 @@ CoordinatorOperationExceptionHelper}.
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
+from pykraft.coordinator.committed_view import CommittedView
+from pykraft.coordinator.ports import PartitionLog, Shard
+from pykraft.coordinator.replay import NO_PRODUCER, Change, changes
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, TransactionalWriter, TransactionEnd
-from pykraft.protocol.messages.control import EndTxnMarker, decode_control_record
-from pykraft.protocol.messages.coordinators import (
-    CoordinatorRecord,
-    RecordTypes,
-    UnknownRecordTypeError,
-    decode_coordinator_record,
-    encode_coordinator_record,
-)
-from pykraft.records.batch import RecordBatch
-from pykraft.records.record import Record
+from pykraft.protocol.messages.coordinators import RecordTypes, encode_coordinator_record
 
 RETRY_TIMER_MS = 500
 """A timer whose write failed is tried again after this."""
@@ -74,53 +74,6 @@ _SEEN_AS = {
 coordinator, which old clients do not expect."""
 
 
-class Shard(Protocol):
-    """One state machine."""
-
-    def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
-        """Take a record in. `producer_id` is that of the transaction it is part of, or -1."""
-        ...
-
-    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
-        """A transaction has ended in this partition."""
-        ...
-
-    def on_loaded(self, now: int) -> None:
-        """Everything is replayed: schedule what no record holds."""
-        ...
-
-    def on_unloaded(self) -> None:
-        """The leadership is lost: answer the members that wait with NOT_COORDINATOR."""
-        ...
-
-
-class PartitionLog(Protocol):
-    """The port to the internal topic's partitions on this broker."""
-
-    def append(
-        self,
-        partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
-        now: int,
-        writer: TransactionalWriter | None = None,
-    ) -> int:
-        """Append these (key, value) as one batch, in the writer's transaction if there is one; the offset after them.
-        KafkaError if that is not possible."""
-        ...
-
-    def append_marker(self, partition: int, end: TransactionEnd, now: int) -> int:
-        """Append the marker that ends a transaction; the offset after it. KafkaError if that is not possible."""
-        ...
-
-    def high_watermark(self, partition: int) -> int: ...
-
-    def batches(self, partition: int) -> Iterator[RecordBatch]:
-        """All batches of the partition, from its start to its end."""
-        ...
-
-    def end_offset(self, partition: int) -> int: ...
-
-
 S = TypeVar("S", bound=Shard)
 
 
@@ -137,6 +90,26 @@ class _Waiting(NamedTuple):
     promise: Promise[Any]
     result: CoordinatorResult[Any]
     timeout: TimerTask
+
+
+class _Read(NamedTuple):
+    """A read that waits until what is committed is known."""
+
+    look: Callable[[Any, Any], Any]
+    promise: Promise[Any]
+
+
+class NoTimer(CoordinatorTimer):
+    """The timer of a shard that only follows: nothing becomes due."""
+
+    def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
+        pass
+
+    def cancel(self, key: str) -> None:
+        pass
+
+    def is_scheduled(self, key: str) -> bool:
+        return False
 
 
 class ShardTimer(CoordinatorTimer):
@@ -197,6 +170,15 @@ class _Context(Generic[S]):
     end_offset: int = 0
     """After the last record that the shard has seen."""
     waiting: deque[_Waiting] = field(default_factory=deque)
+    view: CommittedView[S] | None = None
+    """What readers see, if there are readers."""
+    catching_up: Steps[None] | None = None
+    """The view reads the log."""
+    reads: list[_Read] = field(default_factory=list)
+    loaded_end: int = 0
+    """The log's end when it was loaded: the leader before may have acknowledged everything up to it."""
+    reads_wait_until: int = 0
+    """How long reads wait for `loaded_end` to be committed."""
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -212,9 +194,11 @@ class CoordinatorRuntime(Generic[S]):
         timer: Timer,
         trace: Tracer,
         commit_timeout_ms: int,
+        has_readers: bool = False,
     ) -> None:
         """`make_shard(partition, timer)` makes an empty one; a response whose records are not committed after
-        `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE."""
+        `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE. With `has_readers` there is a committed view of each
+        shard, for `read`."""
         self._name = name
         self._types = types
         self._log = log
@@ -222,6 +206,7 @@ class CoordinatorRuntime(Generic[S]):
         self._timer = timer
         self._trace = trace
         self._commit_timeout_ms = commit_timeout_ms
+        self._has_readers = has_readers
         self._contexts: dict[int, _Context[S]] = {}
         self._has_news: set[int] = set()
         self._now = 0
@@ -243,6 +228,9 @@ class CoordinatorRuntime(Generic[S]):
         timer = ShardTimer(self._timer, write)
         timer.set_time(now)
         context = _Context(partition, epoch, self._make_shard(partition, timer), timer, None)
+        if self._has_readers:
+            view = self._make_shard(partition, NoTimer())
+            context.view = CommittedView(view, self._types, self._log, partition)
         context.loading = self._load(context)
         self._contexts[partition] = context
         self._trace("coordinator", topic=self._name, partition=partition, state="loading", epoch=epoch)
@@ -259,14 +247,23 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether `poll` has work: call it again at once."""
+        """Whether some shard cannot be asked yet."""
         return any(context.state is State.LOADING for context in self._contexts.values())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `poll` is to be called again at once."""
+        return any(
+            context.state is State.LOADING or context.catching_up is not None for context in self._contexts.values()
+        )
 
     def poll(self, now: int) -> None:
         """Answer what is committed by now, and load on."""
         self._now = now
         if self._has_news:
             self._answer_committed(now)
+        for context in [each for each in self._contexts.values() if each.catching_up is not None]:
+            self._catch_up(context, now)
         for context in [each for each in self._contexts.values() if each.loading is not None]:
             assert context.loading is not None
             context.timer.set_time(now)
@@ -275,6 +272,8 @@ class CoordinatorRuntime(Generic[S]):
             except StopIteration:
                 context.loading = None
                 context.state = State.ACTIVE
+                context.loaded_end = context.end_offset
+                context.reads_wait_until = now + self._commit_timeout_ms
                 context.shard.on_loaded(now)
                 self._trace("coordinator", topic=self._name, partition=context.partition, state="active")
             except (KafkaError, ProtocolError) as error:
@@ -284,10 +283,17 @@ class CoordinatorRuntime(Generic[S]):
 
     def _load(self, context: _Context[S]) -> Steps[None]:
         """Replay the partition from its start to its end."""
-        replayed = replay(context.shard, self._types, self._log.batches(context.partition))
-        for number, _ in enumerate(replayed, 1):
-            if number % _RECORDS_PER_TURN == 0:
-                yield
+        count = 0
+        for batch in self._log.batches(context.partition):
+            found: list[Change] = []
+            for change in changes(self._types, batch):
+                change.apply(context.shard)
+                found.append(change)
+                count += 1
+                if count % _RECORDS_PER_TURN == 0:
+                    yield
+            if context.view is not None:
+                context.view.note(batch.next_offset, found)
         context.end_offset = self._log.end_offset(context.partition)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -357,12 +363,78 @@ class CoordinatorRuntime(Generic[S]):
             context = self._active(partition)
             context.timer.set_time(now)
             context.end_offset = self._log.append_marker(partition, end, now)
+            self._note(context, [Change(None, end.producer_id, end.committed)])
             context.shard.replay_marker(end.producer_id, end.committed)
             committed = self._log.high_watermark(partition)
         except KafkaError as error:
             return Promise.of(error)
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not replicated in time")
         return self._answer(context, CoordinatorResult(None), committed, now, timeout_ms, late)
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    def view(self, partition: int) -> CommittedView[S]:
+        """What readers of this partition see; KafkaError as for `active`."""
+        view = self._active(partition).view
+        assert view is not None, f"{self._name} has no readers"
+        return view
+
+    def read(self, partition: int, look: Callable[[S, S], Any], now: int) -> Promise[Any]:
+        """A promise of ``look(committed, live)``, or of its KafkaError: what is committed by now, and the shard itself
+        for what no record holds."""
+        promise: Promise[Any] = Promise()
+        try:
+            context = self._active(partition)
+        except KafkaError as error:
+            return Promise.of(error)
+        context.reads.append(_Read(look, promise))
+        self._answer_reads(context, now)
+        if not promise.kept:
+            wait_until = max(now, context.reads_wait_until)
+            timeout = self._timer.at(wait_until, partial(self._answer_reads, context))
+            promise.then(lambda _: timeout.cancel())
+        return promise
+
+    def _answer_reads(self, context: _Context[S], now: int) -> None:
+        """Answer the reads of this partition, unless they have to wait."""
+        view = context.view
+        if view is None or not (context.reads or view.is_behind):
+            return
+        try:
+            committed = self._log.high_watermark(context.partition)
+        except KafkaError as error:
+            self._fail_reads(context, seen_by_client(error))
+            return
+        if not view.catch_up(committed):
+            context.catching_up = context.catching_up or view.read_log()
+            return
+        if committed < context.loaded_end and now < context.reads_wait_until:
+            return
+        reads, context.reads = context.reads, []
+        for read in reads:
+            try:
+                read.promise.keep(read.look(view.shard, context.shard))
+            except KafkaError as error:
+                read.promise.keep(error)
+
+    def _catch_up(self, context: _Context[S], now: int) -> None:
+        assert context.catching_up is not None
+        try:
+            next(context.catching_up)
+        except StopIteration:
+            context.catching_up = None
+            self._answer_reads(context, now)
+        except (KafkaError, ProtocolError) as error:
+            context.catching_up = None
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            self._fail_reads(context, seen_by_client(KafkaError(code, str(error))))
+
+    def _fail_reads(self, context: _Context[S], error: KafkaError) -> None:
+        reads, context.reads = context.reads, []
+        for read in reads:
+            read.promise.keep(error)
+
+    # --- what the log takes -------------------------------------------------------------------------------------------
 
     def _append(
         self, context: _Context[S], result: CoordinatorResult[Any], now: int, writer: TransactionalWriter | None
@@ -374,12 +446,19 @@ class CoordinatorRuntime(Generic[S]):
         except struct.error as error:  # a client's string is longer than a record's may be
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
         done = 0
-        producer_id = -1 if writer is None else writer.producer_id
+        producer_id = NO_PRODUCER if writer is None else writer.producer_id
         for batch in [encoded] if result.is_atomic else _split(encoded):
             context.end_offset = self._log.append(context.partition, batch, now, writer)
-            for record in result.records[done : done + len(batch)] if result.is_replayed else ():
-                context.shard.replay(record, producer_id)
+            appended = [Change(record, producer_id) for record in result.records[done : done + len(batch)]]
+            self._note(context, appended)
+            for change in appended if result.is_replayed else ():
+                change.apply(context.shard)
             done += len(batch)
+
+    @staticmethod
+    def _note(context: _Context[S], appended: Sequence[Change]) -> None:
+        if context.view is not None:
+            context.view.note(context.end_offset, appended)
 
     def _answer(
         self,
@@ -411,7 +490,10 @@ class CoordinatorRuntime(Generic[S]):
         """The partition's high watermark may have moved: the next `poll` answers what waited for it. Not here, because
         the news may come in the middle of an append, whose records must be replayed before anything else is planned."""
         context = self._contexts.get(partition)
-        if context is not None and context.waiting:
+        if context is None:
+            return
+        is_behind = context.view is not None and context.view.is_behind
+        if context.waiting or context.reads or is_behind:
             self._has_news.add(partition)
 
     def _answer_committed(self, now: int) -> None:
@@ -428,6 +510,7 @@ class CoordinatorRuntime(Generic[S]):
                 waiting.timeout.cancel()
                 self._end(context, waiting.result, None, now)
                 waiting.promise.keep(waiting.result.response)
+            self._answer_reads(context, now)
 
     def _end(self, context: _Context[S], result: CoordinatorResult[Any], error: KafkaError | None, now: int) -> None:
         """The records are committed, or will not be. What `on_end` plans is written as any plan is."""
@@ -443,31 +526,7 @@ class CoordinatorRuntime(Generic[S]):
             waiting.timeout.cancel()
             self._end(context, waiting.result, error, self._now)
             waiting.promise.keep(error)
-
-
-def replay(shard: Shard, types: RecordTypes, found: Iterable[RecordBatch]) -> Iterator[None]:
-    """Replay what is in these batches; one step for each record."""
-    for batch in found:
-        for record in batch.records():
-            if batch.is_control:
-                _replay_control(shard, batch, record)
-            else:
-                _replay_loaded(shard, types, batch, record)
-            yield
-
-
-def _replay_control(shard: Shard, batch: RecordBatch, record: Record) -> None:
-    kind, content = decode_control_record(record.key or b"", record.value or b"")
-    if isinstance(content, EndTxnMarker):
-        shard.replay_marker(batch.producer_id, kind.name == "COMMIT")
-
-
-def _replay_loaded(shard: Shard, types: RecordTypes, batch: RecordBatch, record: Record) -> None:
-    try:
-        decoded = decode_coordinator_record(types, record.key or b"", record.value)
-    except UnknownRecordTypeError:
-        return
-    shard.replay(decoded, batch.producer_id if batch.is_transactional else -1)
+        self._fail_reads(context, error)
 
 
 def seen_by_client(error: KafkaError) -> KafkaError:

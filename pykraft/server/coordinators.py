@@ -57,6 +57,8 @@ _NOT_READY = (
 )
 """With these the group coordinator refuses a marker for now. The sender of markers expects a leader's errors."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
+Look = Callable[[GroupShard, GroupShard], Any]
+"""Finds something in what is committed; the second shard is the newest state."""
 
 
 def append_marker(
@@ -151,9 +153,9 @@ class InternalLog:
     def end_offset(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).log.log_end_offset
 
-    def batches(self, partition: int) -> Iterator[RecordBatch]:
+    def batches(self, partition: int, offset: int = 0) -> Iterator[RecordBatch]:
         log = self._replicas.partition(TopicPartition(self._topic, partition)).log
-        offset = log.log_start_offset
+        offset = max(offset, log.log_start_offset)
         while offset < log.log_end_offset:
             try:
                 region = log.read(offset, _LOAD_BYTES, Isolation.LOG_END, at_least_one=True).records
@@ -226,6 +228,7 @@ class GroupCoordinator:
             timer=timer,
             trace=trace,
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
+            has_readers=True,
         )
         replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
 
@@ -264,7 +267,7 @@ class GroupCoordinator:
             topic = self._topics.image.topic_named(GROUP_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
         self.runtime.poll(now)
-        return now if self.runtime.is_loading else FOREVER
+        return now if self.runtime.has_work else FOREVER
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group: the broker's, under those that the group has of its own."""
@@ -329,9 +332,13 @@ class GroupCoordinator:
 
         return self.runtime.end_transaction(partition, end, timeout_ms, now).map(seen_by_coordinator)
 
-    def read(self, group_id: str, look: Callable[[GroupShard], Any], now: int) -> Promise[Any]:
-        """What `look` returns, once what it has seen is committed."""
-        return self.write(group_id, lambda shard: CoordinatorResult(look(shard)), now)
+    def read(self, group_id: str, look: Look, now: int) -> Promise[Any]:
+        """What `look` finds in the committed state of the shard that holds this group."""
+        try:
+            partition = self.partition_of(group_id)
+        except KafkaError as error:
+            return Promise.of(error)
+        return self.runtime.read(partition, look, now)
 
 
 def group_topic(config: Config) -> CreateTopicsRequest.Topic:

@@ -12,7 +12,8 @@ had given it up when it sent the higher one, or its ghost. (Kafka does not promi
 
 *Of reading*: no record is skipped. The group has read everything before a record that a member reads.
 
-*Of coordinators*, once all is quiet: the leader's state is what a fresh replay of the committed log gives.
+*Of coordinators*: what they tell a reader is committed, so no crash takes it back. Once all is quiet, the leader's
+state is what a fresh replay of the committed log gives.
 
 Follows what Kafka's OffsetCommitRequest and OffsetFetchRequest promise.
 """
@@ -218,6 +219,16 @@ class GroupLaws(ABC):
         )
         place.read_up_to = max(place.read_up_to, offset + 1)
 
+    # --- what coordinators tell ---------------------------------------------------------------------------------------
+
+    def check_readers(self, where: str, committed: GroupShard) -> None:
+        """A coordinator answers readers from this shard."""
+        for key, told in committed.offsets.of(self.group_id).items():
+            require(
+                any(commit.offset == told.offset for commit in self.place(key).commits),
+                f"{key}: readers of {where} hear offset {told.offset} of {self.group_id}, which is not committed",
+            )
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def check_coordinator(self, coordinator: GroupCoordinator, log: InternalLog, now: int) -> None:
@@ -235,7 +246,10 @@ class GroupLaws(ABC):
             fresh.lead(partition, 0, now)
             while fresh.is_loading:
                 fresh.poll(now)
-            self._check_shard(coordinator.runtime.active(partition), fresh.active(partition))
+            view = coordinator.runtime.view(partition)
+            view.catch_up(log.high_watermark(partition))
+            for live in (coordinator.runtime.active(partition), view.shard):
+                self._check_shard(live, fresh.active(partition))
 
     def _check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
         require(sorted(live.groups) == sorted(fresh.groups), f"groups {sorted(live.groups)} and {sorted(fresh.groups)}")

@@ -8,7 +8,7 @@ which trusts a snapshot, too. So the laws are:
 * After each truncation, and when a log is first seen in a life of its node, the producers and the aborted transactions
   are those that a replay of the whole log gives. The same holds of every log at the end of a run.
 * A node that truncates the log of a coordinator has no active shard of it. The shards of that partition on other nodes
-  are what a replay of the logs there gives.
+  are what a replay of the logs there gives. What readers of groups see is a replay up to the high watermark.
 
 A restored producer may know fewer of its last batches than the replay: a snapshot keeps only the last one. For that
 batch's timestamp it has the producer's, which may be a marker's. The first unstable offset may be later than the
@@ -27,7 +27,8 @@ from typing import Any
 from pykraft.common.core import Promise
 from pykraft.common.timer import Timer
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.runtime import ShardTimer, replay
+from pykraft.coordinator.replay import replay
+from pykraft.coordinator.runtime import ShardTimer
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import TransactionShard
 from pykraft.coordinator.transaction.state import record_of
@@ -115,6 +116,20 @@ def check_shards(machines: Iterable[SimulatedNode], topic: str, number: int) -> 
             """A shard is quiet while it is loaded."""
         known, expected = _kept(coordinator.runtime.active(number)), _kept(fresh)
         require(known == expected, f"the shard of {topic}-{number} on {machine.name} has {known}; its log {expected}")
+        if isinstance(coordinator, GroupCoordinator):
+            _check_view(machine.name, coordinator, number, log)
+
+
+def _check_view(name: str, coordinator: GroupCoordinator, number: int, log: InternalLog) -> None:
+    """What readers see is what a replay up to the high watermark gives."""
+    view, high_watermark = coordinator.runtime.view(number), log.high_watermark(number)
+    view.catch_up(high_watermark)
+    fresh = coordinator.make_shard(number, ShardTimer(Timer(), _refuse))
+    committed = (batch for batch in log.batches(number) if batch.next_offset <= high_watermark)
+    for _ in replay(fresh, GROUP_RECORDS, committed):
+        """A shard is quiet while it is loaded."""
+    known, expected = _kept(view.shard), _kept(fresh)
+    require(known == expected, f"readers of {GROUP_TOPIC}-{number} on {name} see {known}; committed is {expected}")
 
 
 def check_no_shard(machine: SimulatedNode, topic: str, number: int) -> None:

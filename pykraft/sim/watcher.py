@@ -337,6 +337,18 @@ class Watcher:
         if partition.is_leader:
             decided = self._decided(topic_partition)
             check_high_watermark(machine.node_id, partition, decided, self._ends(topic_partition))
+            if topic_partition.topic == GROUP_TOPIC and self.groups:
+                self._look_at_readers(machine, topic_partition.partition, high_watermark)
+
+    def _look_at_readers(self, machine: SimulatedNode, number: int, high_watermark: int) -> None:
+        """What this node tells the readers of groups is committed."""
+        assert machine.node is not None and machine.node.broker is not None
+        runtime = machine.node.broker.groups.runtime
+        if number in runtime.active_partitions():
+            view = runtime.view(number)
+            view.catch_up(high_watermark)
+            for laws in self.groups.values():
+                laws.check_readers(machine.name, view.shard)
 
     def _decided(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
         topic = None if self._newest_image is None else self._newest_image.topic_named(topic_partition.topic)

@@ -188,7 +188,9 @@ class OurSide:
             case ConsumerGroupDescribeRequest():
                 return CoordinatorResult(request.response(groups=shard.consumer.describe(request.group_ids)))
         assert isinstance(request, DescribeGroupsRequest)
-        return CoordinatorResult(request.response(groups=shard.describe(request.groups, version)))
+        return CoordinatorResult(
+            request.response(groups=[shard.describe(group, version, shard) for group in request.groups])
+        )
 
     def receive(self, speaker: str) -> Any:
         answer, version = self._answers.pop(speaker)

@@ -14,6 +14,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ReplicaKey
 from pykraft.controller.replication_control import ReplicationControl
+from pykraft.coordinator.committed_view import CommittedView
 from pykraft.coordinator.group import reconciliation, shard
 from pykraft.coordinator.group.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
@@ -251,6 +252,13 @@ def a_commit_answered_before_it_is_committed() -> None:
         return answer(self, context, result, context.end_offset, *rest)
 
     put(CoordinatorRuntime, "_answer", take_for_committed)
+
+
+@bug
+def a_read_of_what_is_not_committed() -> None:
+    """A coordinator tells readers the newest offset."""
+    catch_up = CommittedView.catch_up
+    put(CommittedView, "catch_up", lambda self, high_watermark: catch_up(self, 1 << 62))
 
 
 @bug

@@ -29,6 +29,7 @@ SEEN = {
     "a_session_that_forgets_a_changed_partition": 2,
     "a_session_evicted_while_in_use": 4,
     "a_commit_answered_before_it_is_committed": 1,
+    "a_read_of_what_is_not_committed": 1,
     "a_stale_generation_accepted": 30,
     "a_stale_member_epoch_accepted": 39,
     "a_member_forgotten_on_replay": 1,

@@ -393,13 +393,11 @@ class GroupShard:
             results.append(DeleteGroupsResponse.Result(group_id=group_id, error_code=error))
         return CoordinatorResult(results, records)
 
-    def describe(self, group_ids: Sequence[str], version: int) -> list[DescribeGroupsResponse.Group]:
-        """What these classic groups are like. One that is not there is called dead."""
-        return [self._described(group_id, version) for group_id in group_ids]
-
-    def _described(self, group_id: str, version: int) -> DescribeGroupsResponse.Group:
+    def describe(self, group_id: str, version: int, live: "GroupShard") -> DescribeGroupsResponse.Group:
+        """What this classic group is like. One that is not there is called dead. This shard says whether it is there;
+        its members are those of the `live` shard, because no record holds who is about to join."""
         group_type = DescribeGroupsResponse.Group
-        group = self.groups.get(group_id)
+        group = self._seen(group_id, live)
         if not isinstance(group, ClassicGroup):
             if version < _FIRST_DESCRIBE_NOT_FOUND:
                 return group_type(group_id=group_id, group_state=_DEAD)
@@ -426,11 +424,19 @@ class GroupShard:
             ],
         )
 
-    def listed(self, states: Collection[str], types: Collection[str]) -> list[ListGroupsResponse.Group]:
-        """The groups with one of these states and types, in small letters; empty: all."""
+    def _seen(self, group_id: str, live: "GroupShard") -> Any:
+        """The group as readers see it: what the records say, and of a classic group what it is at the moment."""
+        group = self.groups.get(group_id)
+        newest = live.groups.get(group_id)
+        return newest if isinstance(group, ClassicGroup) and isinstance(newest, ClassicGroup) else group
+
+    def listed(
+        self, states: Collection[str], types: Collection[str], live: "GroupShard"
+    ) -> list[ListGroupsResponse.Group]:
+        """The groups with one of these states and types, in small letters; empty: all. `live` as in `describe`."""
         found = []
         for group_id in sorted(self.groups):
-            group = self.groups[group_id]
+            group = self._seen(group_id, live)
             is_wanted = not states or group.state_name.lower() in states
             if is_wanted and (not types or group.group_type in types):
                 found.append(

@@ -242,8 +242,13 @@ class GroupApis:
                 return group_type(group_id=asked.group_id, error_code=group.code)
             return self._visible(group, asked.topics is None, by_id, context)
 
-        fetched = self._coordinator.read(asked.group_id, lambda shard: shard.fetch(named, require_stable), now)
-        return fetched.map(answered)
+        if require_stable:  # the newest offsets, once they are committed
+            newest = self._coordinator.write(
+                asked.group_id, lambda shard: CoordinatorResult(shard.fetch(named, True)), now
+            )
+            return newest.map(answered)
+        found = self._coordinator.read(asked.group_id, lambda committed, _: committed.fetch(named, False), now)
+        return found.map(answered)
 
     def _visible(
         self, group: OffsetFetchResponse.Group, is_all: bool, by_id: bool, context: RequestContext
@@ -324,15 +329,17 @@ class GroupApis:
             def answered(found: Any) -> DescribeGroupsResponse.Group:
                 if isinstance(found, KafkaError):
                     return group_type(group_id=group_id, error_code=found.code)
-                group: DescribeGroupsResponse.Group = found[0]
+                group: DescribeGroupsResponse.Group = found
                 if request.include_authorized_operations and not group.error_code:
                     group.authorized_operations = authorized_operations(
                         self._authorizer, context, AclResourceType.GROUP, group_id
                     )
                 return group
 
-            look = self._coordinator.read(group_id, lambda shard: shard.describe([group_id], context.api_version), now)
-            return look.map(answered)
+            def look(committed: GroupShard, live: GroupShard) -> DescribeGroupsResponse.Group:
+                return committed.describe(group_id, context.api_version, live)
+
+            return self._coordinator.read(group_id, look, now).map(answered)
 
         answers = yield from in_turns(described, request.groups, now)
         return gather(answers).map(lambda groups: DescribeGroupsResponse(groups=groups))
@@ -352,9 +359,8 @@ class GroupApis:
                     return group_type(group_id=group_id, error_code=found.code, error_message=found.detail or None)
                 return self._shown(found[0], request.include_authorized_operations, context)
 
-            return self._coordinator.read(group_id, lambda shard: shard.consumer.describe([group_id]), now).map(
-                answered
-            )
+            look = self._coordinator.read(group_id, lambda committed, _: committed.consumer.describe([group_id]), now)
+            return look.map(answered)
 
         answers = yield from in_turns(described, request.group_ids, now)
         return gather(answers).map(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
@@ -383,20 +389,27 @@ class GroupApis:
             )
         return group
 
-    def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> ListGroupsResponse:
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
         """DESCRIBE on the cluster shows all groups; else those that the client may DESCRIBE."""
         runtime = self._coordinator.runtime
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
-        active = runtime.active_partitions()
-        groups = [group for partition in active for group in runtime.active(partition).listed(states, types)]
-        if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
-            names = {group.group_id for group in groups}
-            shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
-            groups = [group for group in groups if group.group_id in shown]
-        if runtime.is_loading:
-            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=groups)
-        return ListGroupsResponse(groups=groups)
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runtime.is_loading else ErrorCode.NONE
+
+        def answered(found: Sequence[Any]) -> ListGroupsResponse:
+            # A partition whose coordinator has moved has no groups here any more.
+            groups = [group for listed in found if not isinstance(listed, KafkaError) for group in listed]
+            if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
+                names = {group.group_id for group in groups}
+                shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
+                groups = [group for group in groups if group.group_id in shown]
+            return ListGroupsResponse(error_code=code, groups=groups)
+
+        def look(committed: GroupShard, live: GroupShard) -> list[ListGroupsResponse.Group]:
+            return committed.listed(states, types, live)
+
+        reads = [runtime.read(partition, look, now) for partition in runtime.active_partitions()]
+        return gather(reads).map(answered)
 
     def delete_groups(
         self, request: DeleteGroupsRequest, context: RequestContext, now: int
