@@ -1,13 +1,19 @@
 """A topic replayed into Spark: pykraft's source beside Spark's own Kafka source, and beside parquet of the same rows.
 
-    python -m tests.bench.spark_replay
+    python -m tests.bench.spark_replay [RECORDS [ROUNDS]]
 
-Two million records of 100 bytes (200,000 of 1,000) with one of a thousand keys, in four partitions, not compressed, on
-one broker: that of pykraft in a process of its own, and Apache Kafka where it can be started. Three questions: how many
-rows are there, how many rows and bytes has each key, and how many bytes have all values. All sources are asked in one
-session of two threads, with both of Java's compilers (a lesson's session has only the quick one, and most of Spark's
-own source is Java), in turn, after a first time that does not count; the best of the runs does. The answers must be
-equal.
+RECORDS records of 100 bytes (400,000; a quarter of them at 1,000 bytes) with one of a thousand keys, in four
+partitions, not compressed, on one broker: that of pykraft in a process of its own, and Apache Kafka where it can be
+started. Three questions: how many rows are there, how many rows and bytes has each key, and how many bytes have all
+values. All sources are asked in one session of two threads, with both of Java's compilers (a lesson's session has only
+the quick one, and most of Spark's own source is Java), in turn, after a first time that does not count; the best of
+ROUNDS runs does. The answers must be equal.
+
+Beside the rate stands the processor time of a query, in Java and in its Python workers. A busy machine spoils the rate,
+and hardly the processor time.
+
+A query takes about 0.3 s whatever it reads: fewer rows tell more of Spark and less of its sources. `python -m
+tests.bench spark --spark-records 2000000` takes about ten minutes on two quiet cores.
 
 Parquet is no replay: it is what a topic may be written to once, if many questions follow. A count of it reads only the
 files' ends.
@@ -25,7 +31,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+import psutil
 import pyspark
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -37,14 +45,44 @@ from tests.harness.apache_kafka import ApacheKafka, Unavailable
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 
-Row = tuple[str, str, float, str, float | None, float | None]
-"""Name, unit, ours, the peer's name, the peer's figure, ratio; None where the peer is not at hand."""
 
-RECORDS = 2_000_000
+class Row(NamedTuple):
+    """One question to ours and to a peer; the peer's figures are None where it is not at hand."""
+
+    name: str
+    unit: str
+    ours: float
+    peer: str
+    theirs: float | None
+    ratio: float | None
+    cpu_s: float
+    """Processor time of our query: Java and its Python workers, without the broker."""
+    their_cpu_s: float | None
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        return None if self.their_cpu_s is None else self.their_cpu_s / self.cpu_s
+
+    @property
+    def cpu(self) -> str:
+        """Both processor times."""
+        if self.their_cpu_s is None:
+            return f"CPU {self.cpu_s:.2f} s"
+        return f"CPU {self.cpu_s:.2f} against {self.their_cpu_s:.2f} s, ratio {self.cpu_ratio:.2f}"
+
+
+class Cost(NamedTuple):
+    """What the cheapest run of a query took."""
+
+    seconds: float
+    cpu_s: float
+
+
+RECORDS = 400_000
 VALUE_BYTES = (100, 1000)
 KEYS = 1000
 PARTITIONS = 4
-ROUNDS = 4
+ROUNDS = 2
 UNIT = "million rows/s"
 SPARKS_OWN = "Spark's Kafka source"
 PARQUET = "parquet"
@@ -80,7 +118,7 @@ def sum_of_lengths(frame: DataFrame) -> object:
 QUESTIONS: dict[str, Question] = {"count": count, "group by": group_by, "sum(length)": sum_of_lengths}
 
 
-def measure() -> list[Row]:
+def measure(records: int = RECORDS, rounds: int = ROUNDS) -> list[Row]:
     """All rows of this benchmark: those with pykraft's broker, and those with Apache Kafka's if it is at hand."""
     jars = sparks_own_jars()
     pykraft.spark.stop()
@@ -88,10 +126,10 @@ def measure() -> list[Row]:
     spark = pykraft.spark.session("replay", heap="1g", java_options=(), conf=conf)
     try:
         with ClusterProcess(nodes=1) as cluster:
-            rows = measured(spark, "pykraft", cluster.bootstrap_servers, bool(jars))
+            rows = measured(spark, "pykraft", cluster.bootstrap_servers, bool(jars), records, rounds)
         if not apache_kafka.available():
             with ApacheKafka(nodes=1) as kafka:
-                rows += measured(spark, "Apache Kafka", kafka.bootstrap_servers, bool(jars))
+                rows += measured(spark, "Apache Kafka", kafka.bootstrap_servers, bool(jars), records, rounds)
         return rows
     finally:
         pykraft.spark.stop()
@@ -154,58 +192,71 @@ def frames(spark: SparkSession, bootstrap_servers: str, topic: str, has_own: boo
         yield found
 
 
-def measured(spark: SparkSession, broker: str, bootstrap_servers: str, has_own: bool) -> list[Row]:
+def measured(
+    spark: SparkSession, broker: str, bootstrap_servers: str, has_own: bool, records: int, rounds: int
+) -> list[Row]:
     """The rows for one broker."""
     rows: list[Row] = []
     for value_bytes in VALUE_BYTES:
-        topic, records = f"replay-{value_bytes}", records_of(value_bytes)
+        topic, count_of_rows = f"replay-{value_bytes}", records if value_bytes == VALUE_BYTES[0] else records // 4
         corpus.create(bootstrap_servers, topic, partitions=PARTITIONS)
-        fill(bootstrap_servers, topic, records, value_bytes)
+        fill(bootstrap_servers, topic, count_of_rows, value_bytes)
         with frames(spark, bootstrap_servers, topic, has_own) as asked:
             for name, question in QUESTIONS.items():
-                rates = best_rates(asked, question, records)
-                rows += compared(row_name(name, value_bytes, broker), rates)
+                costs = best_costs(asked, question, rounds)
+                rows += compared(row_name(name, value_bytes, broker), count_of_rows, costs)
     return rows
-
-
-def records_of(value_bytes: int) -> int:
-    """Fewer of the larger ones: about as many bytes."""
-    return RECORDS * VALUE_BYTES[0] // value_bytes
 
 
 def row_name(question: str, value_bytes: int, broker: str) -> str:
     return f"Spark {question} at {value_bytes} B, from {broker}"
 
 
-def best_rates(asked: dict[str, DataFrame], question: Question, records: int) -> dict[str, float]:
-    """Million rows a second of each source."""
+def best_costs(asked: dict[str, DataFrame], question: Question, rounds: int) -> dict[str, Cost]:
+    """What the question costs with each source."""
     answers = [question(frame) for frame in asked.values()]
     assert all(answer == answers[0] for answer in answers[1:]), "the sources do not agree"
-    best = dict.fromkeys(asked, float("inf"))
-    for _ in range(ROUNDS):
+    best = {source: Cost(float("inf"), float("inf")) for source in asked}
+    for _ in range(rounds):
         for source, frame in asked.items():
-            began = time.monotonic()
+            java = java_of(frame.sparkSession)
+            began, cpu_before = time.monotonic(), cpu_seconds(java)
             question(frame)
-            best[source] = min(best[source], time.monotonic() - began)
-    return {source: records / 1e6 / seconds for source, seconds in best.items()}
+            seconds, cpu_s = time.monotonic() - began, cpu_seconds(java) - cpu_before
+            best[source] = Cost(min(best[source].seconds, seconds), min(best[source].cpu_s, cpu_s))
+    return best
 
 
-def compared(name: str, rates: dict[str, float]) -> list[Row]:
-    ours = rates["pykraft"]
-    return [
-        (name, UNIT, ours, peer, rates.get(peer), ours / rates[peer] if peer in rates else None)
-        for peer in (SPARKS_OWN, PARQUET)
-    ]
+def java_of(spark: SparkSession) -> psutil.Process:
+    return psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid())
+
+
+def cpu_seconds(java: psutil.Process) -> float:
+    """What Java and its workers have used, also those that have ended."""
+    return sum(sum(process.cpu_times()[:4]) for process in (java, *java.children(recursive=True)))
+
+
+def compared(name: str, records: int, costs: dict[str, Cost]) -> list[Row]:
+    ours = costs["pykraft"]
+    found = []
+    for peer in (SPARKS_OWN, PARQUET):
+        theirs = costs.get(peer)
+        rate = records / 1e6 / ours.seconds
+        their_rate = None if theirs is None else records / 1e6 / theirs.seconds
+        ratio = None if their_rate is None else rate / their_rate
+        their_cpu_s = None if theirs is None else theirs.cpu_s
+        found.append(Row(name, UNIT, rate, peer, their_rate, ratio, ours.cpu_s, their_cpu_s))
+    return found
 
 
 def show(rows: Sequence[Row]) -> str:
     """The rows as a table."""
     lines = []
-    for name, unit, ours, peer, theirs, ratio in rows:
-        beside = "not at hand" if theirs is None or ratio is None else f"{theirs:8.2f}   ratio {ratio:.2f}"
-        lines.append(f"{name:<36} {ours:6.2f} {unit}   {peer:<22} {beside}")
+    for row in rows:
+        beside = "not at hand" if row.theirs is None else f"{row.theirs:8.2f}   ratio {row.ratio:.2f}"
+        lines.append(f"{row.name:<46} {row.ours:6.2f} {row.unit}   {row.peer:<22} {beside}   {row.cpu}")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(show(measure()) + "\n")
+    sys.stdout.write(show(measure(*map(int, sys.argv[1:]))) + "\n")
