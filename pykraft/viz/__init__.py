@@ -2,8 +2,9 @@
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
 consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text
-where they cannot. `board.live` draws a board with buttons. The names are looked up when they are used.
+`file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as
+SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are
+looked up when they are used.
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pykraft.viz.cluster_board import board
     from pykraft.viz.delivery_chart import Step, exchange, tally
     from pykraft.viz.figure import Figure
+    from pykraft.viz.file_chart import file_strips
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.lag_chart import lag_over_time
     from pykraft.viz.plots import lines, points
@@ -26,6 +28,7 @@ _HOMES = {
     "bars": "pykraft.viz.charts",
     "board": "pykraft.viz.cluster_board",
     "exchange": "pykraft.viz.delivery_chart",
+    "file_strips": "pykraft.viz.file_chart",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
     "lag_over_time": "pykraft.viz.lag_chart",
@@ -43,6 +46,7 @@ __all__ = [
     "bars",
     "board",
     "exchange",
+    "file_strips",
     "heat_map",
     "hexdump",
     "lag_over_time",

@@ -2,17 +2,17 @@
 
 `lines` draws one curve for each name, `points` draws dots. Either axis may be logarithmic, which is said at the axis.
 Curves differ by colour, by dash and by the shape of their dots, and each is labelled where it ends, so no legend has to
-be looked up.
+be looked up. A name that has a single dot stands beside it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pykraft.viz import palette
 from pykraft.viz.charts import WIDTH, amount, finished, headed, layout, need, round_step
 from pykraft.viz.figure import Figure
-from pykraft.viz.svg import Svg, shortened, text_width
+from pykraft.viz.svg import Svg, TextBox, shortened, text_width
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 """By name, the points (x, y) of a curve."""
@@ -21,6 +21,7 @@ _COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, pal
 _DASHES = ("none", "8 4", "2 4", "10 3 2 3", "5 5", "1 6")
 _TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
 _LABEL = 13
+_FEW_MARKS = 3
 _TOLD_POINTS = 100
 """More than these are told by their number and where they lie."""
 
@@ -56,11 +57,17 @@ class _Axis:
         if self._is_log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             found = [10.0**power for power in range(first, last + 1, max(1, (last - first) // 5))]
-            found = [mark for mark in found if self.low * 0.999 <= mark <= self.high * 1.001]
+            found = self._within(found)
+            for steps in ((1, 2, 5), range(1, 10)):  # for a short axis
+                if len(found) < _FEW_MARKS:
+                    found = self._within(10.0**power * step for power in range(first - 1, last + 1) for step in steps)
             return found if len(found) > 1 else [self.low, self.high]
         step = round_step((self.high - self.low) / 4 or 1)
         count = int((self.high - self.low) / step + 1e-9)
         return [self.low + step * index for index in range(count + 1)]
+
+    def _within(self, marks: Iterable[float]) -> list[float]:
+        return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
 
 
 def _plot(
@@ -77,6 +84,7 @@ def _plot(
     need([number for some in series.values() for point in some for number in point], "a plot")
     xs = [x for some in series.values() for x, _ in some]
     ys = [y for some in series.values() for _, y in some]
+    are_single = not is_line and all(len(some) == 1 for some in series.values())
     right = WIDTH - 14 - max(min(210.0, text_width(name, _LABEL)) for name in series)
     bottom = _TOP + _HEIGHT
     up = _Axis(ys, bottom, _TOP, log_y)
@@ -94,8 +102,12 @@ def _plot(
             svg.element("polyline", points=path, fill="none", stroke=colour, stroke_width="2.4", stroke_dasharray=dash)
         for x, y in placed:
             _dot(svg, x, y, number, colour)
+        if are_single:
+            continue
         ends.append(_label_place(placed[-1][1] if placed else _TOP, ends))
         svg.text(right + 12, ends[-1] + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
+    if are_single:
+        _label_dots(svg, {name: (across(some[0][0]), up(some[0][1])) for name, some in series.items()})
     return finished(svg, title, note, _told(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
 
 
@@ -128,6 +140,23 @@ def _label_place(y: float, taken: Sequence[float]) -> float:
             if _TOP <= candidate <= _TOP + _HEIGHT and all(abs(candidate - other) >= 16 for other in taken):
                 return candidate
     return y
+
+
+def _label_dots(svg: Svg, dots: Mapping[str, tuple[float, float]]) -> None:
+    """Each name beside its dot: on the right, on the left, above or below, where no other name or dot is."""
+    taken = [TextBox("", x - 5, y - 5, x + 5, y + 5) for x, y in dots.values()]
+    for name, (x, y) in dots.items():
+        label = shortened(name, WIDTH - x - 12, _LABEL)
+        width = text_width(label, _LABEL)
+        places = [(x + 10, y + 4), (x - 10 - width, y + 4), (x - width / 2, y - 10), (x - width / 2, y + 20)]
+        places += [(x + 10, y + 4 + 16 * step) for step in range(1, len(dots) + 1)]
+        left, base = next(place for place in places if not any(_box(label, *place).overlaps(box) for box in taken))
+        taken.append(svg.text(left, base, label, _LABEL))
+
+
+def _box(label: str, left: float, base: float) -> TextBox:
+    width = text_width(label, _LABEL)
+    return TextBox(label, left, base - 0.76 * _LABEL, left + width, base + 0.24 * _LABEL)
 
 
 def _told(series: Series, x_unit: str, y_unit: str) -> list[str]:

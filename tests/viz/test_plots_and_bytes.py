@@ -30,6 +30,8 @@ FIGURES = {
     "lines whose ends are near each other": lambda: lines(
         {f"curve {n}": [(0, 1), (1, 2 + n / 100)] for n in range(6)}, title="Six"
     ),
+    "a dot for each name": lambda: points({f"codec {n}": [(1 + n, 2)] for n in range(5)}, title="Five", log_x=True),
+    "many dots in one place": lambda: points({f"codec {n}": [(1, 2)] for n in range(8)}, title="Eight"),
     "points": lambda: points(TWO, title="Dots"),
     "lines, all of it long": lambda: lines({LONG: [(0, 1)]}, title=LONG, note=LONG, x_unit=LONG, y_unit=LONG),
     "bytes, all of it long": lambda: hexdump(b"x", [(LONG, 0, 1, LONG)], title=LONG, note=LONG),
@@ -58,6 +60,20 @@ def test_equal_factors_are_equal_distances_on_a_logarithmic_axis() -> None:
     (x0, y0), (x1, y1), (x2, y2) = [tuple(map(float, p.split(","))) for p in (curve.get("points") or "").split()]
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2)
+
+
+def test_a_short_logarithmic_axis_has_real_marks() -> None:
+    found = texts(lines({"a": [(0.3, 40), (6, 90)]}, title="Short", log_x=True, log_y=True))
+    assert {"0.5", "1", "2", "5", "50"} <= set(found)
+
+
+def test_the_name_of_a_single_dot_stands_beside_it() -> None:
+    figure = points({"gzip": [(5.0, 6.7)], "zstd": [(0.7, 6.5)], "lz4": [(0.3, 3.5)]}, title="Codecs")
+    dots = {"gzip": elements(figure, "circle")[0], "zstd": elements(figure, "rect")[-1]}
+    for name, dot in dots.items():
+        (box,) = [box for box in figure.boxes if box.text == name]
+        x, y = float(dot.get("cx") or dot.get("x") or 0), float(dot.get("cy") or dot.get("y") or 0)
+        assert min(abs(box.left - x), abs(box.right - x)) < 25 and abs((box.top + box.bottom) / 2 - y) < 25
 
 
 def test_the_text_has_every_point_of_a_curve() -> None:
