@@ -15,6 +15,12 @@ from pykraft.storage.log import UnifiedLog
 UnifiedLog.last_stable_offset = property(lambda log: log.high_watermark)
 """
 
+A_NEW_COORDINATOR_FORGETS = """
+from pykraft.coordinator.transaction.shard import TransactionShard
+
+TransactionShard._send_soon = lambda shard, transactional_id: None
+"""
+
 NOTHING_IS_LISTED_AS_ABORTED = """
 from pykraft.storage.transaction_index import TransactionIndex
 
@@ -26,9 +32,12 @@ TransactionIndex.collect = lambda index, fetch_offset, upper_bound_offset: ([], 
     ("plant", "heading", "claim"),
     [
         (OPEN_TRANSACTIONS_ARE_STABLE, "2. ", "An open transaction hides all later records"),
-        pytest.param(NOTHING_IS_LISTED_AS_ABORTED, "4. ", "An abort removes nothing", marks=pytest.mark.long),
+        pytest.param(
+            A_NEW_COORDINATOR_FORGETS, "4. ", "PrepareCommit binds the next coordinator", marks=pytest.mark.long
+        ),
+        pytest.param(NOTHING_IS_LISTED_AS_ABORTED, "5. ", "An abort removes nothing", marks=pytest.mark.long),
     ],
-    ids=["open transactions are stable", "nothing is listed as aborted"],
+    ids=["open transactions are stable", "a new coordinator forgets", "nothing is listed as aborted"],
 )
 def test_a_broken_promise_turns_the_notebook_red(plant: str, heading: str, claim: str) -> None:
     with pytest.raises(NotebookFailed, match=f"this does not hold: .*{claim}"):
