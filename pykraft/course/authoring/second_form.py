@@ -27,7 +27,7 @@ from pykraft.course.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
 FIRST_FORM = ("00", "02", "03", "04", "05", "08", "20", "23", "24")
-"""Notebooks that do not keep this measure yet. In 18, 19 and 23 too many lines draw, claim or ask."""
+"""Notebooks that do not keep this measure yet."""
 
 CODE_CELLS = 22
 CLAIMS = 6
