@@ -23,8 +23,10 @@ We call it the *marker*. A batch is written by the driver, when all tasks have s
    a transaction that it left open is aborted, and it can commit no other. One that it had begun to commit is finished.
 2. TxnOffsetCommit of the batch's number + 1, in a new transaction. A broker answers it when its followers have it: so
    it is the group's coordinator, and not one that was deposed and does not know it, which would tell an old marker.
-3. OffsetFetch of the marker, from that broker. It tells what is committed, not what is pending. No older driver can
-   commit any more, and what one has committed is written there since the fencing.
+3. OffsetFetch of the marker, from that broker. It tells what is below its high watermark, not what is pending. Its high
+   watermark has passed the record of step 2, and every marker of an older driver is before that record: none of them
+   can commit any more, and what one has committed is written there since the fencing. If another broker answers, steps
+   2 and 3 begin again: the high watermark of a new leader may be older for a moment.
 4. If the marker is the batch's number + 1, the batch was written: the transaction is aborted, what is staged is
    dropped, and Spark goes on.
 5. Else: all records, EndTxn. A reader with ``isolation.level=read_committed`` sees all of the batch or nothing, and the
@@ -199,8 +201,7 @@ class ExactlyOnceCommit:
         """Fence, then write the batch unless the marker that is read after that shows it to be written."""
         self.fence(producer)
         self.begin(producer)
-        self.mark(producer)
-        if self.is_written(self.marker(producer)):
+        if self.is_written(self.last_marker(producer)):
             producer.abort_transaction()
         else:
             self.send(producer)
@@ -218,6 +219,15 @@ class ExactlyOnceCommit:
     def fence(self, producer: SinkProducer) -> None:
         """Let no older driver commit anything from now on."""
         producer.init_transactions()
+
+    def last_marker(self, producer: SinkProducer) -> int | None:
+        """Mark the batch, and ask for the marker before that, until one coordinator has answered both."""
+        while True:
+            self.mark(producer)
+            coordinator = producer.coordinator_of(self.name)
+            marker = self.marker(producer)
+            if producer.coordinator_of(self.name) == coordinator:
+                return marker
 
     def marker(self, producer: SinkProducer) -> int | None:
         """The number of the last batch written + 1; None if nothing is known."""

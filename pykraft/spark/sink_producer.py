@@ -12,7 +12,7 @@ from pykraft.client.group_offsets import GroupOffsetCalls
 from pykraft.client.producer import Obstacle
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import Node, TopicPartition
 from pykraft.producer import Producer
 from pykraft.records.encoded import EncodedRecordBatch
 
@@ -67,6 +67,10 @@ class SinkProducer(Producer):
         if isinstance(found, KafkaError):
             raise found
         return found.get(place)
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """The broker that answered last as the group's coordinator; None while it is looked up."""
+        return self._core.driver.group_coordinators.node_of(group_id)
 
     def _on_failure(self, place: RecordMetadata | None, error: Exception | None) -> None:
         if error is not None and self._failure is None:

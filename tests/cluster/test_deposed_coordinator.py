@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 from pykraft import Cluster, Consumer, TopicPartition
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -15,14 +16,40 @@ from pykraft.coordinator.runtime import partition_for
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.spark.exactly_once import ExactlyOnceCommit, sink_name
 from pykraft.spark.sink_options import write_options
+from pykraft.spark.sink_producer import SinkProducer
 from pykraft.spark.staging import StagedBatch, StagedFile, batch_folder
 
 OFFSETS = "__consumer_offsets"
 HEALS_AFTER_S = 2.0
 STARTS_AGAIN_FOR_S = 60.0
+T = TypeVar("T", bound=ExactlyOnceCommit)
 
 
-def driver(servers: str, directory: Path, query_id: str, batch_id: int) -> ExactlyOnceCommit:
+class Moving(ExactlyOnceCommit):
+    """The coordinator is killed after it has answered the mark, and before it is asked for the marker."""
+
+    cluster: Cluster
+    marks = 0
+
+    def mark(self, producer: SinkProducer) -> None:
+        self.marks += 1
+        super().mark(producer)
+
+    def marker(self, producer: SinkProducer) -> int | None:
+        if self.marks == 1:
+            leader = leader_of_group(self.cluster, self.name)
+            self.cluster.kill(leader)
+            leader_of_group(self.cluster, self.name, other_than=leader)
+        return super().marker(producer)
+
+
+def driver(
+    servers: str,
+    directory: Path,
+    query_id: str,
+    batch_id: int,
+    kind: type[T] = ExactlyOnceCommit,  # type: ignore[assignment]
+) -> T:
     """A driver that is about to write a batch of one record."""
     said = {"kafka.bootstrap.servers": servers, "exactlyOnce": "true", "topic": "t", "stagingDirectory": str(directory)}
     options = write_options(said)
@@ -32,7 +59,7 @@ def driver(servers: str, directory: Path, query_id: str, batch_id: int) -> Exact
     file.keep(TopicPartition("t", 0), bytes(builder.build()))
     pieces = file.close()
     message = StagedBatch(query_id, "run", batch_id, "here", str(file.path or ""), file.size, file.checksum, pieces)
-    return ExactlyOnceCommit(options, [message], batch_id)
+    return kind(options, [message], batch_id)
 
 
 def leader_of_group(cluster: Cluster, name: str, other_than: int | None = None) -> int:
@@ -85,3 +112,14 @@ def test_a_batch_is_not_written_again_because_a_deposed_coordinator_tells_an_old
             while consumer.position(place) < consumer.end_offsets([place])[place]:
                 values += [record.value for some in consumer.poll(500).values() for record in some]
         assert values == [b"0", b"1"]
+
+
+def test_a_marker_that_another_coordinator_tells_is_asked_for_again_after_a_new_mark(tmp_path: Path) -> None:
+    query_id = str(uuid.uuid4())
+    with Cluster(3) as cluster:
+        cluster.create_topic("t")
+        driver(cluster.bootstrap_servers, tmp_path / "first", query_id, 0).run()
+        again = driver(cluster.bootstrap_servers, tmp_path / "second", query_id, 0, Moving)
+        again.cluster = cluster
+        again.run()
+        assert again.marks == 2
