@@ -29,6 +29,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from pykraft.common.errors import ConfigError
+from pykraft.common.metrics import NETWORK
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
@@ -44,6 +45,7 @@ from pykraft.server.quotas import Quotas
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 from pykraft.storage.open_files import most_open_files
+from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_connection import RequestChannel
 
 T = TypeVar("T")
@@ -95,6 +97,7 @@ class NodeThread:
         self.failure: BaseException | None = None
         self._kill = threading.Event()
         self._running = True
+        self._stopwatch = SystemClock.elapsed_ns
         node: Node | None = None
         try:
             node = self.node = Node(
@@ -106,6 +109,7 @@ class NodeThread:
                 trace_sink=trace_sink,
                 quotas=quotas,
             )
+            self._measure()
             self._bind()
         except BaseException:
             if node is not None:
@@ -113,6 +117,14 @@ class NodeThread:
             self._release(reset=False)
             raise
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def _measure(self) -> None:
+        """Let the stages count what they do."""
+        metrics = self.node.metrics
+        self._requests.metrics = RequestMetrics(metrics, self._stopwatch)
+        self._times = ThreadTimes(metrics, self._requests.metrics)
+        metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
+        metrics.gauge("SocketServer", "connection-count", lambda: len(self._processor))
 
     def _bind(self) -> None:
         ports = {}
@@ -191,12 +203,16 @@ class NodeThread:
     def _loop(self) -> None:
         deadline = 0
         idle_check = 0
+        stopwatch = self._stopwatch
+        began = stopwatch()
         while not self._kill.is_set():
             now = self._clock.now()
             ready = self._selector.wait(0 if self._has_work else min(deadline - now, MAX_WAIT_MS) / 1000)
+            ready_at = stopwatch()
             now = self._processor.now = self._client.now = self._clock.now()
             self._selector.tell(ready)
             network_deadline = self._client.poll(now)
+            read_at = stopwatch()
             self._client.dispatch()
             self._handle_requests(now)
             self._requests.feed()
@@ -211,6 +227,9 @@ class NodeThread:
                 idle_check = now + IDLE_CHECK_MS
             if self.node.is_shut_down(now):
                 return
+            ended = stopwatch()
+            self._times.add(began, ready_at, read_at, ended)
+            began = ended
 
     @property
     def _has_work(self) -> bool:
@@ -220,8 +239,8 @@ class NodeThread:
         """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
         enough = now + MAX_HANDLING_MS
         while (queued := self._requests.receive()) is not None:
-            connection, inbound = queued
-            connection.serve(inbound, self.node, now)
+            connection, inbound, queued_at = queued
+            connection.serve(inbound, self.node, now, queued_at)
             if self._clock.now() >= enough:
                 return
 

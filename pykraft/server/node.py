@@ -278,6 +278,7 @@ class Node:
     def _poll(self, now: int) -> Poll:
         self._trace.now = now
         self._timer.expire(now)
+        self.metrics.tick(now)
         quorum = self.raft.poll(now)
         deadline = quorum.deadline
         requests = list(quorum.requests)

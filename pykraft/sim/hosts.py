@@ -24,6 +24,7 @@ from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
 from pykraft.sim.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.transport.peers import Peer, Peers
+from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
@@ -306,6 +307,7 @@ class SimulatedNode(Machine):
         self._peers.now = self.scheduler.now
         capacity = self.config.values[keys.QUEUED_MAX_REQUESTS]
         self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)
+        self._requests.metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self.is_up = True
         self.node.start(self.scheduler.now)
         self.step()
@@ -330,7 +332,7 @@ class SimulatedNode(Machine):
         node = self.node
         assert node is not None
         while (queued := self._requests.receive()) is not None:
-            queued.connection.serve(queued.inbound, node, now)
+            queued.connection.serve(queued.inbound, node, now, queued.queued_at)
             self._requests.feed()
         poll = node.poll(now)
         for outbound in poll.requests:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from pykraft.common.background import Background
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.metrics import Metrics
+from pykraft.common.metrics import LOG, Metrics
 from pykraft.common.topic_config import (
     CLEANUP_POLICY,
     MAX_COMPACTION_LAG_MS,
@@ -240,13 +240,15 @@ class LogCleaner:
 
     def register_gauges(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names."""
-        metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", lambda: len(self.uncleanable))
-        metrics.gauge("LogCleanerManager", "uncleanable-bytes", self._uncleanable_bytes)
-        metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()))
-        metrics.gauge("LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._looked_ms)
-        metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent))
-        metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent))
-        metrics.gauge("LogCleaner", "max-clean-time-secs", lambda: self._last_pass_ms / 1000)
+        metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", lambda: len(self.uncleanable), LOG)
+        metrics.gauge("LogCleanerManager", "uncleanable-bytes", self._uncleanable_bytes, LOG)
+        metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()), LOG)
+        metrics.gauge(
+            "LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._looked_ms, LOG
+        )
+        metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent), LOG)
+        metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent), LOG)
+        metrics.gauge("LogCleaner", "max-clean-time-secs", lambda: self._last_pass_ms / 1000, LOG)
 
     def _uncleanable_bytes(self) -> int:
         logs = [self._logs[key] for key in self.uncleanable if key in self._logs]

@@ -41,7 +41,7 @@ from random import Random
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
-from pykraft.common.metrics import Metrics
+from pykraft.common.metrics import LOG, Metrics
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
 from pykraft.storage.checkpoint import (
@@ -181,7 +181,7 @@ class LogManager:
 
     def register_gauges(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names."""
-        metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None))
+        metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None), LOG)
         self.cleaner.register_gauges(metrics)
 
     def fail(self, error: OSError) -> None:

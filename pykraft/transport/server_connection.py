@@ -51,6 +51,7 @@ from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Response
+from pykraft.transport.request_metrics import Marks, RequestMetrics
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
 
@@ -130,14 +131,18 @@ class QueuedRequest(NamedTuple):
 
     connection: "ServerConnection"
     inbound: InboundRequest
+    queued_at: int = 0
+    """When that was, on the stopwatch of the metrics."""
 
 
 class RequestChannel:
-    """The bounded queue between the connections and the node, and the clock and timer that the connections share."""
+    """The bounded queue between the connections and the node, and what the connections share: clock, timer, metrics."""
 
     def __init__(self, capacity: int, timer: Timer, clock: Callable[[], int]) -> None:
         self.timer = timer
         self.clock = clock
+        self.metrics: RequestMetrics | None = None
+        """None: nothing is measured."""
         self.room = capacity
         """This many requests more may be put into the queue."""
         self._queue: deque[QueuedRequest] = deque()
@@ -174,7 +179,7 @@ class ServerConnection:
         self.stream = stream
         self.is_open = True
         self._requests = requests
-        self._waiting: tuple[RequestContext, Promise[Answer]] | None = None
+        self._waiting: tuple[InboundRequest, Promise[Answer]] | None = None
         """The request that was handled, and whose answer comes later."""
 
     @property
@@ -196,7 +201,8 @@ class ServerConnection:
                     stream.receive()
                 taken = channel.next_request()
                 if isinstance(taken, InboundRequest):
-                    requests.put(QueuedRequest(self, taken))
+                    queued_at = 0 if requests.metrics is None else requests.metrics.stopwatch()
+                    requests.put(QueuedRequest(self, taken, queued_at))
                     break
                 if taken is not None:
                     stream.send(channel.refuse(taken))
@@ -212,32 +218,41 @@ class ServerConnection:
     @property
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for on a connection whose client has hung up."""
-        if self._waiting is not None and self._waiting[0].api_key == FetchRequest.api:
+        if self._waiting is not None and self._waiting[0].context.api_key == FetchRequest.api:
             return True
         return self.stream.has_ended and not self.is_busy
 
-    def serve(self, inbound: InboundRequest, handler: RequestHandler, now: int) -> None:
-        """Let the handler answer a request that was taken, and send the answer when it comes."""
+    def serve(self, inbound: InboundRequest, handler: RequestHandler, now: int, queued_at: int = 0) -> None:
+        """Let the handler answer a request that was taken, and send the answer when it comes. `queued_at` is when it
+        was taken."""
         if not self.is_open:
             return
-        context = inbound.context
+        metrics = self._requests.metrics
+        begun = 0 if metrics is None else metrics.stopwatch()
         answered = handler.handle(inbound, now)
+        marks = None if metrics is None else Marks(queued_at, begun, metrics.stopwatch())
         if not isinstance(answered, Promise):
-            self.respond(context, answered)
+            self.respond(inbound, answered, marks)
             return
         if answered.kept:
-            self.respond(context, answered.value)
+            self.respond(inbound, answered.value, marks)
             return
-        self._waiting = context, answered
-        answered.then(partial(self.respond, context))
+        self._waiting = inbound, answered
+        answered.then(partial(self.respond, inbound, marks=marks, has_waited=True))
         if self.stream.has_hung_up:
             self.go_on()
 
-    def respond(self, context: RequestContext, answer: Answer) -> None:
+    def respond(
+        self, inbound: InboundRequest, answer: Answer, marks: Marks | None = None, has_waited: bool = False
+    ) -> None:
         """Send the answer, and take the next request; after the time for which the client is throttled."""
         self._waiting = None
         if not self.is_open:
             return
+        requests, context = self._requests, inbound.context
+        ready = 0
+        if marks is not None and requests.metrics is not None:
+            ready = requests.metrics.stopwatch() if has_waited else marks.handled
         if answer.hang_up:
             self.close()
             return
@@ -248,8 +263,9 @@ class ServerConnection:
         except (OSError, EOFError, struct.error, MemoryError):
             self.close()
             return
+        if marks is not None and requests.metrics is not None:
+            requests.metrics.record(inbound, marks, ready, throttle_ms)
         if throttle_ms > 0:
-            requests = self._requests
             requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
         self.go_on()
 

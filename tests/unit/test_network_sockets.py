@@ -80,7 +80,7 @@ class Server:
         """Answer the request that has waited longest, as a node does."""
         queued = self.requests.receive()
         assert queued is not None
-        queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[])))
+        queued.connection.respond(queued.inbound, Answer(ApiVersionsResponse(api_keys=[])))
         self.requests.feed()
         self.turn()
         return queued
@@ -131,7 +131,7 @@ def test_a_batch_that_waits_for_its_replicas_does_not_open_the_door_for_a_flood(
             sent += caller.send(flood[sent % len(flood) :])
             server.turn(1)
     assert server.requests.receive() is None and len(produce.connection.channel.frames._buffer) < 1 << 20
-    produce.connection.respond(produce.inbound.context, Answer(ProduceResponse(responses=[])))
+    produce.connection.respond(produce.inbound, Answer(ProduceResponse(responses=[])))
     wait_until(lambda: server.turn(1) or len(server.requests), "the next request is read")
     following = server.requests.receive()
     assert following is not None and following.inbound.context.correlation_id == 1
@@ -147,7 +147,7 @@ def waiting_produce(server: Server, caller: socket.socket) -> QueuedRequest:
 
 
 def answered(server: Server, request: QueuedRequest) -> None:
-    request.connection.respond(request.inbound.context, Answer(ProduceResponse(responses=[])))
+    request.connection.respond(request.inbound, Answer(ProduceResponse(responses=[])))
     server.turn()
 
 
@@ -303,7 +303,7 @@ def test_a_throttled_client_is_answered_at_once_and_read_again_when_the_time_is_
     server.ask(caller, 2)
     queued = server.requests.receive()
     assert queued is not None
-    queued.connection.respond(queued.inbound.context, Answer(ApiVersionsResponse(api_keys=[]), lambda _: 500))
+    queued.connection.respond(queued.inbound, Answer(ApiVersionsResponse(api_keys=[]), lambda _: 500))
     caller.settimeout(10)
     assert caller.recv(1 << 16)[4:8] == bytes(4), "the correlation id"
     server.ask(caller, 1)

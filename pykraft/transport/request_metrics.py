@@ -1,0 +1,157 @@
+"""How long requests take, and where the time goes: Kafka's RequestMetrics.
+
+::
+
+    taken from      handled          the handler        the answer        handed to
+    the socket      from here        has returned       is there          the socket
+        |  queue        |    local        |    remote        |   response      |
+        +---------------+-----------------+------------------+-----------------+
+        |                             total                                    |
+
+*Remote* is what a request waits for after its handler: followers, new records, another coordinator. The *throttle* time
+is what a quota makes the client wait after the answer, so it is not part of the total. What the client's socket does
+not take at once leaves later, and is not in the response time. There is no ResponseQueueTimeMs: one thread does both,
+so an answer waits in no queue.
+
+A fetch counts as FetchConsumer or FetchFollower. Kafka counts it as Fetch, too. A request that a broker forwards counts
+as Envelope on the controller.
+
+Idle percentages on one thread
+------------------------------
+In Kafka network threads and request handlers each say what share of their time they wait for work; near 0 the stage is
+the bottleneck. Here one thread does the work of both, so the time divides in three: *waiting* in the selector,
+*network* (read and write sockets, parse requests), and *handling* (requests, and whatever the node does by itself).
+
+    NetworkProcessorAvgIdlePercent    waiting / (waiting + network)
+    RequestHandlerAvgIdlePercent      waiting / (waiting + handling)
+
+If the thread never waits, both are 0, as Kafka's alarms expect. If one is lower than the other, its stage takes more of
+the thread. Both are of the last minute. Time in which the thread waits for the interpreter's lock counts for the stage
+that it was in.
+
+Follows org.apache.kafka.network.metrics.RequestMetrics and kafka.network.RequestChannel.Request#updateRequestMetrics.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pykraft.common.metrics import NETWORK, SERVER, Histogram, Meter, Metrics
+from pykraft.protocol.messages.data import FetchRequest
+from pykraft.protocol.schema import Request
+from pykraft.transport.server_channel import InboundRequest, RequestContext
+
+_NS_PER_MS = 1_000_000
+_SNAPSHOT_NS = 5_000_000_000
+_SNAPSHOTS = 13
+"""The oldest is a minute old."""
+
+
+class Marks(NamedTuple):
+    """When things happened to a request, in nanoseconds on the stopwatch."""
+
+    queued: int
+    begun: int
+    handled: int
+
+
+class _Api:
+    """The metrics of one kind of request."""
+
+    __slots__ = ("name", "remote", "throttle", "times", "versions")
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.name = name
+        self.versions: dict[int, Meter] = {}
+
+        def times(part: str) -> Histogram:
+            return metrics.histogram("RequestMetrics", part, NETWORK, _NS_PER_MS, request=name)
+
+        self.remote, self.throttle = times("RemoteTimeMs"), times("ThrottleTimeMs")
+        names = "RequestQueueTimeMs", "LocalTimeMs", "ResponseSendTimeMs", "TotalTimeMs"
+        self.times = tuple(times(part) for part in names)
+
+
+class RequestMetrics:
+    """Measures the requests of one node. One thread at a time may call it."""
+
+    def __init__(self, metrics: Metrics, stopwatch: Callable[[], int]) -> None:
+        """`stopwatch` gives nanoseconds."""
+        self.stopwatch = stopwatch
+        self.sending_ns = 0
+        """All response times together."""
+        self._metrics = metrics
+        self._apis: dict[tuple[int, bool], _Api] = {}
+
+    def record(self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int) -> None:
+        """A request is answered: its answer was there at `ready`, and is with the socket now. This runs for each
+        request. So it does what `Histogram.record` does without calling it, and passes over what is 0."""
+        sent = self.stopwatch()
+        context, message = inbound
+        is_follower = type(message) is FetchRequest and _is_of_follower(message)
+        api = self._apis.get((context.api_key, is_follower)) or self._make(context, message, is_follower)
+        (api.versions.get(context.api_version) or self._make_version(api, context.api_version)).count += 1
+        queued, begun, handled = marks
+        sending = sent - ready
+        self.sending_ns += sending
+        for times, value in zip(api.times, (begun - queued, handled - begun, sending, sent - queued), strict=True):
+            times.total += value
+            length = value.bit_length()
+            times.buckets[length << 2 | (value >> (length - 3 if length > 3 else 0) & 3)] += 1
+        if ready == handled:
+            api.remote.buckets[0] += 1
+        else:
+            api.remote.record(ready - handled)
+        if throttle_ms:
+            api.throttle.record(throttle_ms * _NS_PER_MS)
+        else:
+            api.throttle.buckets[0] += 1
+
+    def _make(self, context: RequestContext, message: Request, is_follower: bool) -> _Api:
+        name = type(message).__name__.removesuffix("Request")
+        if context.api_key == FetchRequest.api:
+            name = "FetchFollower" if is_follower else "FetchConsumer"
+        api = self._apis[context.api_key, is_follower] = _Api(self._metrics, name)
+        return api
+
+    def _make_version(self, api: _Api, version: int) -> Meter:
+        tags = {"request": api.name, "version": str(version)}
+        meter = api.versions[version] = self._metrics.meter("RequestMetrics", "RequestsPerSec", NETWORK, **tags)
+        return meter
+
+
+class ThreadTimes:
+    """What the thread of a node does with its time, in nanoseconds."""
+
+    def __init__(self, metrics: Metrics, requests: RequestMetrics) -> None:
+        self._requests = requests
+        self._waiting = self._reading = self._others = 0
+        self._snapshots = deque([(0, 0, 0)], _SNAPSHOTS)
+        self._snapshot_at = 0
+        metrics.gauge("SocketServer", "NetworkProcessorAvgIdlePercent", lambda: self._idle(1), NETWORK)
+        metrics.gauge("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", lambda: self._idle(2), SERVER)
+
+    def add(self, began: int, ready: int, read: int, ended: int) -> None:
+        """A turn of the loop is over. It waited until `ready`, read sockets until `read`, and did the rest until
+        `ended`; writing the responses was part of that."""
+        self._waiting += ready - began
+        self._reading += read - ready
+        self._others += ended - read
+        if ended >= self._snapshot_at:
+            self._snapshot_at = ended + _SNAPSHOT_NS
+            self._snapshots.append(self._spent())
+
+    def _spent(self) -> tuple[int, int, int]:
+        sending = self._requests.sending_ns
+        return self._waiting, self._reading + sending, self._others - sending
+
+    def _idle(self, stage: int) -> float:
+        """The share of its time that a stage did not need: 1 is the network, 2 the handling."""
+        then, now = self._snapshots[0], self._spent()
+        waiting, busy = now[0] - then[0], now[stage] - then[stage]
+        return waiting / (waiting + busy) if waiting + busy else 1.0
+
+
+def _is_of_follower(request: FetchRequest) -> bool:
+    state = request.replica_state
+    return (request.replica_id if state is None else max(request.replica_id, state.replica_id)) >= 0
