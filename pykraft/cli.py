@@ -21,11 +21,13 @@
 
     python -m pykraft dump-log --files FILE,... --print-data-log
 
+    python -m pykraft metrics --server HOST:PORT
+
     python -m pykraft demo NOTEBOOK
     python -m pykraft simulate SEED
     python -m pykraft course build|status|grade|binder
 
-All but the first and the last three are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
+All but the first and the last four are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
 start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh,
 kafka-consumer-groups.sh, kafka-transactions.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The
 clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
@@ -61,6 +63,7 @@ COMMANDS = {
     "delete-records": "delete what lies before given offsets",
     "log-dirs": "print what lies in the brokers' log directories",
     "dump-log": "print what the files of a log hold",
+    "metrics": "print the metrics of a node",
     "demo": "run a notebook in the terminal",
     "simulate": "run simulated histories, and check the laws after every event",
     "course": "build its notebooks, show your progress, grade labs",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from pykraft.commands.common import CommandError, say, write_nowhere
+from pykraft.commands.common import CommandError, say, tell, write_nowhere
 from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent
 from pykraft.controller.features import UnsupportedFeatureError
@@ -62,6 +62,8 @@ def _serve(options: argparse.Namespace) -> int:
     if options.stop_with_parent:
         threading.Thread(target=_wait_for_end_of_input, args=(wishes,), daemon=True).start()
     node.start()
+    if node.metrics_endpoint is not None:
+        tell(f"metrics are at http://{node.metrics_endpoint}/metrics")
     is_second = False
     while node.is_running:
         with suppress(queue.Empty):

@@ -30,9 +30,11 @@ from typing import Any, Protocol, TypeVar
 
 from pykraft.common.errors import ConfigError
 from pykraft.common.metrics import NETWORK
+from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
+from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.runtime.background import BackgroundThread
@@ -94,6 +96,7 @@ class NodeThread:
         self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
         self._processor = Processor(self._selector, self._requests, self._options)
         self._acceptors: list[Acceptor] = []
+        self._metrics_server: MetricsServer | None = None
         self.failure: BaseException | None = None
         self._kill = threading.Event()
         self._running = True
@@ -138,6 +141,19 @@ class NodeThread:
                     f"listener {listener.name} cannot listen on {listener.bind}: {error.strerror}"
                 ) from None
         self.node.bind(ports)
+        endpoint = self.node.config.metrics_listener
+        if endpoint is not None:
+            try:
+                self._metrics_server = MetricsServer(self._selector, endpoint, lambda: exposition(self.node.metrics))
+            except OSError as error:
+                raise ConfigError(
+                    f"{keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
+                ) from None
+
+    @property
+    def metrics_endpoint(self) -> Endpoint | None:
+        """Where its metrics are read, if anywhere."""
+        return None if self._metrics_server is None else self._metrics_server.endpoint
 
     def start(self) -> None:
         self._thread.start()
@@ -255,6 +271,8 @@ class NodeThread:
     def _release(self, reset: bool) -> None:
         for acceptor in self._acceptors:
             acceptor.close()
+        if self._metrics_server is not None:
+            self._metrics_server.close()
         self._processor.close(reset)
         self._client.close()
         self._background.close()

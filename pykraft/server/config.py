@@ -183,6 +183,12 @@ REQUEST_TIMEOUT_MS = integer(
     "request.timeout.ms", 30_000, "how long this broker waits for another broker's answer", at_least=1
 )
 
+METRICS_LISTENER = string(
+    "pykraft.metrics.listener",
+    "",
+    "where GET /metrics answers with Prometheus' text: [HOST:]PORT, by default on 127.0.0.1; empty: nowhere",
+)
+
 # What the broker's own file says of every topic: the keys of a topic under the broker's names.
 _TOPIC_DEFAULTS: list[Key[Any]] = [
     key for name, key in BROKER_DEFAULTS.items() if name != LOG_FLUSH_SCHEDULER_INTERVAL_MS.name
@@ -236,6 +242,7 @@ _NODE_KEYS: list[Key[Any]] = [
     ADD_PARTITIONS_RETRY_BACKOFF_MS,
     ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
+    METRICS_LISTENER,
     *LIVE_BROKER_CONFIG.keys.values(),
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
@@ -275,6 +282,7 @@ class NodeConfig:
     values: Config
     unknown: tuple[str, ...]
     """Keys in the file that nobody reads: worth a warning."""
+    metrics_listener: Endpoint | None = None
 
     @property
     def is_broker(self) -> bool:
@@ -326,6 +334,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         properties=dict(properties),
         values=values,
         unknown=tuple(NODE_CONFIG.unknown(properties)),
+        metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
     )
 
 
@@ -452,6 +461,12 @@ def _endpoint(key: Key[Any], text: str) -> Endpoint:
         return Endpoint.parse(text)
     except ValueError as error:
         raise ConfigError(f"{key.name}: {error}") from None
+
+
+def _metrics_listener(text: str) -> Endpoint | None:
+    if not text:
+        return None
+    return _endpoint(METRICS_LISTENER, f"127.0.0.1:{text}" if text.isdecimal() else text)
 
 
 def _voter(text: str) -> Node:

@@ -39,7 +39,7 @@ from typing import NamedTuple
 from pykraft.common.metrics import NETWORK, SERVER, Histogram, Meter, Metrics
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Request
-from pykraft.transport.server_channel import InboundRequest, RequestContext
+from pykraft.transport.server_channel import InboundRequest
 
 _NS_PER_MS = 1_000_000
 _SNAPSHOT_NS = 5_000_000_000
@@ -58,11 +58,10 @@ class Marks(NamedTuple):
 class _Api:
     """The metrics of one kind of request."""
 
-    __slots__ = ("name", "remote", "throttle", "times", "versions")
+    __slots__ = ("name", "remote", "throttle", "times")
 
     def __init__(self, metrics: Metrics, name: str) -> None:
         self.name = name
-        self.versions: dict[int, Meter] = {}
 
         def times(part: str) -> Histogram:
             return metrics.histogram("RequestMetrics", part, NETWORK, _NS_PER_MS, request=name)
@@ -81,7 +80,9 @@ class RequestMetrics:
         self.sending_ns = 0
         """All response times together."""
         self._metrics = metrics
-        self._apis: dict[tuple[int, bool], _Api] = {}
+        self._apis: dict[str, _Api] = {}
+        self._found: dict[tuple[int, int, bool], tuple[_Api, Meter]] = {}
+        """By API, version, and whether it is a follower's fetch."""
 
     def record(self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int) -> None:
         """A request is answered: its answer was there at `ready`, and is with the socket now. This runs for each
@@ -89,8 +90,9 @@ class RequestMetrics:
         sent = self.stopwatch()
         context, message = inbound
         is_follower = type(message) is FetchRequest and _is_of_follower(message)
-        api = self._apis.get((context.api_key, is_follower)) or self._make(context, message, is_follower)
-        (api.versions.get(context.api_version) or self._make_version(api, context.api_version)).count += 1
+        key = context.api_key, context.api_version, is_follower
+        api, requests = self._found.get(key) or self._find(key, message)
+        requests.count += 1
         queued, begun, handled = marks
         sending = sent - ready
         self.sending_ns += sending
@@ -107,17 +109,16 @@ class RequestMetrics:
         else:
             api.throttle.buckets[0] += 1
 
-    def _make(self, context: RequestContext, message: Request, is_follower: bool) -> _Api:
+    def _find(self, key: tuple[int, int, bool], message: Request) -> tuple[_Api, Meter]:
+        """The metrics of a request that is the first of its version."""
+        _, version, is_follower = key
         name = type(message).__name__.removesuffix("Request")
-        if context.api_key == FetchRequest.api:
+        if type(message) is FetchRequest:
             name = "FetchFollower" if is_follower else "FetchConsumer"
-        api = self._apis[context.api_key, is_follower] = _Api(self._metrics, name)
-        return api
-
-    def _make_version(self, api: _Api, version: int) -> Meter:
-        tags = {"request": api.name, "version": str(version)}
-        meter = api.versions[version] = self._metrics.meter("RequestMetrics", "RequestsPerSec", NETWORK, **tags)
-        return meter
+        api = self._apis[name] = self._apis.get(name) or _Api(self._metrics, name)
+        tags = {"request": name, "version": str(version)}
+        found = self._found[key] = api, self._metrics.meter("RequestMetrics", "RequestsPerSec", NETWORK, **tags)
+        return found
 
 
 class ThreadTimes:
