@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pykraft.client import config as keys
 from pykraft.client.admin import (
     AdminCalls,
+    ApiVersions,
     ClusterDescription,
     NewPartitions,
     NewTopic,
@@ -324,9 +325,14 @@ class Admin(ClosesOnExit):
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 
-    def describe_cluster(self) -> ClusterDescription:
-        """The brokers that are not fenced."""
-        return self._ask(self._core.ask.describe_cluster)
+    def describe_cluster(self, include_fenced_brokers: bool = False) -> ClusterDescription:
+        """The brokers: those that are not fenced, or all."""
+        return self._ask(lambda deadline: self._core.ask.describe_cluster(deadline, include_fenced_brokers))
+
+    def describe_api_versions(self, brokers: Iterable[int]) -> Answers[int, ApiVersions]:
+        """Which APIs each of these brokers serves, in which versions; the error in their place if it does not say."""
+        wanted = list(brokers)
+        return self._ask(lambda deadline: self._core.ask.describe_api_versions(wanted, deadline))
 
     def describe_quorum(self) -> QuorumDescription:
         """The leader of the metadata quorum, its epoch, and how far each voter and observer is."""

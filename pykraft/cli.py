@@ -16,6 +16,13 @@
     python -m pykraft consumer-groups --bootstrap-server HOST:PORT --describe --all-groups
     python -m pykraft transactions --bootstrap-server HOST:PORT list
 
+    python -m pykraft metadata-quorum --bootstrap-server HOST:PORT describe --status
+    python -m pykraft cluster list-endpoints --bootstrap-server HOST:PORT
+    python -m pykraft broker-api-versions --bootstrap-server HOST:PORT
+
+    python -m pykraft producer-perf-test --bootstrap-server HOST:PORT --topic NAME --num-records N ...
+    python -m pykraft consumer-perf-test --bootstrap-server HOST:PORT --topic NAME --num-records N
+
     python -m pykraft delete-records --bootstrap-server HOST:PORT --offset-json-file FILE
     python -m pykraft log-dirs --bootstrap-server HOST:PORT --describe
 
@@ -29,8 +36,9 @@
 
 All but the first and the last four are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
 start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh,
-kafka-consumer-groups.sh, kafka-transactions.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The
-clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
+kafka-consumer-groups.sh, kafka-transactions.sh, kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-
+versions.sh, kafka-producer-perf-test.sh, kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh,
+kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
 
 A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
 on standard error and exit code 1.
@@ -60,6 +68,11 @@ COMMANDS = {
     "get-offsets": "print the offsets of partitions",
     "consumer-groups": "list, describe, reset and delete consumer groups and their offsets",
     "transactions": "list and describe transactions and producers, find and abort those that hang",
+    "metadata-quorum": "describe the quorum of controllers",
+    "cluster": "print the id of a cluster and the addresses of its brokers",
+    "broker-api-versions": "print which APIs each broker serves, in which versions",
+    "producer-perf-test": "measure how fast records can be sent",
+    "consumer-perf-test": "measure how fast records can be read",
     "delete-records": "delete what lies before given offsets",
     "log-dirs": "print what lies in the brokers' log directories",
     "dump-log": "print what the files of a log hold",

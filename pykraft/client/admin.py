@@ -3,16 +3,18 @@
 Follows org.apache.kafka.clients.admin.{Admin,NewTopic,NewPartitions,TopicDescription,DescribeClusterResult,QuorumInfo}.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pykraft.client.api_driver import ApiDriver
+from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHandler, key_answer
 from pykraft.client.arguments import LARGEST_INT32, whole_number
 from pykraft.client.configs import setting_text
+from pykraft.client.lookups import BrokerStrategy
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import METADATA_TOPIC, Node, Uuid
+from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Node, Uuid
 from pykraft.protocol.messages.admin import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -22,12 +24,14 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsResponse,
 )
 from pykraft.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ListenerEndpoint
 
 CLUSTER_DEFAULT = -1
 
@@ -87,11 +91,13 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The brokers that are not fenced, and the one that answers for the controller."""
+    """The brokers, and the one that answers for the controller. Fenced brokers are among them only if they were asked
+    for; `fenced` has their ids."""
 
     cluster_id: str
     controller_id: int
     brokers: tuple[Node, ...]
+    fenced: frozenset[int] = frozenset()
 
 
 class QuorumReplica(NamedTuple):
@@ -102,6 +108,8 @@ class QuorumReplica(NamedTuple):
     log_end_offset: int
     last_fetch_timestamp: int
     last_caught_up_timestamp: int
+    directory_id: Uuid = ZERO_UUID
+    """Of its metadata directory; zero where voters are known by their ids alone."""
 
 
 class QuorumDescription(NamedTuple):
@@ -112,6 +120,15 @@ class QuorumDescription(NamedTuple):
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    """Where each voter can be reached, as ``LISTENER://host:port``, by its id."""
+
+
+class ApiVersions(NamedTuple):
+    """What one broker serves."""
+
+    versions: Mapping[int, tuple[int, int]]
+    """The lowest and the highest version by the key of the API."""
 
 
 class AdminCalls:
@@ -208,13 +225,36 @@ class AdminCalls:
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 
-    def describe_cluster(self, deadline: int) -> "Promise[ClusterDescription | KafkaError]":
+    def describe_cluster(
+        self, deadline: int, include_fenced_brokers: bool = False
+    ) -> "Promise[ClusterDescription | KafkaError]":
         def read(response: DescribeClusterResponse) -> ClusterDescription:
             _check(response.error_code, "cluster", response.error_message)
             brokers = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
-            return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+            fenced = frozenset(b.broker_id for b in response.brokers if b.is_fenced)
+            return ClusterDescription(response.cluster_id, response.controller_id, brokers, fenced)
 
-        return self._driver.ask_any("to describe the cluster", DescribeClusterRequest(), read, deadline)
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+        return self._driver.ask_any("to describe the cluster", request, read, deadline)
+
+    def describe_api_versions(
+        self, brokers: Iterable[int], deadline: int
+    ) -> "Promise[Answers[int, ApiVersions] | KafkaError]":
+        """What each of these brokers serves; one that is gone has its error."""
+
+        def read(asked: Sequence[int], response: ApiVersionsResponse) -> Iterator[tuple[int, ApiVersions | KafkaError]]:
+            for broker in asked:
+                versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+                yield key_answer(broker, response.error_code, ApiVersions(versions))
+
+        handler = ApiHandler(
+            what="the API versions of brokers {}",
+            lookup=BrokerStrategy(self._driver.metadata, lambda broker: broker),
+            request=lambda asked: ApiVersionsRequest(client_software_name="pykraft", client_software_version="1"),
+            read=read,
+            channel=ADMIN_CHANNEL,
+        )
+        return self._driver.ask_each(handler, sorted(brokers), deadline)
 
     def describe_quorum(self, deadline: int) -> "Promise[QuorumDescription | KafkaError]":
         topic_type = DescribeQuorumRequest.Topic
@@ -232,6 +272,7 @@ class AdminCalls:
                 partition.high_watermark,
                 tuple(_replica(state) for state in partition.current_voters),
                 tuple(_replica(state) for state in partition.observers),
+                {node.node_id: tuple(map(_address, node.listeners)) for node in response.nodes},
             )
 
         return self._driver.ask_any("to describe the quorum", request, read, deadline)
@@ -277,5 +318,14 @@ def _topic(topic: MetadataResponse.Topic) -> TopicDescription:
 
 def _replica(state: DescribeQuorumResponse.Topic.Partition.ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        state.replica_id, state.log_end_offset, state.last_fetch_timestamp, state.last_caught_up_timestamp
+        state.replica_id,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+        state.replica_directory_id,
     )
+
+
+def _address(listener: ListenerEndpoint) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"

@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,13 @@ def answers() -> Iterator[None]:
         yield
     except KafkaError as error:
         raise CommandError(str(error)) from None
+
+
+def table(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    """The lines of a table: each column is as wide as its longest cell, with a tab after it."""
+    cells = [list(headers), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in cells]
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pykraft.client.transaction_admin import (
     TransactionDescription,
     TransactionListing,
 )
-from pykraft.commands.common import CommandError, add_client_arguments, client_settings, say
+from pykraft.commands.common import CommandError, add_client_arguments, client_settings, say, table
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 
@@ -262,7 +262,7 @@ def _force(admin: Admin, options: argparse.Namespace) -> None:
 
 def listing_table(listings: Iterable[TransactionListing]) -> list[str]:
     """The transactional ids with their coordinators, producer ids and states."""
-    return _table(_LISTED, listings)
+    return table(_LISTED, listings)
 
 
 def description_table(name: str, found: TransactionDescription, now_ms: int) -> list[str]:
@@ -273,7 +273,7 @@ def description_table(name: str, found: TransactionDescription, now_ms: int) -> 
         *(found.transaction_timeout_ms, start_ms, None if start_ms is None else now_ms - start_ms),
         ",".join(map(str, sorted(found.topic_partitions))),
     )
-    return _table(_DESCRIBED, [row])
+    return table(_DESCRIBED, [row])
 
 
 def producers_table(producers: Iterable[ProducerState]) -> list[str]:
@@ -285,7 +285,7 @@ def producers_table(producers: Iterable[ProducerState]) -> list[str]:
         )
         for each in sorted(producers, key=lambda each: each.producer_id)
     ]
-    return _table(_PRODUCERS, rows)
+    return table(_PRODUCERS, rows)
 
 
 def hanging_table(hanging: Iterable[OpenTransaction], now_ms: int) -> list[str]:
@@ -299,7 +299,7 @@ def hanging_table(hanging: Iterable[OpenTransaction], now_ms: int) -> list[str]:
         )
         for each in hanging
     ]
-    return _table(_HANGING, rows)
+    return table(_HANGING, rows)
 
 
 def _now_ms() -> int:
@@ -308,13 +308,6 @@ def _now_ms() -> int:
 
 def _or_minus_1(number: int | None) -> int:
     return -1 if number is None else number
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Each column is as wide as its longest cell, with a tab after it."""
-    cells = [headers, *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in cells]
 
 
 def _print(lines: Iterable[str]) -> None:

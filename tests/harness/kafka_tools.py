@@ -1,6 +1,7 @@
-"""Many calls of one of Kafka's command line tools, in one JVM: a start costs seconds, a call some milliseconds.
+"""Many calls of Kafka's command line tools, in one JVM: a start costs seconds, a call some milliseconds.
 
     first, second = run_tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", [["--list", ...], [...]])
+    first, second = run_tools([("org.apache.kafka.tools.ClusterTool", ["cluster-id", ...]), (...)])
 
 A small Java program calls the tool's `main` again and again, and keeps what each call prints apart. It is compiled by
 the JVM that runs it (JEP 330), so a JDK is needed, not only a runtime. A tool that wants to exit goes on to the next
@@ -21,21 +22,23 @@ LIMIT_S = 120
 SOURCE = """
 import java.io.*;
 import java.lang.reflect.InvocationTargetException;
+import java.util.Arrays;
 import org.apache.kafka.common.utils.Exit;
 
 public class Calls {
     public static void main(String[] arguments) throws Exception {
         Exit.setExitProcedure((status, message) -> { throw new RuntimeException("exit"); });
-        var tool = Class.forName(arguments[0]).getMethod("main", String[].class);
         var calls = new BufferedReader(new InputStreamReader(System.in));
         var out = System.out;
         for (String call; (call = calls.readLine()) != null; ) {
+            var words = call.split("\\t");
+            var tool = Class.forName(words[0]).getMethod("main", String[].class);
             var printed = new ByteArrayOutputStream();
             var complaints = new ByteArrayOutputStream();
             System.setOut(new PrintStream(printed));
             System.setErr(new PrintStream(complaints));
             try {
-                tool.invoke(null, (Object) call.split("\\t"));
+                tool.invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
             } catch (InvocationTargetException left) {
                 // it wanted to exit
             }
@@ -55,13 +58,18 @@ class Told(NamedTuple):
 
 def run_tool(main: str, calls: Sequence[Sequence[str]]) -> list[Told]:
     """Call the tool with each of these arguments; what each call printed. No argument may have a tab in it."""
+    return run_tools([(main, call) for call in calls])
+
+
+def run_tools(calls: Sequence[tuple[str, Sequence[str]]]) -> list[Told]:
+    """The same with the class of a tool in each call."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "Calls.java"
         source.write_text(SOURCE)
         done = subprocess.run(
-            java_command(VERSION, str(source), main),
+            java_command(VERSION, str(source)),
             check=False,
-            input="".join("\t".join(call) + "\n" for call in calls),
+            input="".join("\t".join([main, *call]) + "\n" for main, call in calls),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

@@ -182,7 +182,7 @@ def test_the_cluster_reads_like_this() -> None:
     script.poll()
     broker = DescribeClusterResponse.Broker(broker_id=1, host=HOST, port=9001, rack="r")
     script.answer(DescribeClusterRequest, DescribeClusterResponse(cluster_id="c", controller_id=1, brokers=[broker]))
-    assert promise.value == ("c", 1, (Node(1, HOST, 9001, "r"),))
+    assert promise.value == ("c", 1, (Node(1, HOST, 9001, "r"),), frozenset())
 
 
 def test_the_quorum_reads_like_this() -> None:
