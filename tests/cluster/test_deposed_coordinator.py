@@ -119,7 +119,7 @@ def test_a_marker_that_another_coordinator_tells_is_asked_for_again_after_a_new_
     with Cluster(3) as cluster:
         cluster.create_topic("t")
         driver(cluster.bootstrap_servers, tmp_path / "first", query_id, 0).run()
-        again = driver(cluster.bootstrap_servers, tmp_path / "second", query_id, 0, Moving)
+        again = driver(cluster.bootstrap_servers, tmp_path / "second", query_id, 1, Moving)
         again.cluster = cluster
         again.run()
         assert again.marks == 2
