@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from pykraft.viz import Field, Figure, hexdump, lines, palette, points
+from pykraft.viz.hex_dump import KINDS
 from pykraft.viz.svg import shortened
 from tests.viz.reading import complaints, elements, texts
 
 TWO = {"tree": [(1.0, 10.0), (10.0, 20.0), (100.0, 40.0)], "log": [(1.0, 5.0), (100.0, 5.0)]}
 DATA = bytes(range(40))
 FIELDS = [("base offset", 0, 8, "7"), Field("length", 8, 12, "no more than 28"), Field("magic", 16, 17)]
+KINDRED = [("a", 0, 4, "1", "length"), ("b", 4, 8, "2", "time"), ("c", 8, 12, "3", "length")]
 
 
 def a_plot(**more: Any) -> Figure:
@@ -39,6 +41,8 @@ FIGURES = {
     "one point": lambda: points({"one": [(3, 3)]}, title="One"),
     "bytes": a_dump,
     "bytes with a mark": lambda: a_dump(marked=[9], first=4096, note="One bit is wrong."),
+    "bytes by kind": lambda: hexdump(DATA, KINDRED, title="Kinds", bracket=(13, 40, "what the checksum covers")),
+    "bytes with a long bracket": lambda: hexdump(DATA, KINDRED, title="Kinds", bracket=(0, 1, LONG)),
     "bytes without fields": lambda: hexdump(b"x", [], title="One byte"),
 }
 
@@ -134,6 +138,41 @@ def test_every_byte_is_there_and_every_field_has_its_line() -> None:
 def test_a_marked_byte_is_framed() -> None:
     framed = [rect for rect in elements(a_dump(marked=[9]), "rect") if rect.get("stroke") == palette.VERMILLION]
     assert len(framed) == 1
+
+
+def test_fields_of_one_kind_have_one_colour_and_the_key_names_it() -> None:
+    figure = FIGURES["bytes by kind"]()
+    fills = [rect.get("fill") for rect in elements(figure, "rect")]
+    assert (fills.count(KINDS["length"]), fills.count(KINDS["time"])) == (1 + 8 + 2, 1 + 4 + 1)  # key, bytes, lines
+    assert {"length", "time"} <= set(texts(figure)) and "byte 0 to 3, a (length), 00 01 02 03: 1" in str(figure)
+
+
+def test_a_bracket_is_under_its_bytes_and_nowhere_else() -> None:
+    lines = elements(FIGURES["bytes by kind"](), "line")
+    assert [float(line.get("x2", "0")) - float(line.get("x1", "0")) for line in lines] == [
+        27 * n - 2 for n in (3, 16, 8)
+    ]
+    assert "bytes 13 to 39: what the checksum covers" in str(FIGURES["bytes by kind"]())
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            {"fields": [("a", 0, 4, "", "colour")]},
+            "field 'a' cannot be a 'colour': it is one of offset, position, length",
+        ),
+        ({"fields": [], "bracket": (30, 41, "x")}, "the bracket from 30 to 41 is empty, or outside of the data"),
+    ],
+)
+def test_a_kind_that_there_is_not_and_a_bracket_outside_are_refused(more: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        hexdump(DATA, title="Wrong", **more)
+
+
+def test_neighbouring_kinds_and_their_ink_can_be_told_apart() -> None:
+    for filling in KINDS.values():
+        assert palette.contrast(palette.ink_on(filling), filling) >= palette.ENOUGH
 
 
 @pytest.mark.parametrize("field", [("a", 4, 10, ""), ("a", 39, 41, ""), ("a", 30, 30, "")])
