@@ -2,15 +2,16 @@
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
 consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as
-SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are
-looked up when they are used.
+`file_strips` draws what is where in files, `hexdump` draws bytes, `byte_paths` the way of a file's bytes to a socket.
+Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
+`board.live` draws a board with buttons. The names are looked up when they are used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pykraft.viz.byte_path import BytePath, byte_paths
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
     from pykraft.viz.delivery_chart import Step, exchange, tally
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from pykraft.viz.task_chart import read_by_tasks
 
 _HOMES = {
+    "BytePath": "pykraft.viz.byte_path",
     "Field": "pykraft.viz.hex_dump",
     "Figure": "pykraft.viz.figure",
     "Step": "pykraft.viz.delivery_chart",
     "bars": "pykraft.viz.charts",
     "board": "pykraft.viz.cluster_board",
+    "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
     "file_strips": "pykraft.viz.file_chart",
     "heat_map": "pykraft.viz.charts",
@@ -40,11 +43,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "BytePath",
     "Field",
     "Figure",
     "Step",
     "bars",
     "board",
+    "byte_paths",
     "exchange",
     "file_strips",
     "heat_map",

@@ -14,6 +14,7 @@ from pykraft.course.lesson import WrongPrediction
 from pykraft.course.places import NOTEBOOKS
 from pykraft.course.question_file import questions
 from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.course.syllabus import SYLLABUS
 
 FILES = sorted((NOTEBOOKS / "questions").glob("*.toml"))
 
@@ -40,7 +41,9 @@ def test_each_wrong_option_has_one_sentence_and_the_right_one_has_none(path: Pat
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_right_answers_are_spread_over_the_letters(path: Path) -> None:
     found = Counter(answers(path.stem).values())
-    assert len(found) >= 3 and max(found.values()) <= 2, found
+    assert max(found.values(), default=0) <= 2, found
+    if not SYLLABUS[path.stem].hardware:  # there some answers are computed from what was measured
+        assert len(found) >= 3, found
 
 
 def test_a_guess_is_answered_with_its_sentence_and_the_right_option(

@@ -5,9 +5,8 @@ The notebook writes lines to it and reads lines from it. The system counts for e
     clock_getcpuclockid(PID)     the processor's time of all its threads, in nanoseconds
     /proc/PID/io                 calls that read or wrote a file number, and the bytes that they moved (`kernel`)
 
-Both are Linux's. Elsewhere the time comes in ticks, and nobody counts calls (`why_nobody_counts`). Linux also tells the
-program's part of the time from the kernel's. But that is a guess, by who was seen at work when the clock ticked, which
-is too rarely for transfers that take less than a second.
+Both are Linux's. Elsewhere the time comes in ticks, and the counts are 0. Linux also tells the program's part of the
+time from the kernel's, but only by what it sees at each tick, too rarely for transfers of less than a second.
 """
 
 import subprocess
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 import psutil
 
-from pykraft.course.kernel import IO_FILE, Obstacle, counters
+from pykraft.course.kernel import counters
 
 _PATIENCE_S = 30
 
@@ -37,15 +36,12 @@ class Usage(NamedTuple):
     """System calls that wrote to a file number; `send`, which takes sockets alone, is not counted by the kernel."""
     bytes_read: int
     bytes_written: int
+    fetched_bytes: int = 0
+    """Bytes that the kernel had to fetch from a storage device for it."""
 
     def since(self, before: "Usage") -> "Usage":
-        return Usage(
-            self.cpu_s - before.cpu_s,
-            self.read_calls - before.read_calls,
-            self.write_calls - before.write_calls,
-            self.bytes_read - before.bytes_read,
-            self.bytes_written - before.bytes_written,
-        )
+        cpu_s, *counts = (now - then for now, then in zip(self, before, strict=True))
+        return Usage(cpu_s, *map(int, counts))
 
 
 class Program:
@@ -108,7 +104,7 @@ class Program:
 def usage_of(pid: int) -> Usage:
     """What a process of this number has used."""
     counted = counters(pid)
-    names = ("syscr", "syscw", "rchar", "wchar")
+    names = ("syscr", "syscw", "rchar", "wchar", "read_bytes")
     return Usage(_cpu_s(pid), *(counted.get(name, 0) for name in names))
 
 
@@ -117,11 +113,3 @@ def _cpu_s(pid: int) -> float:
         return time.clock_gettime(~pid << 3 | 2)  # what clock_getcpuclockid(3) makes of a process's number
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
-
-
-def why_nobody_counts() -> Obstacle | None:
-    """None if the system tells what a process reads and writes; else what is missing."""
-    found = counters()
-    if {"syscr", "syscw", "rchar", "wchar"} <= set(found):
-        return None
-    return Obstacle(f"this system has no {IO_FILE}", {"counters": len(found)})
