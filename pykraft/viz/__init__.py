@@ -2,9 +2,10 @@
 
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
 consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`file_strips` draws what is where in files, `hexdump` draws bytes, `byte_paths` the way of a file's bytes to a socket.
-Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
-`board.live` draws a board with buttons. The names are looked up when they are used.
+`file_strips` draws what is where in files, `page_map` which pages of a file are in memory, `byte_paths` the way of a
+file's bytes to a socket, and `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where
+pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are looked up
+when they are used.
 """
 
 from importlib import import_module
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pykraft.viz.file_chart import file_strips
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.lag_chart import lag_over_time
+    from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
     from pykraft.viz.task_chart import read_by_tasks
 
@@ -36,6 +38,7 @@ _HOMES = {
     "hexdump": "pykraft.viz.hex_dump",
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
+    "page_map": "pykraft.viz.page_chart",
     "points": "pykraft.viz.plots",
     "read_by_tasks": "pykraft.viz.task_chart",
     "tally": "pykraft.viz.delivery_chart",
@@ -56,6 +59,7 @@ __all__ = [
     "hexdump",
     "lag_over_time",
     "lines",
+    "page_map",
     "points",
     "read_by_tasks",
     "tally",

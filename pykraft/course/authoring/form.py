@@ -46,7 +46,9 @@ PARTS = {
     "## References, in points": r"## References\n\n- ",
 }
 """What every notebook of the course has, and how it is known."""
-LINUX_ONLY = re.compile(r"\bkernel\.(?:evict|counted|counters|why_|pages_in)|\bsent_then_overwritten\(|/proc/")
+LINUX_ONLY = re.compile(
+    r"\bkernel\.(?:evict|counted|counters|why_|pages_in)|\.evict\(|\bread_speeds\(|\brestart_machine\(|\bsent_then_overwritten\(|/proc/"
+)
 """What only Linux does: evict a file from memory, count a process's calls, lend a socket the pages of a file."""
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
