@@ -6,6 +6,10 @@ consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws lo
 file's bytes to a socket, and `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where
 pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are looked up
 when they are used.
+consumer group, `exchange` and `tally` draw deliveries, `key_paths` and `key_order` draw keys and their partitions,
+`read_by_tasks` draws logs and the tasks that read them, `hexdump` draws bytes. Each returns a `Figure`, which a
+notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with
+buttons. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from pykraft.viz.figure import Figure
     from pykraft.viz.file_chart import file_strips
     from pykraft.viz.hex_dump import Field, hexdump
+    from pykraft.viz.key_chart import key_order, key_paths
     from pykraft.viz.lag_chart import lag_over_time
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
@@ -36,6 +41,8 @@ _HOMES = {
     "file_strips": "pykraft.viz.file_chart",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
+    "key_order": "pykraft.viz.key_chart",
+    "key_paths": "pykraft.viz.key_chart",
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
     "page_map": "pykraft.viz.page_chart",
@@ -57,6 +64,8 @@ __all__ = [
     "file_strips",
     "heat_map",
     "hexdump",
+    "key_order",
+    "key_paths",
     "lag_over_time",
     "lines",
     "page_map",
