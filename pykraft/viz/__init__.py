@@ -10,6 +10,11 @@ consumer group, `exchange` and `tally` draw deliveries, `key_paths` and `key_ord
 `read_by_tasks` draws logs and the tasks that read them, `hexdump` draws bytes. Each returns a `Figure`, which a
 notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with
 buttons. The names are looked up when they are used.
+`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time`,
+`group_map` and `ownership` draw consumer groups, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
+`file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as
+SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are
+looked up when they are used.
 """
 
 from importlib import import_module
@@ -22,9 +27,11 @@ if TYPE_CHECKING:
     from pykraft.viz.delivery_chart import Step, exchange, tally
     from pykraft.viz.figure import Figure
     from pykraft.viz.file_chart import file_strips
+    from pykraft.viz.group_drawing import group_map
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.key_chart import key_order, key_paths
     from pykraft.viz.lag_chart import lag_over_time
+    from pykraft.viz.ownership_chart import ownership
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
     from pykraft.viz.task_chart import read_by_tasks
@@ -39,6 +46,7 @@ _HOMES = {
     "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
     "file_strips": "pykraft.viz.file_chart",
+    "group_map": "pykraft.viz.group_drawing",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
     "key_order": "pykraft.viz.key_chart",
@@ -46,6 +54,7 @@ _HOMES = {
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
     "page_map": "pykraft.viz.page_chart",
+    "ownership": "pykraft.viz.ownership_chart",
     "points": "pykraft.viz.plots",
     "read_by_tasks": "pykraft.viz.task_chart",
     "tally": "pykraft.viz.delivery_chart",
@@ -62,12 +71,14 @@ __all__ = [
     "byte_paths",
     "exchange",
     "file_strips",
+    "group_map",
     "heat_map",
     "hexdump",
     "key_order",
     "key_paths",
     "lag_over_time",
     "lines",
+    "ownership",
     "page_map",
     "points",
     "read_by_tasks",
