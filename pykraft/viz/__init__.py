@@ -11,10 +11,10 @@ consumer group, `exchange` and `tally` draw deliveries, `key_paths` and `key_ord
 notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with
 buttons. The names are looked up when they are used.
 `board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time`,
-`group_map` and `ownership` draw consumer groups, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as
-SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are
-looked up when they are used.
+`group_map` and `ownership` draw consumer groups, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and
+the tasks that read them, `file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`,
+which a notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board
+with buttons. The names are looked up when they are used.
 """
 
 from importlib import import_module

@@ -7,6 +7,8 @@ coordinates the group; the dashed lines to it are heartbeats and commits. No rec
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
 
 from pykraft.client.groups import ConsumerGroupDescription
 from pykraft.common.types import TopicPartition
@@ -16,10 +18,19 @@ from pykraft.viz.figure import Figure
 from pykraft.viz.ownership_chart import colour, define_patterns, looks_of, pattern
 from pykraft.viz.svg import Svg, shortened, text_width
 
-_TOP, _CELL, _STEP, _CARD, _SPACE = 96.0, 34.0, 40.0, 74.0, 16.0
+_TOP, _CELL, _STEP, _HEAD, _SPACE = 96.0, 34.0, 40.0, 30.0, 16.0
 _BROKERS, _MEMBERS, _COORDINATOR = 0.0, 360.0, 740.0
-_BOX, _MEMBER_BOX, _COORDINATOR_BOX = 240.0, 260.0, 220.0
+_BOX, _COORDINATOR_BOX = 250.0, WIDTH - 741.0
 _FRAME: dict[str, object] = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "rx": 6}
+
+
+class _Card(NamedTuple):
+    """A broker or a member, and where its partitions' cells begin."""
+
+    name: str
+    top: float
+    size: float
+    cells: dict[TopicPartition, tuple[float, float]]
 
 
 def group_map(
@@ -31,10 +42,12 @@ def group_map(
     led: dict[str, list[TopicPartition]] = {}
     for key, leader in sorted(leaders.items()):
         led.setdefault("no leader" if leader is None else f"broker {leader}", []).append(key)
+    led = dict(sorted(led.items()))
     owned = {member.client_id: sorted(member.assignment) for member in sorted(group.members, key=lambda m: m.client_id)}
     looks = looks_of(owned)
     owner = {key: name for name, keys in owned.items() for key in keys}
-    height = max(len(led), len(owned), 2) * (_CARD + _SPACE)
+    height = max(_needed(led), _needed(owned), 130.0)
+    homes, seats = _column(led, _BROKERS, height), _column(owned, _MEMBERS, height)
     svg = headed(title, note, _TOP + height)
     define_patterns(svg, looks.values())
     for x, text in (
@@ -43,47 +56,53 @@ def group_map(
         (_COORDINATOR, "coordinator: who owns what"),
     ):
         svg.text(x, _TOP - 14, text, 12.5, opacity=palette.FAINT)
-    homes, seats = _places(led, _BROKERS, _BOX, height), _places(owned, _MEMBERS, _MEMBER_BOX, height)
-    for key, name in owner.items():
-        (x1, y1), (x2, y2) = homes[key], seats[key]
-        line = {"stroke": colour(looks[name]), "stroke_width": "2.5", "stroke_opacity": "0.8"}
-        svg.line(x1 + _CELL, y1 + _CELL / 2, x2, y2 + _CELL / 2, **line)
-    _draw_cards(svg, dict(sorted(led.items())), _BROKERS, _BOX, height)
-    _draw_cards(svg, owned, _MEMBERS, _MEMBER_BOX, height)
-    _draw_coordinator(svg, group, owned, height)
-    for cells in (homes, seats):
-        for key, (x, y) in cells.items():
-            _draw_cell(svg, x, y, key, looks.get(owner.get(key, "")))
+    _draw_fetches(svg, homes, seats, looks)
+    _draw_coordinator(svg, group, seats, height)
+    for left, cards in ((_BROKERS, homes), (_MEMBERS, seats)):
+        for card in cards:
+            svg.rect(left, card.top, _BOX, card.size, **_FRAME)
+            svg.text(left + 12, card.top + 20, shortened(card.name, _BOX - 24, 14, bold=True), 14, bold=True)
+            for key, (x, y) in card.cells.items():
+                _draw_cell(svg, x, y, key, looks.get(owner.get(key, "")))
     return finished(svg, title, note, list(_told(group, led, owned)), {"data": [], "layout": {}})
 
 
-def _tops(count: int, height: float) -> list[float]:
-    """Where the cards of a column begin: in the middle of the drawing's height."""
-    first = _TOP + (height - count * (_CARD + _SPACE)) / 2
-    return [first + number * (_CARD + _SPACE) for number in range(count)]
+def _size(keys: Sequence[TopicPartition]) -> float:
+    """The height of a card: its cells stand in rows."""
+    rows = ceil(len(keys) / int((_BOX - 18) / _STEP))
+    return _HEAD + max(1, rows) * _STEP + 4
 
 
-def _places(
-    cards: Mapping[str, Sequence[TopicPartition]], left: float, width: float, height: float
-) -> dict[TopicPartition, tuple[float, float]]:
-    """The top left corner of each partition's cell; many cells share the card's width."""
-    found = {}
-    for (_, keys), top in zip(sorted(cards.items()), _tops(len(cards), height), strict=True):
-        step = min(_STEP, (width - 24 - _CELL) / max(1, len(keys) - 1))
-        found.update({key: (left + 12 + step * number, top + 30) for number, key in enumerate(keys)})
+def _needed(cards: Mapping[str, Sequence[TopicPartition]]) -> float:
+    return sum(_size(keys) + _SPACE for keys in cards.values())
+
+
+def _column(cards: Mapping[str, Sequence[TopicPartition]], left: float, height: float) -> list[_Card]:
+    """The cards below each other, in the middle of the drawing's height."""
+    found, top = [], _TOP + (height - _needed(cards)) / 2
+    in_a_row = int((_BOX - 18) / _STEP)
+    for name, keys in cards.items():
+        places = (divmod(number, in_a_row) for number in range(len(keys)))
+        corners = [(left + 12 + _STEP * column, top + _HEAD + _STEP * row) for row, column in places]
+        found.append(_Card(name, top, _size(keys), dict(zip(keys, corners, strict=True))))
+        top += _size(keys) + _SPACE
     return found
 
 
-def _draw_cards(svg: Svg, cards: Mapping[str, object], left: float, width: float, height: float) -> None:
-    for name, top in zip(cards, _tops(len(cards), height), strict=True):
-        svg.rect(left, top, width, _CARD, **_FRAME)
-        svg.text(left + 12, top + 20, shortened(name, width - 24, 14, bold=True), 14, bold=True)
+def _draw_fetches(svg: Svg, homes: Sequence[_Card], seats: Sequence[_Card], looks: Mapping[str, int]) -> None:
+    """From each leader's cell to its owner's."""
+    led = {key: place for card in homes for key, place in card.cells.items()}
+    for card in seats:
+        stroke: dict[str, object] = {"stroke": colour(looks[card.name]), "stroke_width": "2.5"}
+        for key, (x, y) in card.cells.items():
+            if key in led:
+                svg.line(led[key][0] + _CELL, led[key][1] + _CELL / 2, x, y + _CELL / 2, **stroke)
 
 
 def _draw_cell(svg: Svg, x: float, y: float, key: TopicPartition, look: int | None) -> None:
     filling = "none" if look is None else pattern(look)
     svg.rect(x, y, _CELL, _CELL, rx=4, fill=filling, stroke="currentColor", stroke_opacity="0.6")
-    number = f"{key.partition}"
+    number = shortened(f"{key.partition}", _CELL - 4, 14, bold=True)
     if look is not None:  # the number has a ground without a pattern
         width = text_width(number, 14, bold=True) + 6
         svg.rect(x + (_CELL - width) / 2, y + 8, width, 18, rx=3, fill=colour(look))
@@ -101,16 +120,14 @@ def _facts(group: ConsumerGroupDescription) -> list[str]:
     ]
 
 
-def _draw_coordinator(svg: Svg, group: ConsumerGroupDescription, owned: Mapping[str, object], height: float) -> None:
+def _draw_coordinator(svg: Svg, group: ConsumerGroupDescription, seats: Sequence[_Card], height: float) -> None:
     facts = _facts(group)
     size = 36.0 + 20 * len(facts)
     top = _TOP + (height - _SPACE - size) / 2
-    for card in _tops(len(owned), height):
-        svg.line(
-            _MEMBERS + _MEMBER_BOX, card + _CARD / 2, _COORDINATOR, top + size / 2, stroke="currentColor",
-            stroke_opacity="0.6", stroke_dasharray="5 4",
-        )  # fmt: skip
-    svg.rect(_COORDINATOR, top, min(_COORDINATOR_BOX, WIDTH - _COORDINATOR), size, **_FRAME)
+    dashes: dict[str, object] = {"stroke": "currentColor", "stroke_opacity": "0.6", "stroke_dasharray": "5 4"}
+    for card in seats:
+        svg.line(_MEMBERS + _BOX, card.top + card.size / 2, _COORDINATOR, top + size / 2, **dashes)
+    svg.rect(_COORDINATOR, top, _COORDINATOR_BOX, size, **_FRAME)
     svg.text(_COORDINATOR + 12, top + 22, f"broker {group.coordinator.id}", 14, bold=True)
     for row, fact in enumerate(facts):
         svg.text(_COORDINATOR + 12, top + 44 + 20 * row, shortened(fact, _COORDINATOR_BOX - 24, 13), 13)

@@ -128,22 +128,23 @@ def _draw_key(svg: Svg, looks: Mapping[str, int], has_pauses: bool) -> None:
 
 def _draw_panel(svg: Svg, panel: _Panel, looks: Mapping[str, int], pauses: Pauses, scale: _Scale) -> None:
     svg.text(0, panel.y + 14, shortened(panel.heading, WIDTH, 13, bold=True), 13, bold=True)
+    boxes: dict[str, list[str]] = {}
     for row, (partition, spans) in enumerate(panel.spans.items()):
         y = panel.y + _HEAD + _ROW * row
         svg.text(_LEFT - 7, y + 8.2, shortened(partition, _LEFT - 8, 9.5), 9.5, anchor="end", opacity=palette.FAINT)
         drawn_to = 0.0
         for owner, begin, end in spans:
-            x, right = scale.across(begin), scale.across(end)
-            if not owner:
-                svg.rect(x, y + 0.5, right - x, _ROW - 2, fill="none", **_EMPTY)
-                drawn_to = x + _NICK
-                continue
-            x = max(x, drawn_to)
-            svg.rect(x, y, max(_NICK, right - x), _ROW - 1, fill=pattern(looks[owner]))
-            drawn_to = 0.0
+            x = max(drawn_to, scale.across(begin))
+            width = max(_NICK, scale.across(end) - x)
+            boxes.setdefault(owner, []).append(f"M{x:.1f} {y:g}h{width:.1f}v{_ROW - 1:g}h-{width:.1f}z")
+            drawn_to = x + _NICK if not owner else 0.0
+    for owner, some in boxes.items():  # one path for each owner: a rectangle for each span would be long
+        look: dict[str, object] = {"fill": pattern(looks[owner])} if owner else {"fill": "none", **_EMPTY}
+        svg.path("".join(some), **look)
+    for row, spans in enumerate(panel.spans.values()):
+        y = panel.y + _HEAD + _ROW * (row + 0.5) - 0.5
         for begin, end in _paused(spans, pauses):
-            x, right = scale.across(begin), scale.across(end)
-            svg.line(x, y + _ROW / 2 - 0.5, right, y + _ROW / 2 - 0.5, stroke="currentColor", stroke_width="3")
+            svg.line(scale.across(begin), y, scale.across(end), y, stroke="currentColor", stroke_width="3")
 
 
 def _paused(spans: Sequence[tuple[str, float, float]], pauses: Pauses) -> Iterator[tuple[float, float]]:

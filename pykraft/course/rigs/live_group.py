@@ -133,7 +133,9 @@ class LiveGroup:
     # --- what befalls it ----------------------------------------------------------------------------------------------
 
     def join(self, *names: str) -> None:
-        """A member starts under each of these names."""
+        """A member starts under each of these names. One that is there leaves first."""
+        for name in self.members.keys() & set(names):
+            self.leave(name)
         self.events[told("join", names)] = self.now_s
         for name in names:
             consumer = Consumer(client_id=name, **self._where, **self._settings)

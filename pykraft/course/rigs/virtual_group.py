@@ -156,10 +156,12 @@ class VirtualGroup:
         partitions: int = 12,
         records_per_s: int = 0,
         member_records_per_s: int = 0,
+        is_static: bool = False,
         **settings: object,
     ) -> None:
         """The topic gets `records_per_s` in all, and each member processes at most `member_records_per_s`; 0 for no
-        records, and for no limit. `settings` are those of the members, with underscores."""
+        records, and for no limit. Static members have their name as ``group.instance.id``. `settings` are those of the
+        members, with underscores."""
         protocol = {"group.protocol": CONSUMER} if way == CONSUMER else {"partition.assignment.strategy": way}
         self.way = way
         self._cluster = _NodesOnly(_SEED, _knobs())
@@ -173,6 +175,7 @@ class VirtualGroup:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }  # fmt: skip
         self._member_records_per_s = member_records_per_s
+        self._is_static = is_static
         self._members: dict[str, tuple[SimulatedClient, _Member]] = {}
         self._hosts = 0
         self._ownership = Ownership(range(partitions))
@@ -198,11 +201,11 @@ class VirtualGroup:
 
     # --- what befalls the group ---------------------------------------------------------------------------------------
 
-    def join(self, *names: str, **settings: object) -> None:
+    def join(self, *names: str) -> None:
         """A program starts under each of these names. One that has been here before starts again."""
         self._event(told("join", names))
         for name in names:
-            more = {key.replace("_", "."): value for key, value in settings.items()}
+            more = {"group.instance.id": name} if self._is_static else {}
             member = _Member(self, name, {**self._settings, **more}, self._member_records_per_s)
             self._members[name] = (self._start(name, member), member)
             self.wait(_STAGGER_S)
