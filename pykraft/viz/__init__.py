@@ -1,20 +1,9 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time` draws a
-consumer group, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and the tasks that read them,
-`file_strips` draws what is where in files, `page_map` which pages of a file are in memory, `byte_paths` the way of a
-file's bytes to a socket, and `hexdump` draws bytes. Each returns a `Figure`, which a notebook shows as SVG where
-pictures can be shown, and as text where they cannot. `board.live` draws a board with buttons. The names are looked up
-when they are used.
-consumer group, `exchange` and `tally` draw deliveries, `key_paths` and `key_order` draw keys and their partitions,
-`read_by_tasks` draws logs and the tasks that read them, `hexdump` draws bytes. Each returns a `Figure`, which a
-notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board with
-buttons. The names are looked up when they are used.
-`board` draws a cluster; `bars`, `heat_map`, `timeline`, `lines` and `points` draw numbers; `lag_over_time`,
-`group_map` and `ownership` draw consumer groups, `exchange` and `tally` draw deliveries, `read_by_tasks` draws logs and
-the tasks that read them, `file_strips` draws what is where in files, `hexdump` draws bytes. Each returns a `Figure`,
-which a notebook shows as SVG where pictures can be shown, and as text where they cannot. `board.live` draws a board
-with buttons. The names are looked up when they are used.
+`board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
+numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, tasks, files,
+pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where
+pictures can be shown, and as text where they cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
