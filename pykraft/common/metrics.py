@@ -45,8 +45,8 @@ class Meter:
 
     __slots__ = ("count",)
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
 
     def mark(self, amount: int = 1) -> None:
         self.count += amount
@@ -124,6 +124,7 @@ class Metrics:
         self._kept: dict[tuple[str, str, str], dict[Tags, Meter | Histogram]] = {}
         self._gauges: dict[tuple[str, str, str], dict[Tags, Callable[[], float]]] = {}
         self._series: dict[tuple[str, str, str], Callable[[], Series]] = {}
+        self._summed: set[tuple[str, str, str]] = set()
         self._tick_at = _TICK_MS
 
     def meter(self, kind: str, name: str, group: str = SERVER, **tags: str) -> Meter:
@@ -146,6 +147,17 @@ class Metrics:
         """Figures of one name whose tags are known only when a reader asks."""
         self._series[group, kind, name] = read
 
+    def sum(self, kind: str, name: str, group: str = SERVER) -> None:
+        """Show the sum of the meters of this name besides, without tags."""
+        self._summed.add((group, kind, name))
+
+    def forget(self, kind: str, name: str, group: str = SERVER, **tags: str) -> None:
+        """Show this meter no more. What it has counted stays in the sum, if there is one."""
+        meters = self._kept.get((group, kind, name), {})
+        gone = meters.pop(tuple(tags.items()), None)
+        if isinstance(gone, Meter) and (group, kind, name) in self._summed:
+            self.meter(kind, name, group).mark(gone.count)
+
     def tick(self, now: int) -> None:
         """Let time pass: histograms forget what is older than two minutes."""
         if now < self._tick_at:
@@ -162,6 +174,8 @@ class Metrics:
             key = group, kind, name
             metrics: dict[Tags, Meter | Histogram | float] = dict(self._kept.get(key, {}))
             metrics |= {tags: float(read()) for tags, read in self._gauges.get(key, {}).items()}
+            if key in self._summed:
+                metrics[()] = Meter(sum(metric.count for metric in metrics.values() if isinstance(metric, Meter)))
             if key in self._series:
                 metrics |= {tuple(tags.items()): float(value) for tags, value in self._series[key]()}
             yield Family(group, kind, name, dict(sorted(metrics.items())))

@@ -96,7 +96,9 @@ class ReplicatedLog:
         return self._log.append_as_follower(data)
 
     def sync(self) -> None:
+        began_us = self._log.flushes.begin()
         self._log.sync_records()
+        self._log.flushes.end(began_us)
 
     def truncate_to_match(self, leaders_end: OffsetAndEpoch) -> int | None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where they agree;

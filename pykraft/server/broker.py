@@ -31,6 +31,7 @@ from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.fetch_sessions import FetchSessionCache
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.live_settings import LiveSettings
+from pykraft.server.node_metrics import tell_broker
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.stored_settings import stored_settings
@@ -93,6 +94,7 @@ class Broker:
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        tell_broker(metrics, self.replicas, self.groups)
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = TransactionCoordinator(
@@ -121,7 +123,7 @@ class Broker:
             cleaner_limits=_cleaner_limits(config.values),
             after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
         )
-        logs.register_gauges(metrics)
+        logs.register_metrics(metrics)
         logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
         logs.start()
         for key, lost_bytes in logs.lost_bytes.items():

@@ -45,9 +45,11 @@ from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.faults import Faults
 from pykraft.server.levels import check_levels, first_levels
 from pykraft.server.lifecycle import LifecycleState
+from pykraft.server.node_metrics import tell_controller, tell_quorum
 from pykraft.server.quotas import Quotas
 from pykraft.server.storage_format import check_formatted, metadata_log_directory
 from pykraft.storage.filesystem import FileSystem, Lock
+from pykraft.storage.flushes import flush_times
 from pykraft.storage.log_loader import LogLoader
 from pykraft.storage.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
@@ -121,6 +123,9 @@ class Node:
         self.raft = self._open_quorum()
         if self.config.is_controller:
             self.controller = self._make_controller()
+        tell_quorum(self.metrics, self.raft)
+        if self.controller is not None:
+            tell_controller(self.metrics, self.controller, self.raft)
         self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
@@ -139,6 +144,7 @@ class Node:
             clean=False,  # it is small, and everything hangs on it: always read through
         )
         log = loader.load()
+        log.flushes.times = flush_times(self.metrics)
         if loader.lost_bytes:
             self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
         replicated = ReplicatedLog(log, SnapshotFolder(self._filesystem, directory))

@@ -29,6 +29,7 @@ from pykraft.protocol.messages.data import (
 )
 from pykraft.server import config as keys
 from pykraft.server.partition import Partition
+from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.storage.log import UnifiedLog
 from pykraft.transport.fetch_session import FetchSessionHandler, Wanted
 
@@ -38,11 +39,13 @@ CHANNEL = "replica-fetcher"
 class _Followed:
     """One partition, and until when it rests."""
 
-    __slots__ = ("partition", "resting_until")
+    __slots__ = ("lag", "partition", "resting_until")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.resting_until = 0
+        self.lag = 0
+        """How many committed records it had not yet, after the last answer."""
 
 
 class ReplicaFetcher:
@@ -58,6 +61,7 @@ class ReplicaFetcher:
         values: Config,
         trace: Tracer,
         on_append: Callable[[Partition], None],
+        topic_metrics: BrokerTopicMetrics,
         on_all_deleted: Callable[[], None],
         on_disk_failure: Callable[[OSError], KafkaError],
     ) -> None:
@@ -68,6 +72,7 @@ class ReplicaFetcher:
         self._values = values
         self._trace = trace
         self._on_append = on_append
+        self._topic_metrics = topic_metrics
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
@@ -195,7 +200,16 @@ class ReplicaFetcher:
             # What was here before may be of a leader that nobody followed: no crash must bring it back.
             self._on_all_deleted()
         if count:
+            self._topic_metrics.replicated(len(records))
             self._on_append(partition)
+        followed = self._followed.get(partition.key.topic_partition)
+        if followed is not None:
+            followed.lag = max(0, answer.high_watermark - partition.log.log_end_offset)
+
+    @property
+    def max_lag(self) -> int:
+        """How many records the slowest replica has still to fetch from this leader."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     def _truncate(self, partition: Partition, leaders_end: FetchResponse.Topic.Partition.EpochEndOffset) -> None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""

@@ -33,6 +33,7 @@ from pykraft.server.partition import IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
+from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import AppendInfo, Isolation
 from pykraft.storage.log_manager import LogManager
@@ -90,9 +91,7 @@ class ReplicaManager:
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._isr_shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
-        metrics.gauge("ReplicaManager", "PartitionCount", lambda: len(self.partitions))
-        metrics.gauge("ReplicaManager", "LeaderCount", lambda: len(self._led()))
-        metrics.gauge("ReplicaManager", "UnderReplicatedPartitions", self._under_replicated)
+        self.topic_metrics = BrokerTopicMetrics(metrics)
 
     def start(self, now: int) -> None:
         """Begin what is done from time to time. Not before the topics' settings are known: by the defaults a log loses
@@ -149,11 +148,15 @@ class ReplicaManager:
         known = topic.partitions.get(topic_partition.partition) if topic is not None else None
         return LeaderHint(known.leader, known.leader_epoch) if known is not None and known.has_leader else None
 
-    def _led(self) -> list[Partition]:
-        return [partition for partition in self.partitions.values() if partition.is_leader]
+    @property
+    def is_offline(self) -> bool:
+        """Whether the disk of the partitions has failed."""
+        return self._logs.failure is not None
 
-    def _under_replicated(self) -> int:
-        return sum(len(partition.isr_state.isr) <= len(partition.followers) for partition in self._led())
+    @property
+    def max_lag(self) -> int:
+        """How many records the slowest replica here lags behind its leader."""
+        return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +234,9 @@ class ReplicaManager:
                 self._stop_fetching(partition)
                 partition.leader_id = -1
                 self._wake(partition)
+        for topic in {each.topic for each in topic_partitions if each.topic in self.topic_metrics}:
+            if not any(each.topic == topic for each in self.partitions):
+                self.topic_metrics.forget(topic)
         self._logs.delete_all([each for each in topic_partitions if each in self._logs.logs])
 
     def _apply_configs(self, touched: Collection[ConfigResource], now: int) -> None:
@@ -270,6 +276,7 @@ class ReplicaManager:
             values=self._values,
             trace=self._trace,
             on_append=self._wake,
+            topic_metrics=self.topic_metrics,
             on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
         )
@@ -340,6 +347,8 @@ class ReplicaManager:
         except OSError as error:
             raise self.on_disk_failure(error) from error
         self._trace("append", partition=str(partition.key.topic_partition), end=partition.log.log_end_offset)
+        size = batch.batch.size if isinstance(batch, ValidatedBatch) else batch.size
+        self.topic_metrics.produced(partition.key.topic, info.last_offset - info.first_offset + 1, size)
         self._wake(partition)
         return info
 

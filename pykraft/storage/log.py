@@ -44,6 +44,7 @@ from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, 
 from pykraft.storage.answers import AppendInfo, FetchData, Isolation, TimestampedOffset
 from pykraft.storage.append_rules import AppendRules
 from pykraft.storage.filesystem import FileSystem, is_gone
+from pykraft.storage.flushes import Flushes
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
@@ -100,8 +101,7 @@ class UnifiedLog:
         self.cuts = 0
         """How often it was truncated: what is planned for a log holds only until the next time. It is counted before
         the first file goes, for the thread in the background may look then."""
-        self.flushed_ms = clock.time_ms()
-        """When it was last flushed, or opened."""
+        self.flushes = Flushes(clock)
         self._known_position: tuple[int, LogSegment, int] | None = None
         self._synced_offset = recovery_point
         self._has_new_files = True
@@ -322,7 +322,7 @@ class UnifiedLog:
 
     def flush(self) -> None:
         """Return when the whole log, indexes included, is on the disk."""
-        has_new_epoch = self.epochs.write(self.log_end_offset)
+        began_us, has_new_epoch = self.flushes.begin(), self.epochs.write(self.log_end_offset)
         if has_new_epoch or self._flushed != self._state or self.active_segment.has_unwritten_entries:
             for segment in self.unsynced_segments:
                 segment.write_indexes()
@@ -332,7 +332,7 @@ class UnifiedLog:
                 self._filesystem.sync_directory(self.directory)
             self.note_flushed()
         self._synced_offset = self.recovery_point = self.log_end_offset
-        self.flushed_ms = self._clock.time_ms()
+        self.flushes.end(began_us)
 
     def note_flushed(self) -> None:
         """The whole log is on the disk as it is."""

@@ -41,7 +41,7 @@ from random import Random
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
-from pykraft.common.metrics import LOG, Metrics
+from pykraft.common.metrics import LOG, Histogram, Metrics
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
 from pykraft.storage.checkpoint import (
@@ -60,6 +60,7 @@ from pykraft.storage.checkpoint import (
     write_partition_metadata,
 )
 from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem, Lock, LockedError
+from pykraft.storage.flushes import flush_times
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_cleaner import NO_LIMITS, After, CleanerLimits, LogCleaner, at_once, is_compacted
 from pykraft.storage.log_loader import LogLoader
@@ -176,13 +177,15 @@ class LogManager:
         """How much a crash, or damage, had taken from logs: of those that lost something."""
         self.unknown: list[str] = []
         """What was found in the directory, or in the folder of a log, and does not belong there."""
+        self._flush_times: Histogram | None = None
         self.failure: OSError | None = None
         """What the disk answered when it failed; from then on nothing is asked of it."""
 
-    def register_gauges(self, metrics: Metrics) -> None:
-        """Let these figures be read, under Kafka's names."""
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Let these figures be read, under Kafka's names. Before the logs are opened."""
         metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None), LOG)
         self.cleaner.register_gauges(metrics)
+        self._flush_times = flush_times(metrics)
 
     def fail(self, error: OSError) -> None:
         """The disk has failed: the directory is offline."""
@@ -323,7 +326,7 @@ class LogManager:
         """Flush the logs that were not flushed for ``flush.ms``."""
         now_ms = self._clock.time_ms()
         for log in self.logs.values():
-            if now_ms - log.flushed_ms >= log.config[FLUSH_MS]:
+            if now_ms - log.flushes.last_ms >= log.config[FLUSH_MS]:
                 log.flush()
 
     def write_log_starts(self) -> None:
@@ -434,6 +437,7 @@ class LogManager:
         self.unknown += [f"{topic_partition}/{name}" for name in loader.unknown]
         if loader.lost_bytes:
             self.lost_bytes[topic_partition] = loader.lost_bytes
+        log.flushes.times = self._flush_times
         self.logs[topic_partition] = log
         return log
 

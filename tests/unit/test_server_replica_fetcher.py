@@ -10,6 +10,7 @@ import pytest
 
 from pykraft.common.core import Failure, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Node, TopicIdPartition
@@ -22,6 +23,7 @@ from pykraft.server.config import NODE_CONFIG
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.storage.answers import Isolation
 from tests.harness.scripted import Script
 from tests.harness.storage import DIRECTORY, PARTITION, TOPIC_ID, at, batch, bytes_of, contents, fill, open_log
@@ -60,6 +62,7 @@ def following(
         values=NODE_CONFIG.resolve(REQUIRED),
         trace=Tracer(1, Silence()),
         on_append=lambda _: None,
+        topic_metrics=BrokerTopicMetrics(Metrics()),
         on_all_deleted=on_all_deleted,
         on_disk_failure=on_disk_failure,
     )

@@ -16,6 +16,7 @@ from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest
 from pykraft.protocol.schema import Request
 from pykraft.runtime.clock import SystemClock
+from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.transport.request_metrics import Marks, RequestMetrics, ThreadTimes
 from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
 from pykraft.transport.server_connection import Answer, RequestChannel, ServerConnection
@@ -191,9 +192,11 @@ def test_the_metrics_of_a_request_cost_at_most_three_microseconds() -> None:
     times = ThreadTimes(metrics, requests)
     context = RequestContext("c", "L", ListenerKind.BROKER, "User:a", "client", "127.0.0.1", 0, 12, 1, 200)
     inbound = InboundRequest(context, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]))
+    topics = BrokerTopicMetrics(metrics)
 
     def one() -> None:
         marks = Marks(stopwatch(), stopwatch(), stopwatch())
+        topics.produced("t", 1, 100)
         requests.record(inbound, marks, marks.handled, 0)
         times.add(stopwatch(), stopwatch(), stopwatch(), marks.handled)
 

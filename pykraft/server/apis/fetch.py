@@ -148,6 +148,10 @@ class FetchApis:
             if not session.note(asked, result):
                 continue
             answer = self._fetched_partition(result)
+            if result.error is ErrorCode.NONE:
+                self._replicas.topic_metrics.fetched(
+                    result.place.topic_partition.topic, len(result.records), replica_id >= 0
+                )
             if tells_leader and result.error in NOT_LEADER:
                 answer.current_leader = current_leader(
                     self._replicas, result.error, result.place.topic_partition, context, leaders

@@ -1,0 +1,78 @@
+"""What comes into a broker and leaves it, by topic: Kafka's BrokerTopicMetrics.
+
+The figures of all topics are the sums of those of each, so a request counts once. When a broker has no replica of a
+topic any more, the topic's figures go, and stay in the sums.
+
+Follows org.apache.kafka.storage.log.metrics.{BrokerTopicStats,BrokerTopicMetrics}.
+"""
+
+from pykraft.common.metrics import Meter, Metrics
+
+_KIND = "BrokerTopicMetrics"
+_BY_TOPIC = (
+    "MessagesInPerSec",
+    "BytesInPerSec",
+    "BytesOutPerSec",
+    "TotalProduceRequestsPerSec",
+    "TotalFetchRequestsPerSec",
+)
+
+
+class _Topic:
+    """The meters of one topic."""
+
+    __slots__ = ("bytes_in", "bytes_out", "fetches", "messages_in", "produces")
+
+    def __init__(self, meters: list[Meter]) -> None:
+        self.messages_in, self.bytes_in, self.bytes_out, self.produces, self.fetches = meters
+
+
+class BrokerTopicMetrics:
+    """Counts for one broker."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._topics: dict[str, _Topic] = {}
+        self._replicated_in = metrics.meter(_KIND, "ReplicationBytesInPerSec")
+        self._replicated_out = metrics.meter(_KIND, "ReplicationBytesOutPerSec")
+        for name in _BY_TOPIC:
+            metrics.sum(_KIND, name)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def produced(self, topic: str, messages: int, size: int) -> None:
+        """A batch of so many messages was appended, which has so many bytes in the log. (Kafka counts what the client
+        has sent: this differs where the topic has a codec of its own.)"""
+        meters = self._topics.get(topic) or self._make(topic)
+        meters.produces.count += 1
+        meters.messages_in.count += messages
+        meters.bytes_in.count += size
+
+    def refused(self, topic: str) -> None:
+        """A batch was not appended."""
+        (self._topics.get(topic) or self._make(topic)).produces.count += 1
+
+    def fetched(self, topic: str, size: int, is_follower: bool) -> None:
+        """A reader has got so many bytes of one partition."""
+        meters = self._topics.get(topic) or self._make(topic)
+        meters.fetches.count += 1
+        if is_follower:
+            self._replicated_out.count += size
+        else:
+            meters.bytes_out.count += size
+
+    def replicated(self, size: int) -> None:
+        """This broker has fetched so many bytes from a leader."""
+        self._replicated_in.count += size
+
+    def forget(self, topic: str) -> None:
+        """No replica of the topic is here any more."""
+        if self._topics.pop(topic, None) is not None:
+            for name in _BY_TOPIC:
+                self._metrics.forget(_KIND, name, topic=topic)
+
+    def _make(self, topic: str) -> _Topic:
+        meters = [self._metrics.meter(_KIND, name, topic=topic) for name in _BY_TOPIC]
+        found = self._topics[topic] = _Topic(meters)
+        return found
