@@ -180,6 +180,13 @@ class Metrics:
                 metrics |= {tuple(tags.items()): float(value) for tags, value in self._series[key]()}
             yield Family(group, kind, name, dict(sorted(metrics.items())))
 
+    def value(self, kind: str, name: str, group: str = SERVER) -> float:
+        """What the metrics of this name show, all tags together; of histograms how many values they have counted."""
+        key = group, kind, name
+        found = sum((metric.count for metric in self._kept.get(key, {}).values()), 0.0)
+        found += sum(read() for read in self._gauges.get(key, {}).values())
+        return found + sum(value for _, value in self._series[key]()) if key in self._series else found
+
     def read(self) -> Iterator[tuple[str, str, float]]:
         """(type, name with tags, value) of every metric; of a histogram how many values it has counted."""
         for family in self.families():

@@ -10,6 +10,7 @@ little for each replica, on the node's own thread; with `tail_records=0` nothing
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pykraft.common.metrics import CONTROLLER, NETWORK, OWN
 from pykraft.common.types import TopicPartition
 from pykraft.raft.quorum_state import Candidate, Leader
 from pykraft.server.config import NodeConfig
@@ -17,7 +18,17 @@ from pykraft.server.node import Node
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_tail import CellKind, Cells, tail
 
-__all__ = ["CellKind", "Cells", "EpochStart", "NodeView", "PartitionView", "QuorumView", "describe", "never_started"]
+__all__ = [
+    "CellKind",
+    "Cells",
+    "EpochStart",
+    "NodeFigures",
+    "NodeView",
+    "PartitionView",
+    "QuorumView",
+    "describe",
+    "never_started",
+]
 
 TAIL = 24
 """The records of a replica's tail."""
@@ -73,6 +84,23 @@ class QuorumView(NamedTuple):
     """Of a candidate or leader: the voters that granted it their vote, itself among them."""
 
 
+class NodeFigures(NamedTuple):
+    """Some of the node's metrics."""
+
+    requests: int
+    """Answered since it has started."""
+    waiting: int
+    """In its purgatories."""
+    under_replicated: int
+    """Partitions that it leads, and that have followers out of sync."""
+    offline_partitions: int
+    """Partitions without a leader, as the active controller knows; 0 on other nodes."""
+    isr_shrinks: int
+    """Since it has started."""
+    group_lag: int
+    """Records that the groups coordinated here have still to read, in partitions that are here."""
+
+
 class NodeView(NamedTuple):
     """One node; the last that was seen of it, if it is not alive."""
 
@@ -87,6 +115,8 @@ class NodeView(NamedTuple):
     """The offset after the last metadata record that this node has applied."""
     fenced_brokers: frozenset[int] = frozenset()
     """The brokers that are fenced, as far as this node has read the metadata log."""
+    figures: NodeFigures | None = None
+    """None where they are not known."""
 
     @property
     def is_active_controller(self) -> bool:
@@ -111,6 +141,20 @@ def describe(node: Node, tail_records: int = TAIL, tail_of: TailOf = tail) -> No
         partitions=_partitions(node, tail_records, tail_of),
         metadata_offset=image.provenance.offset + 1,
         fenced_brokers=frozenset(broker.broker_id for broker in image.brokers.values() if broker.fenced),
+        figures=_figures(node),
+    )
+
+
+def _figures(node: Node) -> NodeFigures:
+    value = node.metrics.value
+    is_active = node.controller is not None and node.controller.is_active
+    return NodeFigures(
+        requests=int(value("RequestMetrics", "RequestsPerSec", NETWORK)),
+        waiting=int(value("DelayedOperationPurgatory", "PurgatorySize")),
+        under_replicated=int(value("ReplicaManager", "UnderReplicatedPartitions")),
+        offline_partitions=int(value("KafkaController", "OfflinePartitionsCount", CONTROLLER)) if is_active else 0,
+        isr_shrinks=int(value("ReplicaManager", "IsrShrinksPerSec")),
+        group_lag=int(value("group", "lag", OWN)),
     )
 
 

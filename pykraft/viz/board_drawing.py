@@ -73,7 +73,7 @@ class Drawing:
         metadata = f"{node.quorum.log_end_offset:,}" if node.quorum.log_end_offset >= 0 else "unknown"
         seen = "quorum" if node.is_alive else "last seen in"
         quorum = f"{seen} epoch {node.quorum.epoch} · metadata end {metadata}"
-        lines = [", ".join(node.roles) + state, quorum]
+        lines = [", ".join(node.roles) + state, quorum, *facts.metrics(node)]
         if vote := facts.vote(node):
             is_short = text_width(f"{lines[0]} · {vote}", 12) <= CARD - 2 * INSET
             lines[0:1] = [f"{lines[0]} · {vote}"] if is_short else [lines[0], vote]

@@ -163,7 +163,8 @@ class Replica:
 class BoardFacts:
     """The view, with the answers."""
 
-    def __init__(self, view: ClusterView, topics: Iterable[str] | None) -> None:
+    def __init__(self, view: ClusterView, topics: Iterable[str] | None, has_metrics: bool = False) -> None:
+        self._has_metrics = has_metrics
         self.view = view
         wanted = None if topics is None else set(topics)
         everywhere = {partition.topic_partition for node in view.nodes.values() for partition in node.partitions}
@@ -208,6 +209,24 @@ class BoardFacts:
             return "◆ thinks it is controller"
         # All that are neither leader, follower nor observer seek votes, in one way or another.
         return f"{_SIGNS.get(node.quorum.role, '▲')} quorum: {node.quorum.role}"
+
+    def metrics(self, node: NodeView) -> list[str]:
+        """What the node's metrics say, if the board is to show them: first what it has done, then what is not well."""
+        figures = node.figures
+        if not self._has_metrics or figures is None or not node.is_alive:
+            return []
+        troubles = [
+            f"{count:,} {what}"
+            for count, what in (
+                (figures.under_replicated, "under-replicated"),
+                (figures.offline_partitions, "without leader"),
+                (figures.isr_shrinks, "ISR shrinks"),
+                (figures.group_lag, "records of group lag"),
+            )
+            if count
+        ]
+        done = f"{figures.requests:,} requests answered, {figures.waiting:,} waiting"
+        return [done, " · ".join(troubles)] if troubles else [done]
 
     def is_fenced(self, node: NodeView) -> bool:
         return node.is_alive and node.node_id in self.view.fenced_brokers

@@ -65,7 +65,7 @@ def text(facts: BoardFacts, title: str, when: str, note: str, corner: Sequence[s
     """Every fact of the view, those that are not drawn, too."""
     lines = [f"{title}, {when}", *corner]
     for node in facts.view.nodes.values():
-        lines.append(_node_line(facts, node))
+        lines.append("; ".join([_node_line(facts, node), *facts.metrics(node)]))
         for key in facts.topic_partitions:
             replica = facts.replica(node, key)
             if replica is not None:

@@ -57,16 +57,18 @@ class Board:
         selected: int | None = None,
         max_messages: int = MOST_MESSAGES,
         legend: bool = True,
+        metrics: bool = False,
     ) -> Figure:
         """Draw a cluster, or a view of it that was kept.
 
         `title` says what, `when` says when, `note` is one sentence below; each has a sensible default. Up to two
         `facts` stand in the upper right corner. Topics whose names begin with __ are left out unless `topics` names
         them. A card has at most `max_partitions` lanes; the text has all. Of the messages on their way `max_messages`
-        are drawn, and among them the one whose id is `selected`, which is highlighted.
+        are drawn, and among them the one whose id is `selected`, which is highlighted. With `metrics` each card has
+        some of its node's metrics.
         """
         view = cluster if isinstance(cluster, ClusterView) else cluster.describe()
-        known = BoardFacts(view, topics)
+        known = BoardFacts(view, topics, metrics)
         title = title or f"Cluster of {count_of(len(view.nodes), 'node')}"
         when = when or board_text.moment(view)
         note = note or board_text.summary(known)

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.cluster_view import ClusterView
 from pykraft.common.types import TopicPartition
+from pykraft.server.describe import NodeFigures
+from pykraft.simulation import Simulation
 from pykraft.viz import Figure, board, palette
 from pykraft.viz.board_facts import BoardFacts
 from tests.viz.reading import colours, complaints, drawing, elements, texts
@@ -64,6 +67,37 @@ def test_each_lane_names_its_partition_and_says_who_leads_and_how_far_it_is() ->
     assert shown.count("● follows · epoch 0") == 4
     assert {"end 1,000", "high watermark 990", "ISR 1, 2, 3"} <= set(shown)
     assert shown.count("◆ active controller") == 1
+
+
+def measured() -> ClusterView:
+    """A healthy cluster; node 2 has followers and groups that lag."""
+    nodes = healthy().nodes
+    figures = {
+        1: NodeFigures(1204, 3, 0, 0, 0, 0),
+        2: NodeFigures(17, 0, 1, 0, 2, 4000),
+        3: NodeFigures(0, 0, 0, 0, 0, 0),
+    }
+    return replace(healthy(), nodes={one: node._replace(figures=figures[one]) for one, node in nodes.items()})
+
+
+def test_a_board_shows_metrics_only_if_it_is_told_to() -> None:
+    assert texts(board(measured())) == texts(board(healthy()))
+    figure = board(measured(), metrics=True)
+    assert list(complaints(figure)) == []
+    shown = " ".join(texts(figure))
+    assert "1,204 requests answered, 3 waiting" in shown
+    assert "1 under-replicated · 2 ISR shrinks · 4,000 records of group lag" in shown
+    assert "17 requests answered, 0 waiting; 1 under-replicated · 2 ISR shrinks" in figure.text
+
+
+def test_a_board_of_a_simulated_cluster_shows_metrics_too() -> None:
+    simulation = Simulation(1)
+    simulation.run()
+    figure = board(simulation, metrics=True)
+    assert list(complaints(figure)) == []
+    answered = [int(found.replace(",", "")) for found in re.findall(r"([\d,]+) requests answered", figure.text)]
+    assert len(answered) == len(simulation.describe().alive)
+    assert sum(answered) > 100
 
 
 def cells(figure: Figure, node_id: int) -> list[tuple[float, float, dict[str, str]]]:
