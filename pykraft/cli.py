@@ -54,7 +54,7 @@ from typing import NoReturn
 
 from pykraft import __version__
 from pykraft.commands.common import CommandError, tell, write_nowhere
-from pykraft.common.errors import ConfigError
+from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.extras import ExtraNotInstalledError
 
 COMMANDS = {
@@ -109,7 +109,7 @@ def _run(said: Sequence[str]) -> int:
         options = _parser(said).parse_args(said)
         code: int = import_module(_module(options.command)).run(options)
         return code
-    except (CommandError, ConfigError, ExtraNotInstalledError, OSError) as error:
+    except (CommandError, ConfigError, KafkaError, ExtraNotInstalledError, OSError) as error:
         return _refusal(error)
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -35,13 +35,14 @@ from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NodeStopped, NodeThread
-from pykraft.server.config import read_node_config
+from pykraft.server.config import advice, read_node_config
 from pykraft.server.describe import TAIL, NodeView
 from pykraft.server.faults import Fault, make_fault
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.checkpoint import read_meta_properties
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
+from pykraft.storage.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
 
 FIRST_CONTROLLER_ID = 101
@@ -49,6 +50,13 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
 _MOST_REPLICAS = 3
+_INSTEAD = {
+    "listeners": "port=N says the first broker's port",
+    "log.dirs": "directory=PATH says where",
+    "node.id": "nodes=N says how many there are",
+    "process.roles": "controllers=N says which nodes are controllers",
+    "controller.quorum.voters": "controllers=N says which nodes are controllers",
+}
 _LAST_PORT = 65_535
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
 """A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
@@ -93,6 +101,7 @@ class Cluster:
         self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
         self.controller_ids = self._separate or self.broker_ids
         self.node_ids = self.broker_ids + self._separate
+        self._check_unused()
         self._reservation = self._reserve_ports(port)
         ports = iter(self._reservation.ports)
         self._broker_ports = {node_id: next(ports) for node_id in self.broker_ids}
@@ -145,7 +154,11 @@ class Cluster:
         if is_broker:
             own["inter.broker.listener.name"] = "PLAINTEXT"
         if taken := own.keys() & self._extra.keys():
-            raise ValueError(f"properties has {min(taken)}, which the cluster itself gives to each of its nodes")
+            name = min(taken)
+            raise ValueError(
+                f"properties has {name}, which the cluster itself gives to each of its nodes:"
+                f" {_INSTEAD.get(name, 'leave it out')}"
+            )
         others: dict[str, object] = {
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
@@ -167,6 +180,14 @@ class Cluster:
     def partition_directory(self, node_id: int, topic: str, partition: int) -> Path:
         """Where a node keeps one partition's log."""
         return self.node_directory(node_id) / f"{topic}-{partition}"
+
+    def _check_unused(self) -> None:
+        """DirectoryInUseError if another cluster runs in the directory. Its nodes would find that themselves, but its
+        ports are taken, too, and that would say less."""
+        filesystem = OsFileSystem()
+        for directory in map(self.node_directory, self.node_ids):
+            if directory.exists():
+                lock_directory(filesystem, str(directory)).release()
 
     def _reserve_ports(self, first: int | None) -> PortReservation:
         """The ports that were asked for, or free ones; for nodes that were here before, the ports they had, since the
@@ -217,7 +238,8 @@ class Cluster:
             properties = self.properties(node_id)
             config = read_node_config(properties)
             if config.unknown:
-                raise ValueError(f"properties has {config.unknown[0]}, which is no setting of a node")
+                name = config.unknown[0]
+                raise ValueError(f"properties has {name}, which is no setting of a node: {advice(name)}")
             self.properties_file(node_id).write_text(format_properties(properties))
             if found.get(node_id) is None:
                 format_directories(config, cluster_id, filesystem, random, time.time_ns() // 1_000_000)

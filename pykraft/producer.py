@@ -146,11 +146,14 @@ class Producer(ClosesOnExit):
         """Wait, with the lock held, until `append` meets no obstacle."""
         deadline = self._thread.now + self._max_block_ms
         found: Obstacle | None = obstacle
+        told: Obstacle | None = None
         while found is not None:
-            self._thread.wake()
+            if found is not told:  # each step of the thread ends a wait: to wake it every time would be a circle
+                self._thread.wake()
+                told = found
             remaining = deadline - self._thread.now
             if remaining <= 0:
-                reason = self._core.reason(topic, found)
+                reason = self._thread.silence() or self._core.reason(topic, found)
                 raise ClientTimeoutError(f"a record for {topic} waited {self._max_block_ms} ms: {reason}")
             self._thread.wait(remaining)
             found = append()
@@ -228,7 +231,7 @@ class Producer(ClosesOnExit):
                 self._unfinished = what, step(transactions)
             promise = self._unfinished[1]
         if not self._thread.wait_until(lambda: promise.kept, self._max_block_ms):
-            obstacle = self._core.obstacle
+            obstacle = self._thread.silence() or self._core.obstacle
             raise ClientTimeoutError(f"{what} was not done in {self._max_block_ms} ms: {obstacle}. Call it again")
         self._unfinished = None
         if promise.value is not None:
@@ -238,7 +241,7 @@ class Producer(ClosesOnExit):
         """The topic's partitions."""
         topic_name(topic)
         if not self._thread.wait_until(lambda: self._core.knows(topic), self._max_block_ms):
-            reason = self._core.reason(topic, Obstacle.METADATA)
+            reason = self._thread.silence() or self._core.reason(topic, Obstacle.METADATA)
             raise ClientTimeoutError(f"the partitions of {topic} were waited for {self._max_block_ms} ms: {reason}")
         with self._thread.lock:
             return self._core.metadata.partitions_of(topic) or ()

@@ -340,7 +340,10 @@ class ApiDriver:
 def _answers(call: _Call[K, V], node: Node, attempt: _Attempt[K], response: Any) -> list[tuple[K, Any]]:
     """What the response says of each key. KafkaError: there is no response, or it cannot be read."""
     if response is Failure.UNSUPPORTED_VERSION:
-        detail = f"{call.handler.named(attempt.keys)}: the broker does not speak this API"
+        what = "the broker does not speak this API"
+        if node.id < 0:  # nothing is known of it but the address that the user gave
+            what = f"{node.endpoint} does not serve this API: it is an older broker, or a controller's port"
+        detail = f"{call.handler.named(attempt.keys)}: {what}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, detail)
     if isinstance(response, Failure):
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{node.endpoint}: {response.value}")

@@ -61,6 +61,8 @@ class ClusterMetadata:
         """Counts the answers."""
         self.unheard_since: int | None = None
         """When it was asked for the first time, as long as nobody has ever answered."""
+        self.without_metadata: set[Endpoint] = set()
+        """Addresses that do not serve this API: controllers'."""
 
     def add_topic(self, topic: str) -> None:
         """From now on, know about this topic."""
@@ -153,6 +155,8 @@ class ClusterMetadata:
         self._in_flight = False
         self._not_before = now + self._config[RETRY_BACKOFF_MS]
         if not isinstance(response, MetadataResponse):
+            if response is Failure.UNSUPPORTED_VERSION and len(self.without_metadata) < len(self.bootstrap):
+                self.without_metadata.add(node.endpoint)
             self.has_failed(node)
             return
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask all brokers."""
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         brokers = sorted(admin.describe_cluster().brokers)
         found = admin.describe_api_versions([broker.id for broker in brokers])
     for broker in brokers:

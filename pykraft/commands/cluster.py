@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what the verb says."""
     is_list = options.verb == "list-endpoints"
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         cluster = admin.describe_cluster(is_list and options.include_fenced_brokers)
     if is_list:
         _list_endpoints(cluster)

@@ -15,12 +15,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykraft.common.config import parse_properties
 from pykraft.common.errors import KafkaError
 
+if TYPE_CHECKING:
+    from pykraft.runtime.client_thread import ClosesOnExit
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_FIRST_ANSWER_MS = 8_000
 
 TopicFilter = Callable[[str], bool]
 
@@ -93,12 +98,18 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def answers() -> Iterator[None]:
-    """What the cluster refuses, or does not answer in time, ends the command with its reason."""
+def answers(client: "ClosesOnExit") -> Iterator[None]:
+    """What the cluster refuses, or does not answer in time, ends the command with its reason. That no broker is there
+    at all is said after a few seconds: a client's calls would wait for a minute, as they should for a cluster that was
+    there a moment ago."""
+    client.expect_an_answer(_FIRST_ANSWER_MS)
     try:
         yield
     except KafkaError as error:
         raise CommandError(str(error)) from None
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def table(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> list[str]:

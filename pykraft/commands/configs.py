@@ -66,12 +66,12 @@ def run(options: argparse.Namespace) -> int:
     kind, name = _entity(options)
     if options.action is _alter:
         changes = _changes(options, kind, name)
-        with answers(), Admin(**client_settings(options)) as admin:
+        with Admin(**client_settings(options)) as admin, answers(admin):
             _alter(admin, kind, name or DEFAULTS, changes)
         return 0
     if options.add_config or options.add_config_file or options.delete_config:
         raise CommandError("--describe changes nothing: leave out --add-config, --add-config-file, --delete-config")
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         _describe(admin, kind, name, options.all)
     return 0
 

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         settings["auto.offset.reset"] = "earliest"
     if options.isolation_level:
         settings["isolation.level"] = options.isolation_level
-    with answers(), Consumer(**settings) as consumer:
+    with Consumer(**settings) as consumer, answers(consumer):
         _begin(consumer, _topics(settings, options), options.partition, offset)
         _print(consumer, formatter, options)
     return 0
@@ -143,7 +143,8 @@ def _offset(options: argparse.Namespace) -> str | int | None:
 
 def _topics(settings: Mapping[str, Any], options: argparse.Namespace) -> list[TopicDescription]:
     """The topics to read. An administrator asks for them: a consumer's question would make a topic that is missing."""
-    with Admin(**{key: value for key, value in settings.items() if key in ADMIN_CONFIG.keys}) as admin:
+    named = {key: value for key, value in settings.items() if key in ADMIN_CONFIG.keys}
+    with Admin(**named) as admin, answers(admin):
         if options.topic is not None:
             return list(admin.describe_topics([options.topic]).values())
         is_meant = topic_filter(options.include)

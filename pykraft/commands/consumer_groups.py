@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     states, types = _states(options), _types(options)
     report = _Report()
     settings = client_settings(options) | {"default.api.timeout.ms": options.timeout}
-    with answers(), Admin(**settings) as admin:
+    with Admin(**settings) as admin, answers(admin):
         try:
             if options.action == "list":
                 _list(admin, options, states, types)

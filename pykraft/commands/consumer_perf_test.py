@@ -53,11 +53,15 @@ def run(options: argparse.Namespace) -> int:
     for name in ("num_records", "reporting_interval"):
         if getattr(options, name) <= 0:
             raise CommandError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be greater than zero")
+    pattern = None if options.include is None else _pattern(options.include)
     if not options.hide_header:
         first = ("time", "threadId") if options.show_detailed_stats else ("start.time", "end.time")
         say(", ".join((*first, *_COLUMNS)))
-    with answers(), Consumer(**_settings(options)) as consumer:
-        _read(consumer, options)
+    settings = _settings(options)
+    with Consumer(**settings) as consumer, answers(consumer):
+        times = _JoinTimes()
+        consumer.subscribe([] if options.topic is None else [options.topic], pattern, times)
+        _read(consumer, options, times)
     return 0
 
 
@@ -92,12 +96,7 @@ class _JoinTimes(ConsumerRebalanceListener):
         self._own |= assigned
 
 
-def _read(consumer: Consumer, options: argparse.Namespace) -> None:
-    times = _JoinTimes()
-    if options.topic is not None:
-        consumer.subscribe([options.topic], listener=times)
-    else:
-        consumer.subscribe(pattern=_pattern(options.include), listener=times)
+def _read(consumer: Consumer, options: argparse.Namespace, times: _JoinTimes) -> None:
     began_ms = now_ms = reported_ms = arrived_ms = _now_ms()
     size = count = reported_size = reported_count = 0
     while count < options.num_records and now_ms - arrived_ms <= options.timeout:

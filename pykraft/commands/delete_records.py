@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the low watermark of each partition."""
     offsets = read_offsets(read_text(options.offset_json_file))
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         say("Executing records delete operation")
         found = admin.try_delete_records(offsets)
     say("Records delete operation completed:")

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     timestamp = parse_time(options.time)
     is_meant = partition_filter(options.topic, options.partitions, options.topic_partitions)
     hidden = INTERNAL_TOPICS if options.exclude_internal_topics else frozenset()
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         wanted = {
             key: partition.leader
             for topic in admin.describe_topics().values()

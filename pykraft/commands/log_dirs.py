@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the directories."""
     topics = {topic for topic in options.topic_list.split(",") if topic}
     wanted = _brokers(options.broker_list)
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         there = {broker.id for broker in admin.describe_cluster().brokers}
         if wanted - there:
             raise CommandError(

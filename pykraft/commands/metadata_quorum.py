@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("describe needs --status or --replication, one of the two")
     if options.human_readable and options.status:
         raise CommandError("--human-readable is for --replication")
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         quorum = admin.describe_quorum()
         lines = (
             _status(admin.describe_cluster().cluster_id, quorum)

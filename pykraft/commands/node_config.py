@@ -5,12 +5,12 @@ from pathlib import Path
 
 from pykraft.commands.common import read_text, tell
 from pykraft.common.config import parse_properties
-from pykraft.server.config import NodeConfig, read_node_config
+from pykraft.server.config import NodeConfig, advice, read_node_config
 
 
 def read_config(file: Path) -> NodeConfig:
     """The node that this file describes; ConfigError or CommandError says what is wrong."""
     config = read_node_config(parse_properties(read_text(file)))
     for key in config.unknown:
-        tell(f"pykraft: {file} sets {key}, which pykraft does not know and ignores")
+        tell(f"pykraft: {file} sets {key}, which pykraft does not know and ignores: {advice(key)}")
     return config

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         settings["compression.type"] = options.compression_codec
     if options.request_required_acks:
         settings["acks"] = options.request_required_acks
-    with answers(), Producer(**settings) as producer:
+    with Producer(**settings) as producer, answers(producer):
         _send(producer, reader, options)
     return 0
 

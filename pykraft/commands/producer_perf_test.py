@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     settings = _settings(options)
     payload = _payloads(options)
-    with answers(), Producer(**settings) as producer:
+    with Producer(**settings) as producer, answers(producer):
         _PerformanceRun(producer, options, "transactional.id" in settings).send_all(payload)
     return 0
 

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--delete needs --topic")
     if options.topics_with_overrides and _shows_partitions_only(options):
         raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
-    with answers(), Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         if new_topic is not None:
             _create(admin, new_topic, options.if_not_exists)
         else:

@@ -31,7 +31,7 @@ from pykraft.client.transaction_admin import (
     TransactionDescription,
     TransactionListing,
 )
-from pykraft.commands.common import CommandError, add_client_arguments, client_settings, say, table
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, table
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     """Do what the verb says."""
     verb: Callable[[Admin, argparse.Namespace], None] = _VERBS[options.verb]
     _check(options)
-    with Admin(**client_settings(options)) as admin:
+    with Admin(**client_settings(options)) as admin, answers(admin):
         verb(admin, options)
     return 0
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pykraft.cluster import Cluster, ClusterError
 from pykraft.commands.common import CommandError, pairs, say
+from pykraft.storage.log_manager import DirectoryInUseError
 from pykraft.timeouts import PROFILES
 
 _CHECK_S = 0.2
@@ -49,6 +50,6 @@ def run(options: argparse.Namespace) -> int:
             with suppress(KeyboardInterrupt):
                 while not cluster.failures():
                     time.sleep(_CHECK_S)
-    except (ValueError, ClusterError) as error:
+    except (ValueError, ClusterError, DirectoryInUseError) as error:
         raise CommandError(str(error)) from None
     return 0

@@ -22,6 +22,9 @@ _MOST_REFUSALS = 1000
 """Peers tell addresses, and may tell any number."""
 
 
+_UNRESOLVED = "the name of this host cannot be resolved"
+
+
 class SocketWire(WatchedStream):
     """One socket that was opened."""
 
@@ -53,7 +56,8 @@ class SocketWire(WatchedStream):
             self._result = self.sock.connect_ex(tuple(self.endpoint))
         except (OSError, OverflowError, TypeError, ValueError) as error:
             self._result = errno.EADDRNOTAVAIL
-            self._reason = getattr(error, "strerror", None) or "no host has this address"
+            is_unknown = isinstance(error, socket.gaierror)
+            self._reason = _UNRESOLVED if is_unknown else getattr(error, "strerror", None) or "no host has this address"
         self.watch_for(WRITE)
 
     def _refusal(self) -> int:

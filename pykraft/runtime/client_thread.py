@@ -8,19 +8,22 @@ two apart. The thread holds it between two waits for the network, never while it
 
 An address may be wrong, and whoever waits may wait for a minute before a call says so. That nobody has answered at any
 of the addresses for five seconds is therefore logged, once, as a warning; unless somebody has set up logging, Python
-prints it to standard error.
+prints it to standard error. A call that gives up says the same: which addresses were tried, and why each did not work.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
+from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
+from pykraft.common.types import Endpoint
 from pykraft.network.selector import Told
 from pykraft.runtime.client_loop import ClientCore, ClientLoop
 
@@ -28,6 +31,7 @@ T = TypeVar("T")
 MAX_WAIT_MS = 1000
 SILENCE_MS = 5000
 """After so long it is said that nobody answers."""
+_LOOK_S = 0.2
 
 _logger = logging.getLogger(__name__)
 
@@ -57,6 +61,8 @@ class ClientThread:
         self._closing = False
         self._has_complained = False
         self.failure: BaseException | None = None
+        self.first_answer_ms: int | None = None
+        """How long a call waits at most if no broker has ever answered; None: for as long as it has time."""
         self._thread = threading.Thread(target=self._run, name=f"pykraft-client-{client_id}", daemon=True)
         self._thread.start()
 
@@ -90,6 +96,7 @@ class ClientThread:
         self.check()
         self.changed.wait(max(0.0, min(timeout_ms / 1000, threading.TIMEOUT_MAX)))
         self.check()
+        self._check_heard()
 
     def wait_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Wait for a condition on the core; whether it came true in time. Errors as for `wait`, which a callback gets
@@ -115,13 +122,29 @@ class ClientThread:
             promise.then(future.set_result)
         self.wake()
         try:
-            result = future.result()
+            result = self._result(future)
         finally:
             with self.lock:
                 self._waiting.discard(future)
+        if isinstance(result, ClientTimeoutError) and (silence := self.silence()):
+            raise ClientTimeoutError(f"{result.detail}; {silence}")
         if isinstance(result, KafkaError):
             raise result
         return result  # type: ignore[return-value]
+
+    def _result(self, future: Future[object]) -> object:
+        while self.first_answer_ms is not None:
+            with suppress(TimeoutError):
+                return future.result(_LOOK_S)
+            with self.lock:
+                self._check_heard()
+        return future.result()
+
+    def _check_heard(self) -> None:
+        """ClientTimeoutError if a first answer was to be expected by now."""
+        since = self._core.metadata.unheard_since
+        if self.first_answer_ms is not None and since is not None and self.now - since >= self.first_answer_ms:
+            raise ClientTimeoutError(self.silence())
 
     def _run(self) -> None:
         try:
@@ -142,13 +165,26 @@ class ClientThread:
         self._complain_of_silence(self.now)
         return deadline
 
+    def silence(self) -> str:
+        """That no broker has ever answered, with the reason for each address; empty if one has."""
+        if self._core.metadata.unheard_since is None:
+            return ""
+        told = ", ".join(map(self._tried, self._core.metadata.bootstrap))
+        return f"no broker has answered at {told}: is the address right, and a broker running?"
+
+    def _tried(self, endpoint: Endpoint) -> str:
+        """An address, and why it was of no use, if that is known."""
+        if endpoint in self._core.metadata.without_metadata:
+            return f"{endpoint} (a controller's listener; clients need a broker's)"
+        reason = self._loop.refusal(endpoint)
+        return f"{endpoint} ({reason})" if reason else str(endpoint)
+
     def _complain_of_silence(self, now: int) -> None:
         since = self._core.metadata.unheard_since
-        if since is not None and now - since >= SILENCE_MS and not self._has_complained:
+        is_told_by_calls = self.first_answer_ms is not None
+        if since is not None and now - since >= SILENCE_MS and not self._has_complained and not is_told_by_calls:
             self._has_complained = True
-            addresses = ", ".join(map(str, self._core.metadata.bootstrap))
-            sentence = "%s: nobody has answered at %s for %d seconds; is the address right, and a broker running?"
-            _logger.warning(sentence, self._client_id, addresses, SILENCE_MS // 1000)
+            _logger.warning("%s, after %d seconds: %s", self._client_id, SILENCE_MS // 1000, self.silence())
 
     def _release(self) -> None:
         with self.lock:
@@ -172,6 +208,12 @@ class ClientThread:
 
 class ClosesOnExit:
     """``with Producer(...) as producer:`` closes it at the end."""
+
+    _thread: ClientThread
+
+    def expect_an_answer(self, timeout_ms: int) -> None:
+        """Until a broker has answered for the first time, a call fails after so long, whatever time it has."""
+        self._thread.first_answer_ms = timeout_ms
 
     def close(self) -> None:
         raise NotImplementedError

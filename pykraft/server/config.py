@@ -8,6 +8,7 @@ Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from pykraft.common.broker_config import LIVE_BROKER_CONFIG
@@ -297,8 +298,17 @@ class NodeConfig:
         return topic_config(overrides, node_layers(EMPTY_IMAGE, self.node_id, self.properties))
 
 
+_ZOOKEEPER = "zookeeper."
+
+
 def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     """Check a node's properties; ConfigError says what is wrong in one sentence."""
+    of_zookeeper = sorted(name for name in properties if name.startswith(_ZOOKEEPER))
+    if of_zookeeper and "process.roles" not in properties:
+        raise ConfigError(
+            f"{of_zookeeper[0]} is set and process.roles is not: since Kafka 4 there is no ZooKeeper. Say"
+            " process.roles, node.id and controller.quorum.voters instead"
+        )
     values = NODE_CONFIG.resolve(properties)
     check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
     _check_waits(values)
@@ -336,6 +346,14 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         unknown=tuple(NODE_CONFIG.unknown(properties)),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
     )
+
+
+def advice(name: str) -> str:
+    """What to say of a setting that a node does not have."""
+    if name.startswith(_ZOOKEEPER):
+        return "there is no ZooKeeper since Kafka 4: leave it out; controller.quorum.voters names the controllers"
+    near = get_close_matches(name, NODE_CONFIG.keys, n=1, cutoff=0.8)
+    return f"did you mean {near[0]}?" if near else "leave it out"
 
 
 def _folder(path: str) -> str:

@@ -37,6 +37,7 @@ from pykraft.server.config import read_node_config
 from pykraft.server.node import Node
 from pykraft.server.storage_format import format_directories
 from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.log_manager import DirectoryInUseError
 from pykraft.transport.server_channel import InboundRequest
 from tests.harness import asking
 from tests.harness.connection import Connection
@@ -501,8 +502,19 @@ def test_what_was_wrong_in_the_with_block_is_what_is_raised() -> None:
             {"properties": {"num.partitions": "many"}},
             "num.partitions is 'many', but must be a whole number of at least 1",
         ),
-        ({"properties": {"num.partition": 2}}, "properties has num.partition, which is no setting of a node"),
+        (
+            {"properties": {"num.partition": 2}},
+            r"properties has num.partition, which is no setting of a node: did you mean num.partitions\?",
+        ),
+        (
+            {"properties": {"zookeeper.connect": "localhost:2181"}},
+            "zookeeper.connect, which is no setting of a node: there is no ZooKeeper since Kafka 4: leave it out",
+        ),
         ({"properties": {"node.id": 7}}, "properties has node.id, which the cluster itself gives to each of its nodes"),
+        (
+            {"properties": {"listeners": "PLAINTEXT://:9092"}},
+            "listeners, which the cluster itself gives to each of its nodes: port=N says the first broker's port",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused_in_a_sentence_and_leaves_nothing_behind(
@@ -522,8 +534,32 @@ def test_a_cluster_that_does_not_come_up_is_told_with_what_was_seen(monkeypatch:
 
 def test_a_cluster_whose_ports_somebody_else_has_is_refused(tmp_path: Path) -> None:
     refused = pytest.raises(ClusterError, match=r"^port \d+ that the cluster in .* had is taken by another program \(")
-    with Cluster(nodes=1, directory=tmp_path) as cluster, refused:
-        Cluster(nodes=1, directory=cluster.directory)
+    with Cluster(nodes=1, directory=tmp_path) as cluster:
+        host, port = cluster.bootstrap_servers.split(":")
+    with socket.create_server((host, int(port))), refused:
+        Cluster(nodes=1, directory=tmp_path)
+
+
+def test_a_directory_in_which_a_cluster_runs_is_refused(tmp_path: Path) -> None:
+    """Also with ports of its own: it would read the other one's files."""
+    with Cluster(nodes=1, directory=tmp_path):
+        for port in (None, 1):
+            with pytest.raises(DirectoryInUseError, match=r"node-1 is in use by this process: stop that node first"):
+                Cluster(nodes=1, directory=tmp_path, port=port)
+
+
+def test_the_port_of_a_controller_is_no_brokers() -> None:
+    with Cluster(nodes=1) as cluster, cluster.admin() as admin:
+        ((address,),) = admin.describe_quorum().endpoints.values()
+        controller = address.removeprefix("CONTROLLER://")
+        with Admin(bootstrap_servers=controller) as lost, pytest.raises(KafkaError) as refused:
+            lost.list_topics()
+        assert f"{controller} does not serve this API: it is an older broker, or a controller's port" in str(
+            refused.value
+        )
+        with Producer(bootstrap_servers=controller, max_block_ms=500) as producer, pytest.raises(KafkaError) as refused:
+            producer.send("t", b"x")
+        assert f"{controller} (a controller's listener; clients need a broker's)" in str(refused.value)
 
 
 def test_what_is_said_of_timeouts_is_what_the_nodes_have() -> None:

@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_named() -> None:
             ("--port", 65_535, "--nodes", 2),
             "port=65535: the brokers' ports, 2 from this one on, lie between 1 and 65535",
         ),
-        (("--override", "no.such=1"), "properties has no.such, which is no setting of a node"),
+        (("--override", "no.such=1"), "properties has no.such, which is no setting of a node: leave it out"),
     ],
 )
 def test_a_mistake_is_one_sentence(said: tuple[object, ...], answer: str) -> None:

@@ -49,7 +49,10 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
             ["topics", *NOBODY, "--create", "--topic", "t", "--replica-assignment", "1", "--partitions", "1"],
             ["leave out --partitions"],
         ),
-        (["topics", *NOBODY, "--list"], ["127.0.0.1:1: the connection broke, or could not be made"]),
+        (
+            ["topics", *NOBODY, "--list"],
+            ["no broker has answered at 127.0.0.1:1 (Connection refused): is"],
+        ),
         (["topics", "--bootstrap-server", "here", "--list"], ["'here' is no host:port"]),
         (["topics", *NOBODY, "--list", "--command-property", "colour=red"], ["colour is no setting of this client"]),
         (

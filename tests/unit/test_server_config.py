@@ -54,6 +54,10 @@ def test_a_node_is_what_its_file_says() -> None:
             "process.roles is not set, but must be: what the node is: broker, controller",
         ),
         (
+            {"process.roles": None, "zookeeper.connect": "localhost:2181"},
+            "zookeeper.connect is set and process.roles is not: since Kafka 4 there is no ZooKeeper. Say process.roles",
+        ),
+        (
             {"process.roles": "king"},
             "process.roles is 'king', but must be a comma-separated list of broker",
         ),
