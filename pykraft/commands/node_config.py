@@ -1,16 +1,19 @@
 """Reading a node's properties file for the verbs that need one: what it says wrong is a sentence, and what it says in
 vain is told."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pykraft.commands.common import read_text, tell
 from pykraft.common.config import parse_properties
 from pykraft.server.config import NodeConfig, advice, read_node_config
 
 
-def read_config(file: Path) -> NodeConfig:
-    """The node that this file describes; ConfigError or CommandError says what is wrong."""
-    config = read_node_config(parse_properties(read_text(file)))
+def read_config(file: Path, overrides: Mapping[str, str] = MappingProxyType({})) -> NodeConfig:
+    """The node that this file describes, with other values where `overrides` has some; ConfigError or CommandError says
+    what is wrong."""
+    config = read_node_config({**parse_properties(read_text(file)), **overrides})
     for key in config.unknown:
         tell(f"pykraft: {file} sets {key}, which pykraft does not know and ignores: {advice(key)}")
     return config

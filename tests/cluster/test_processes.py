@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -89,12 +90,15 @@ def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Server:
     """A node started as one starts it in a shell."""
 
-    def __init__(self, file: Path, cwd: Path | None = None) -> None:
+    def __init__(self, file: Path, *arguments: object, cwd: Path | None = None) -> None:
         self.output = file.with_suffix(".out")
         self.clients = parse_properties(file.read_text())["listeners"].split(",")[0].partition("://")[2]
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pykraft", "server", str(file)], stdout=out, stderr=out, cwd=cwd
+                [sys.executable, "-m", "pykraft", "server", str(file), *map(str, arguments)],
+                stdout=out,
+                stderr=out,
+                cwd=cwd,
             )
 
     @property
@@ -125,6 +129,52 @@ def test_a_node_runs_from_a_shell_and_sigterm_stops_it_in_order(formatted: Path)
         assert "Traceback" not in server.said
     folder = formatted.parent / "logs"
     assert (folder / ".kafka_cleanshutdown").exists()
+
+
+def test_a_node_tells_in_files_that_do_not_grow_for_ever(formatted: Path, tmp_path: Path) -> None:
+    file = tmp_path / "node.log"
+    server = Server(formatted, "--log-file", file, "--log-file-bytes", 400, "--log-file-count", 2)
+    wait_until(lambda: "state=running" in everything(file) or server.process.poll() is not None, "it runs")
+    assert server.end(signal.SIGTERM) == 0, server.said
+    assert server.said == ""
+    found = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert set(found) == {"node.log", "node.log.1", "node.log.2"}
+    assert max(found.values()) <= 400
+    assert re.match(r"\d{4}-\d\d-\d\dT[0-9:.]+\+00:00 +\d+ ms  node 1  ", everything(file))
+    assert "state=shutting down" in everything(file)
+
+
+def everything(file: Path) -> str:
+    """What the files say, the oldest first."""
+    files = (file.with_name(f"{file.name}.2"), file.with_name(f"{file.name}.1"), file)
+    return "".join(path.read_text() for path in files if path.exists())
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (("--log-file", "/dev/null/node.log"), "--log-file /dev/null/node.log cannot be written: Not a directory"),
+        (("--log-file", "node.log", "--log-file-count", 0), "--log-file-bytes and --log-file-count must be at least 1"),
+        (("--override", "node.id"), "--override node.id is no KEY=VALUE"),
+        (("--override", "node.id=one"), "node.id is 'one', but must be a whole number of at least 0"),
+        (
+            ("--override", "log.dirs=/dev/null/logs"),
+            "the directory /dev/null/logs is not formatted",
+        ),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(formatted: Path, said: Sequence[object], sentence: str) -> None:
+    done = pykraft("server", formatted, *said)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert sentence in done.stderr
+
+
+def test_a_port_that_is_taken_is_one_sentence(formatted: Path) -> None:
+    host, port = parse_properties(formatted.read_text())["listeners"].split(",")[0].partition("://")[2].split(":")
+    with socket.create_server((host, int(port))):
+        done = pykraft("server", formatted)
+    assert done.returncode == 1
+    assert done.stderr == f"pykraft: listener CLIENTS cannot listen on {host}:{port}: Address already in use\n"
 
 
 def test_what_was_acknowledged_survives_kill_9(formatted: Path) -> None:
