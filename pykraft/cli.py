@@ -30,6 +30,7 @@
 
     python -m pykraft metrics --server HOST:PORT
 
+    python -m pykraft fault FILE --api Produce --drop answer --count 1
     python -m pykraft demo NOTEBOOK
     python -m pykraft simulate SEED
     python -m pykraft course build|status|grade|binder
@@ -77,6 +78,7 @@ COMMANDS = {
     "log-dirs": "print what lies in the brokers' log directories",
     "dump-log": "print what the files of a log hold",
     "metrics": "print the metrics of a node",
+    "fault": "do something to the requests of clients, at nodes that run as processes",
     "demo": "run a notebook in the terminal",
     "simulate": "run simulated histories, and check the laws after every event",
     "course": "build its notebooks, show your progress, grade labs",

@@ -26,6 +26,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.commands.common import CommandError, pairs, say, tell, write_nowhere
+from pykraft.commands.fault import FaultFile
 from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent, TraceSink
 from pykraft.controller.features import UnsupportedFeatureError
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="tell what it does here (default: in the output)")
     parser.add_argument("--log-file-bytes", type=int, default=10_000_000, metavar="N", help="how large (10000000)")
     parser.add_argument("--log-file-count", type=int, default=5, metavar="N", help="older files that are kept (5)")
+    parser.add_argument("--faults", type=Path, metavar="FILE", help="take faults from here, which 'fault FILE' writes")
     parser.add_argument("--stop-with-parent", action="store_true", help="stop when standard input ends")
 
 
@@ -106,8 +108,11 @@ def _serve(options: argparse.Namespace) -> int:
     node.start()
     if node.metrics_endpoint is not None:
         tell(f"metrics are at http://{node.metrics_endpoint}/metrics")
+    faults = None if options.faults is None else FaultFile(options.faults, config.node_id, node.call)
     is_second = False
     while node.is_running:
+        if faults is not None:
+            faults.look()
         with suppress(queue.Empty):
             hand_over = wishes.get(timeout=_CHECK_S) and not is_second
             node.begin_stop(hand_over)

@@ -177,6 +177,51 @@ def test_a_port_that_is_taken_is_one_sentence(formatted: Path) -> None:
     assert done.stderr == f"pykraft: listener CLIENTS cannot listen on {host}:{port}: Address already in use\n"
 
 
+def test_a_fault_of_a_file_meets_the_clients_of_a_process(formatted: Path, tmp_path: Path) -> None:
+    file = tmp_path / "faults"
+    added = pykraft("fault", file, "--api", "Produce", "--topic", "lost", "--drop", "answer", "--count", 1)
+    assert (added.returncode, added.stdout) == (0, "fault 1 is added\n")
+    server = Server(formatted, "--faults", file)
+    server.wait_until_running()
+    with Producer(bootstrap_servers=server.clients, client_id="c") as producer:
+        wait_until(lambda: has_met(producer, file), "the node has the fault")
+    shown = pykraft("fault", file, "--list").stdout.splitlines()
+    assert shown[0] == "fault 1: api=Produce topic=lost drop=answer count=1; has met 1"
+    assert re.fullmatch(r"  node 1: Produce \d+ of 'c' about lost", shown[1])
+    assert pykraft("fault", file, "--clear").returncode == 0
+    assert pykraft("fault", file, "--list").stdout == ""
+    assert server.end(signal.SIGTERM) == 0, server.said
+
+
+def has_met(producer: Producer, file: Path) -> bool:
+    producer.send("lost", b"x").result(30)  # also that one whose first answer is lost
+    return "has met 1" in pykraft("fault", file).stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("--error NOT_LEADER_OR_FOLLOWER", "--api NAME is missing"),
+        ("--api Prodce", "api='Prodce': there is no such api; did you mean 'Produce'?"),
+        ("--api Produce --error OOPS", "error='OOPS': there is no such error"),
+        ("--api Produce --count 0", "count=0: must be a whole number, and at least 1"),
+        ("--api Produce --clear", "--clear ends all faults: leave out the rest"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused(said: str, sentence: str, tmp_path: Path) -> None:
+    done = pykraft("fault", tmp_path / "faults", *said.split())
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert sentence in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_holds_no_faults_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("my notes")
+    done = pykraft("fault", tmp_path / "notes", "--api", "Produce")
+    assert "notes holds no faults: it must be made by this command" in done.stderr
+    assert (tmp_path / "notes").read_text() == "my notes"
+
+
 def test_what_was_acknowledged_survives_kill_9(formatted: Path) -> None:
     server = Server(formatted)
     server.wait_until_running()
