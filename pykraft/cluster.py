@@ -316,6 +316,11 @@ class Cluster:
         """The times that this cluster waits, beside Kafka's defaults."""
         return describe_timeouts(self.properties(self.node_ids[0]))
 
+    @property
+    def started_at_ms(self) -> int:
+        """When it started, on the clock of its journals: a view's time counts from there."""
+        return self._started_at
+
     def journal(self, node_id: int) -> list[TraceEvent]:
         """What a node reported lately, oldest first; times are milliseconds of the cluster's clock."""
         self._needs_threads("journal")

@@ -37,7 +37,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
 from pykraft.course.progress import note
-from pykraft.course.question_file import questions
+from pykraft.course.question_file import asked, questions
 from pykraft.course.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
@@ -165,7 +165,10 @@ class Lesson:
 
     def _ask(self, name: str, choice: str, drawn: tuple[Option, ...]) -> None:
         """A question with buttons."""
-        question = self._questions[name] = Question(drawn, lambda is_right: self._note_prediction(name, is_right))
+        words = asked(self.number, name)
+        question = self._questions[name] = Question(
+            drawn, lambda is_right: self._note_prediction(name, is_right), words
+        )
         chosen = question.option(choice)
         if choice != SKIP and chosen is None:
             letters = ", ".join(option.letter for option in drawn)

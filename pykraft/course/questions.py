@@ -53,9 +53,11 @@ def in_written_order(options: Mapping[str, tuple[str, str]]) -> tuple[Option, ..
 class Question:
     """One prediction of one reader: the options, the guess, and what turned out."""
 
-    def __init__(self, options: tuple[Option, ...], on_judged: Callable[[bool], None]) -> None:
-        """`on_judged` is called when guess and outcome are both known, with whether they are the same."""
+    def __init__(self, options: tuple[Option, ...], on_judged: Callable[[bool], None], asked: str = "") -> None:
+        """`on_judged` is called when guess and outcome are both known, with whether they are the same. `asked` is the
+        question in words, if the page is to show it above the options."""
         self.options = options
+        self.asked = asked
         self.guess: Option | None = None
         self.right: Option | None = None
         self._on_judged = on_judged
@@ -71,9 +73,15 @@ class Question:
             self._buttons = _Buttons(self)
             show(self._buttons.widget)
             return
-        lines = [f"{option.letter})  {option.text}" for option in self.options]
+        lines = [self.asked] if self.asked else []
+        lines += [f"{option.letter})  {option.text}" for option in self.options]
         items = "".join(f"<li>{option.letter}) {html.escape(option.text)}</li>" for option in self.options)
-        show(Shown("\n".join(lines), f"<ul style='list-style:none'>{items}</ul>"))
+        show(Shown("\n".join(lines), f"{self.heading}<ul style='list-style:none'>{items}</ul>"))
+
+    @property
+    def heading(self) -> str:
+        """The question as a line of a page; empty if it has none."""
+        return f"<b>{html.escape(self.asked)}</b>" if self.asked else ""
 
     def choose(self, option: Option) -> None:
         """The reader guesses. After the answer it is too late to change one's mind, but not to guess."""
@@ -122,7 +130,8 @@ class _Buttons:
             self.buttons.append(button)
             rows.append(HBox([button, HTML(html.escape(option.text))]))  # a button would cut a long text
         self._line: Any = HTML()
-        self.widget = VBox([*rows, self._line])
+        heading = [HTML(question.heading)] if question.asked else []
+        self.widget = VBox([*heading, *rows, self._line])
         self.refresh()
 
     def refresh(self) -> None:

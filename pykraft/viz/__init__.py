@@ -1,7 +1,7 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
-numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, tasks, files,
+numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, one record, tasks, files,
 pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where
 pictures can be shown, and as text where they cannot. The names are looked up when they are used.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pykraft.viz.ownership_chart import ownership
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
+    from pykraft.viz.record_chart import record_way
     from pykraft.viz.task_chart import read_by_tasks
 
 _HOMES = {
@@ -46,6 +47,7 @@ _HOMES = {
     "ownership": "pykraft.viz.ownership_chart",
     "points": "pykraft.viz.plots",
     "read_by_tasks": "pykraft.viz.task_chart",
+    "record_way": "pykraft.viz.record_chart",
     "tally": "pykraft.viz.delivery_chart",
     "timeline": "pykraft.viz.charts",
 }
@@ -71,6 +73,7 @@ __all__ = [
     "page_map",
     "points",
     "read_by_tasks",
+    "record_way",
     "tally",
     "timeline",
 ]

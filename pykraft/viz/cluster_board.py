@@ -84,6 +84,15 @@ class Board:
         known = BoardFacts(view, topics)
         return legend(known, known.topic_partitions[:max_partitions])
 
+    def signs(
+        self, view: ClusterView, topics: Iterable[str] | None = None, max_partitions: int = 6, **_: Any
+    ) -> set[str]:
+        """The names of the signs that a legend of this view explains: a strip of pictures explains each sign once."""
+        known = BoardFacts(view, topics)
+        drawing = Drawing(known, known.topic_partitions[:max_partitions], has_legend=False)
+        drawing.draw("", "", "", ())
+        return drawing.looks
+
     def live(
         self,
         cluster: "Breakable",

@@ -51,11 +51,15 @@ def film_strip(
     clicks = _clicks(cluster, topic)
     title = str(options.pop("title", "A cluster under your hands"))
     frames = []
+    explained: set[str] = set()
     try:
         for what in script:
             clicks.click(what)
-            figure = _picture(clicks.look(), {"title": clicks.said.rstrip("."), **options})
-            frames.append(Frame(what, figure))
+            seen = clicks.look()
+            signs = board.signs(seen.view, **options)
+            drawn = {"title": clicks.said.rstrip("."), "legend": not signs <= explained, **options}
+            frames.append(Frame(what, _picture(seen, drawn)))
+            explained |= signs
     finally:
         clicks.close()
     return strip(f"{title}, in {len(frames)} pictures", frames, columns)

@@ -16,6 +16,7 @@ from pykraft.extras import require
 from pykraft.sim.interventions import Impossible
 from pykraft.story.story import Story
 from pykraft.viz.board_drawing import COLUMNS
+from pykraft.viz.cluster_board import board
 from pykraft.viz.figure import Figure
 from pykraft.viz.story_clicks import StoryClicks
 from pykraft.viz.story_frames import LABELS, WIDTH, Frame, count_marks, lanes, picture, strip
@@ -41,10 +42,13 @@ def film_strip(story: Story, script: Sequence[str], columns: int = 1, **options:
     if not script:
         return picture(story, **options)
     frames = []
-    for number, what in enumerate(script, 1):
+    explained: set[str] = set()
+    for what in script:
         clicks.click(what)
-        drawn = {"legend": number == len(script), **options}  # one legend is enough
+        signs = board.signs(clicks.story.view, **options)
+        drawn = {"legend": not signs <= explained, **options}
         frames.append(Frame(f"{what} → {clicks.said}", picture(clicks.story, **drawn)))
+        explained |= signs
     return strip(f"A story of seed {story.seed} in {len(frames)} pictures", frames, columns)
 
 

@@ -62,3 +62,14 @@ def test_a_guess_is_answered_with_its_sentence_and_the_right_option(
     said = capsys.readouterr().out
     assert "c)  5: one for each partition that has records\n" in said
     assert "✘ You said a). cores limit how many tasks run at once, not how many there are. It is c) 5: one for" in said
+
+
+def test_a_question_in_words_stands_above_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    nb: Lesson = notebook("00")
+    try:
+        nb.predict("silence")
+    finally:
+        nb.abandon()
+    assert (
+        "What does the producer hear?\na)  an acknowledgement: the leader has the record\n" in capsys.readouterr().out
+    )

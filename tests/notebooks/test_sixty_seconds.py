@@ -23,45 +23,37 @@ def replicated_up_to(self, offset):
 Partition.replicated_up_to = replicated_up_to
 """
 
-A_TAIL_LOST_AT_RESTART = """
-import os
-from pathlib import Path
-from pykraft.storage.log_loader import LogLoader
+A_HIGH_WATERMARK_THAT_WAITS_FOR_NOBODY = """
+from pykraft.server.partition import Partition
 
-whole_load = LogLoader.load
+Partition._must_wait_for = lambda self, follower, end_offset, now: False
+"""
 
-def load(self):
-    for file in sorted(Path(self.directory).glob("*.log"))[-1:]:
-        if file.parent.name.startswith("flights-") and file.stat().st_size:
-            os.truncate(file, file.stat().st_size - 1)
-    return whole_load(self)
+A_LEADER_THAT_STAMPS_RECORDS = """
+from pykraft.records.batch import RecordBatch
 
-LogLoader.load = load
+assign = RecordBatch.assign
+
+def assign_and_stamp(self, base_offset, leader_epoch):
+    assign(self, base_offset, leader_epoch)
+    self.stamp(1_400_000_000_000 + leader_epoch)
+
+RecordBatch.assign = assign_and_stamp
 """
 
 A_MEMBER_THAT_IS_NEVER_REMOVED = """
 from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.result import CoordinatorResult
+from pykraft.course.rigs import one_record
 
 ClassicGroups._expire_member = lambda self, group_id, member_id: CoordinatorResult(None)
-"""
-
-CONSUMERS_THAT_START_AT_THE_LOG_END = """
-from pykraft.course.rigs import shared_group
-
-class Forgetful(shared_group.Consumer):
-    def subscribe(self, topics):
-        super().subscribe(topics, listener=self)
-
-    def on_partitions_assigned(self, assigned):
-        self.seek_to_end(*assigned)
-
-shared_group.Consumer = Forgetful
+one_record._PATIENCE_S = 4
 """
 
 A_CLAIM = """
-nb.claim("One of the three is the active controller.", victim in cluster.broker_ids)
-thread = cluster._nodes[others[0]]
+node_id = cluster.broker_ids[0]
+nb.claim("The node is one of the cluster's.", node_id in cluster.broker_ids)
+thread = cluster._nodes[node_id]
 """
 
 A_THREAD_THAT_FAILED = (
@@ -78,54 +70,45 @@ thread._thread.join()
 
 A_THREAD_THAT_ENDED = A_CLAIM + "thread.kill()"
 
-THE_STREAM_BEGINS = "killer = Thread(target=kill)"
+THE_WAY_BEGINS = 'way = RecordWay(cluster, "flights", partition, ours.value)'
 
 AN_EARLY_ELECTION = f"""
-cluster.kill(victim)
-cluster.wait_until(lambda view: view.leader("flights", 0) not in (None, victim))
-cluster.restart(victim)
-{THE_STREAM_BEGINS}
+early = cluster.describe().leader("flights", partition)
+cluster.kill(early)
+cluster.wait_until(lambda view: view.leader("flights", partition) not in (None, early))
+cluster.restart(early)
+{THE_WAY_BEGINS}
 """
-
-
-def test_an_acknowledgement_at_the_leaders_log_end_turns_the_notebook_red() -> None:
-    """The idempotent client finds it out by itself: the next leader misses what this one has acknowledged."""
-    with pytest.raises(NotebookFailed, match=r"(?i)kafkaexception: .*fatal"):
-        run("5. ", before=A_RASH_ACKNOWLEDGEMENT)
-
-
-@pytest.mark.long
-def test_a_client_that_counts_nothing_loses_flights_to_a_rash_acknowledgement_and_the_account_tells() -> None:
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*Not one acknowledged flight is missing"):
-        run(
-            "5. ",
-            before=A_RASH_ACKNOWLEDGEMENT,
-            changed=('"enable.idempotence": True', '"enable.idempotence": False'),
-        )
-
-
-@pytest.mark.long
-def test_a_log_that_loses_its_tail_at_a_restart_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match="this does not hold: Each log is as long as it was"):
-        run("7. ", before=A_TAIL_LOST_AT_RESTART)
-
-
-@pytest.mark.long
-def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
-    """As on a machine that is so busy that a node seems dead: the one that leads by then is cut off and killed."""
-    run("6. ", changed=(THE_STREAM_BEGINS, AN_EARLY_ELECTION))
 
 
 @pytest.mark.parametrize(
     "plant",
     [
-        pytest.param(A_MEMBER_THAT_IS_NEVER_REMOVED, id="a dead member is never removed"),
-        pytest.param(CONSUMERS_THAT_START_AT_THE_LOG_END, id="consumers start at the log end", marks=pytest.mark.long),
+        pytest.param(A_RASH_ACKNOWLEDGEMENT, id="an acknowledgement at the leader's log end"),
+        pytest.param(A_HIGH_WATERMARK_THAT_WAITS_FOR_NOBODY, id="a high watermark at the leader's log end"),
     ],
 )
-def test_a_group_that_does_not_go_on_after_a_death_turns_the_notebook_red(plant: str) -> None:
-    with pytest.raises(NotebookFailed, match="this does not hold: Consumer 2 took over all partitions"):
-        run("8. ", since="7. ", before=plant, changed=("_ms=1000", "_ms=1000, patience_s=3"))
+def test_a_leader_that_acknowledges_alone_turns_the_notebook_red(plant: str) -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: A leader that is cut off appends the record"):
+        run("4. ", before=plant)
+
+
+@pytest.mark.long
+def test_leaders_that_change_more_of_a_batch_than_their_fields_turn_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match="this does not hold: Each leader wrote its offset and epoch"):
+        run("6. ", before=A_LEADER_THAT_STAMPS_RECORDS)
+
+
+@pytest.mark.long
+def test_a_group_that_keeps_its_dead_member_turns_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match="consumer 2 did not find the record"):
+        run("7. ", before=A_MEMBER_THAT_IS_NEVER_REMOVED)
+
+
+@pytest.mark.long
+def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
+    """As on a machine that is so busy that a node seems dead: the one that leads by then is cut off and killed."""
+    run("6. ", changed=(THE_WAY_BEGINS, AN_EARLY_ELECTION))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,24 @@
-"""The stories of notebooks 18 and 19 stand right before the failure, and go on as the text says."""
+"""The stories of notebooks 00, 18 and 19 stand right before the failure, and go on as the text says."""
 
 from __future__ import annotations
 
-from pykraft.course.rigs.stories import answer_on_its_way, marker_on_its_way
+from pykraft.course.rigs.stories import answer_on_its_way, marker_on_its_way, records_on_their_way
 from pykraft.story.story import Story
 
 
 def on_its_way(story: Story, words: str) -> str:
     (found,) = [str(message) for message in story.messages if words in str(message)]
     return found
+
+
+def test_a_leader_that_is_cut_off_loses_its_tail_and_its_strip_explains_each_sign_once() -> None:
+    story = records_on_their_way()
+    leader = story.view.leader("t", 0)
+    strip = story.play(["cut leader of t-0; next election; next election", "heal; next truncation; next truncation"])
+    assert f"node {leader} truncates t-0 to 9: 2 records are gone" in strip.text
+    explained = [box.text for box in strip.boxes]
+    assert explained.count("not in the leader's log: will be truncated") == 1
+    assert explained.count("high watermark: committed up to here") == 1
 
 
 def test_a_lost_answer_is_repeated_and_appends_nothing() -> None:

@@ -1,8 +1,9 @@
-"""Simulated clusters of three nodes that stand at the moment before a failure, for notebooks 18 and 19.
+"""Simulated clusters of three nodes that stand at the moment before a failure, for notebooks 00, 18 and 19.
 
 Nothing fails in them by itself: the reader drops a message or kills a node, and sees what follows. Each function
 returns a `Story`, at the first step where the message is on its way that matters:
 
+    records_on_their_way()  a leader has appended a record that its followers do not have yet
     answer_on_its_way()     a producer's record is committed, and the leader's answer has not arrived yet
     marker_on_its_way()     a coordinator has written PrepareCommit, and its marker has not reached the other node yet
 
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pykraft.sim.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 
+_RECORD_SEED, _RECORD_STEP = 3, 1_500
 _ANSWER_SEED, _MARKER_SEED = 7, 114
 _ONE_RECORD_A_BATCH = {
     "batch.size": 1,
@@ -26,6 +28,13 @@ _ONE_RECORD_A_BATCH = {
     "retry.backoff.ms": 100,
     "metadata.max.age.ms": 1_000,
 }
+
+
+def records_on_their_way() -> Story:
+    """Clients write to one partition, `t-0`; its leader has a record that no follower has."""
+    story = Story.begin(_RECORD_SEED, calm(draw(_RECORD_SEED)), {})
+    story.at(_RECORD_STEP)
+    return story
 
 
 def answer_on_its_way() -> Story:
