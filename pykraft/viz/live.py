@@ -188,15 +188,14 @@ class LiveBoard:
         told = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
         said = f"<br>{html.escape(self.said)}" if self.said else ""
         self._status.value = f'<div role="status" aria-live="polite">{told}{said}</div>'
-        self._label(frames[-1])
+        self._label()
 
-    def _label(self, newest: Seen) -> None:
+    def _label(self) -> None:
         """Each button says what it does now, to the cluster as it is."""
         alive = set(self._cluster.alive)
-        cut = {host for pair in newest.view.cut_links for host in pair}
         for node_id, button in self._nodes.items():
             button.description = f"✕ kill node {node_id}" if node_id in alive else f"● start node {node_id}"
-            self._offs[node_id].description = f"{'● join' if node_id in cut else '✕ cut off'} node {node_id}"
+            self._offs[node_id].description = f"{'● join' if self._is_off(node_id) else '✕ cut off'} node {node_id}"
             self._offs[node_id].disabled = node_id not in alive or len(alive) < 2
         self._is_drawing = True
         for name, switch in self._flows.items():
@@ -213,6 +212,7 @@ class LiveBoard:
         try:
             self._clicks.click(what)
             self.said = self._clicks.said
+            self._play.playing = True  # there is something to see from now on
         except Exception as error:
             self.said = f"That did not work: {error}"
         self.look()
@@ -225,9 +225,14 @@ class LiveBoard:
     def _press_node(self, node_id: int) -> None:
         self.click(f"{'kill' if node_id in self._cluster.alive else 'restart'} {node_id}")
 
+    def _is_off(self, node_id: int) -> bool:
+        """Whether nothing gets through between this node and any other that is alive."""
+        view = self.recorder.frames[-1].view
+        others = [other for other in self._cluster.alive if other != node_id]
+        return bool(others) and all(view.is_cut(node_id, other) for other in others)
+
     def _press_off(self, node_id: int) -> None:
-        is_cut = any(node_id in pair for pair in self.recorder.frames[-1].view.cut_links)
-        self.click(f"{'heal' if is_cut else 'cut'} {node_id}")
+        self.click(f"{'heal' if self._is_off(node_id) else 'cut'} {node_id}")
 
     def _press_pair(self, verb: str) -> None:
         if self._pair.value is not None:
@@ -242,8 +247,6 @@ class LiveBoard:
             return
         setting = f" acks={self._acks.value}" if is_on and name == "producer" else ""
         self.click(f"{'start' if is_on else 'stop'} {name}{setting}")
-        if self._clicks.is_on(name):
-            self._play.playing = True  # there is something to see from now on
 
     def __repr__(self) -> str:
         return _picture(self.recorder.frames[-1], self._options).text
