@@ -226,7 +226,7 @@ class RecordWay:
         offsets = [place.offset for place in places]
         awaited = places if node == self.leader else places[-1:]
         others: list[_Event] = []
-        has_told = False
+        has_told = has_returned = False
         for at_ms, event in self._journal(node):
             fields, rank = event.fields, _ORDER.index(event.name) if event.name in _ORDER else 0
             match event.name:
@@ -251,7 +251,8 @@ class RecordWay:
                     has_told = True
                     said = f"moves the high watermark past it, to {fields['offset']:,}: committed"
                     yield _Event(at_ms, rank, lane, said, change="commit")
-                case "isr" if has_told and self.leader in fields["isr"]:
+                case "isr" if has_told and not has_returned and self.leader in fields["isr"]:
+                    has_returned = True
                     yield _Event(at_ms, rank, lane, f"takes node {self.leader} back into the in-sync replicas")
 
     def _offset(self, epoch: int) -> int:
