@@ -44,7 +44,7 @@ class Entry:
 
 
 _ENTRIES = (
-    Entry("00", "What happens to one record?", spark=True, seconds=75),
+    Entry("00", "What happens to one record?", spark=True, seconds=60),
     Entry("01", "Why is appending enough?"),
     Entry("02", "How is offset 1,234,567 found?", deterministic=True),
     Entry("03", "What are the bytes of a batch?", deterministic=True),
