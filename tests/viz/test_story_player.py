@@ -88,7 +88,7 @@ def test_one_node_can_be_cut_off_and_all_links_healed(story: Story) -> None:
 @pytest.mark.parametrize(
     ("click", "why"),
     [
-        ("explode", "'explode' is no click; a click begins with next, previous, at, kill"),
+        ("explode", "'explode' is no click; a click begins with next, previous, at, until"),
         ("next party", "'party' is no kind of mark"),
         ("at noon", "at noon: a step is a number"),
         ("kill everything", "'everything' is no node: say a node's id, leader, or leader of t-0"),
