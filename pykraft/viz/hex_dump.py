@@ -129,8 +129,8 @@ def _draw_bracket(svg: Svg, bracket: Bracket, top: float) -> None:
     for row in range(first, last + 1):
         begin = max(bracket.start - row * _ROW_BYTES, 0)
         end = min(bracket.end - row * _ROW_BYTES, _ROW_BYTES)
-        y = top + row * _LINE + 30
-        svg.line(_LEFT + begin * _CELL, y, _LEFT + end * _CELL - 2, y, stroke=_MARKED, stroke_width="3")
+        y = top + row * _LINE + 28
+        svg.line(_LEFT + begin * _CELL, y, _LEFT + end * _CELL - 2, y, stroke=_MARKED, stroke_width="2.5")
     right = _TEXT_LEFT + text_width("0" * _ROW_BYTES, 13, mono=True) + 10
     above, below = top + first * _LINE + 2, top + last * _LINE + 30
     svg.path(

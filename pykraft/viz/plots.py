@@ -62,7 +62,7 @@ class _Axis:
                 if len(found) < _FEW_MARKS:
                     found = self._within(10.0**power * step for power in range(first - 1, last + 1) for step in steps)
             return found if len(found) > 1 else [self.low, self.high]
-        step = round_step((self.high - self.low) / 4 or 1)
+        step = round_step((self.high - self.low) / 5 or 1)
         count = int((self.high - self.low) / step + 1e-9)
         return [self.low + step * index for index in range(count + 1)]
 

@@ -1,4 +1,4 @@
-"""Notebooks 01 and 03 must turn red when the log they teach is broken."""
+"""Notebooks 01, 02, 03 and 20 must turn red when the log they teach is broken."""
 
 from __future__ import annotations
 
@@ -87,9 +87,44 @@ def test_what_is_broken_turns_notebook_01_red(plant: str, heading: str, message:
         run(heading, path=PATH_01, before=plant)
 
 
-def test_a_checksum_that_covers_too_little_turns_notebook_03_red() -> None:
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*Every flipped bit is noticed"):
-        run("3. ", path=NOTEBOOK.parent / "03_batches_and_compression.ipynb", before=A_CHECKSUM_THAT_SKIPS_SOME_BYTES)
+A_LEADER_THAT_WRITES_THE_TIME = """
+from pykraft.records.batch import RecordBatch
+
+assign = RecordBatch.assign
+
+def stamped(batch, base_offset, leader_epoch):
+    batch.stamp(0)
+    assign(batch, base_offset, leader_epoch)
+
+RecordBatch.assign = stamped
+"""
+
+A_LEADER_THAT_KEEPS_THE_CODEC = """
+from pykraft.storage import validator
+
+def unchanged(batch, found, codec, level):
+    return batch
+    yield
+
+validator._packed_again = unchanged
+"""
+PATH_03 = NOTEBOOK.parent / "03_batches_and_compression.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("plant", "heading", "claim"),
+    [
+        (A_CHECKSUM_THAT_SKIPS_SOME_BYTES, "3. ", "Every flip is noticed"),
+        pytest.param(A_LEADER_THAT_WRITES_THE_TIME, "4. ", "A leader writes an offset", marks=pytest.mark.long),
+        pytest.param(
+            A_LEADER_THAT_KEEPS_THE_CODEC, "Where this differs", "compression.type makes", marks=pytest.mark.long
+        ),
+    ],
+    ids=["a checksum that skips some bytes", "a leader that writes the time", "a leader that keeps the codec"],
+)
+def test_what_is_broken_turns_notebook_03_red(plant: str, heading: str, claim: str) -> None:
+    with pytest.raises(NotebookFailed, match=f"this does not hold: .*{claim}"):
+        run(heading, path=PATH_03, before=plant)
 
 
 A_CLEANER_THAT_KEEPS_THE_FIRST = """

@@ -132,11 +132,15 @@ class HandProducer:
         """Send a batch of one record with this sequence."""
         batch = RecordBatchBuilder(producer_id=self.producer_id, producer_epoch=self._epoch, base_sequence=sequence)
         batch.append(0, None, f"record {sequence}".encode(), ())
-        partition = ProduceRequest.Topic.Partition(index=0, records=memoryview(batch.build()))
+        return Answer(sequence, *self.send_batch(batch.build()))
+
+    def send_batch(self, batch: bytes | bytearray) -> tuple[int | None, str]:
+        """Send these bytes as a batch; the offset that it gets, if it gets one, and the leader's error."""
+        partition = ProduceRequest.Topic.Partition(index=0, records=memoryview(batch))
         topic = ProduceRequest.Topic(name=self._topic, partition_data=[partition])
         answered = self._ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
         told = answered.responses[0].partition_responses[0]
-        return Answer(sequence, told.base_offset if not told.error_code else None, ErrorCode.of(told.error_code).name)
+        return told.base_offset if not told.error_code else None, ErrorCode.of(told.error_code).name
 
     def _ask(self, request: Request, version: int) -> Any:
         self._socket.sendall(b"".join(encode_request(request, version, 1, "by hand")))
