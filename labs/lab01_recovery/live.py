@@ -55,7 +55,7 @@ def run(work):
     wrong = [kind for kind, (is_left, should_be) in ends.items() if is_left != should_be]
     entries = [size // OffsetIndex.entry.size for size in indexes]
     lines = [
-        f"{len(events):,} flights lay in {len(DAMAGES)} logs of {count} segments in all when the node was killed.",
+        f"{len(events):,} flights were in {len(DAMAGES)} logs of {count} segments in all when the node was killed.",
         f"{len(DAMAGES) - len(wrong)} of {len(DAMAGES)} logs end where the good part ends."
         + "".join(f" {kind}: {ends[kind][0]:,} bytes, and {ends[kind][1]:,} are good." for kind in wrong),
         f"A consumer read {found:,} flights of the {wanted:,} that were left whole.",

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from crc32c import crc32c  # noqa: F401 (you will need it)
 
 Read = Callable[[int, int], bytes]
-"""read(position, length): so many bytes of a file, from this position on."""
+"""read(position, length): that many bytes of a file, from this position on."""
 
 
 class Batch(NamedTuple):
-    """A batch that is whole: its first and last offset, and the position behind its last byte."""
+    """A batch that is whole: its first and last offset, and the position after its last byte."""
 
     base_offset: int
     last_offset: int
@@ -43,10 +43,10 @@ def recover(read: Read, size: int, base_offset: int) -> tuple[int, int]:
 # --- end of task 1.2 ---
 
 
-# --- task 1.3: the index anew ---
+# --- task 1.3: the index, rebuilt ---
 def rebuild_index(read: Read, size: int, base_offset: int, interval_bytes: int) -> bytes:
     """The .index of a segment whose first `size` bytes are good: an entry for each batch that begins more than
-    `interval_bytes` behind the last one with an entry, or behind the start."""
+    `interval_bytes` after the last one with an entry, or after the start."""
     raise NotImplementedError("Task 1.3: go from batch to batch, and make an entry now and then")
 
 

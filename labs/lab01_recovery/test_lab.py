@@ -15,7 +15,7 @@ INTERVAL_BYTES = 2000
 
 
 class File:
-    """Bytes that are read through a hole: `touched` are the ranges that somebody wanted to see."""
+    """Bytes that are read through a hole: `touched` are the ranges that were read."""
 
     def __init__(self, data):
         self.data = bytes(data)
@@ -60,7 +60,7 @@ class Good:
             offset = last + 1
         self.file, self.next_offset = File(data), offset
 
-    def told(self):
+    def what_is_left(self):
         """As much of it as a recovery finds."""
         return len(self.file), self.next_offset
 
@@ -74,7 +74,7 @@ def same_batch(found, wanted, about):
 
 
 @pytest.mark.task("1.1", points=2)
-def test_a_whole_batch_is_told_by_its_offsets_and_its_end(impl, chance):
+def test_a_whole_batch_has_its_offsets_and_its_end(impl, chance):
     """Each batch of a segment; the last one ends where the file ends. And a batch whose records compaction took: 61
     bytes."""
     good = Good(chance)
@@ -138,24 +138,28 @@ def test_of_a_good_segment_everything_stays(impl, chance):
     for batches in (12, 1, 0):
         good = Good(chance, batches=batches)
         found = tuple(impl.recover(good.file, len(good.file), good.base_offset))
-        assert found == good.told(), f"{batches} good batches: {good.told()} is (bytes, next offset), not {found}"
+        assert found == good.what_is_left(), (
+            f"{batches} good batches: {good.what_is_left()} is (bytes, next offset), not {found}"
+        )
 
 
 @pytest.mark.task("1.2", points=2)
 def test_a_torn_end_goes_and_all_before_it_stays(impl, chance):
-    """Behind a good segment the beginning of one more batch: a byte, half a header, a header, all but the last byte."""
+    """After a good segment, the beginning of one more batch: a byte, half a header, a header, all but the last byte."""
     for pick in (0, 1, 2, 3):
         good = Good(chance)
         more = batch_of(chance, good.next_offset)
         torn = more[: (1, 30, 61, len(more) - 1)[pick]]
         file = File(good.file.data + bytes(torn))
         found = tuple(impl.recover(file, len(file), good.base_offset))
-        assert found == good.told(), f"{len(torn)} bytes of a batch more: {good.told()} is left, not {found}"
+        assert found == good.what_is_left(), (
+            f"{len(torn)} bytes of a batch more: {good.what_is_left()} is left, not {found}"
+        )
 
 
 @pytest.mark.task("1.2", points=2)
-def test_behind_the_first_damage_nothing_counts(impl, chance):
-    """A bit flipped in the middle of a segment; the batches behind it are whole."""
+def test_after_the_first_damage_nothing_counts(impl, chance):
+    """A bit flipped in the middle of a segment; the batches after it are whole."""
     for _ in range(5):
         good = Good(chance)
         number = chance.randrange(len(good.places))
@@ -169,7 +173,7 @@ def test_behind_the_first_damage_nothing_counts(impl, chance):
 
 @pytest.mark.task("1.2", points=2)
 def test_a_whole_batch_that_does_not_follow_is_none_of_this_log(impl, chance):
-    """Behind a good segment a whole old batch: the first one once more, the last one, and one that begins with the last
+    """After a good segment, a whole old batch: the first one once more, the last one, and one that begins with the last
     offset. And a segment that begins below its own base offset."""
     good = Good(chance)
     last = good.next_offset - 1
@@ -177,7 +181,9 @@ def test_a_whole_batch_that_does_not_follow_is_none_of_this_log(impl, chance):
     for more in (*old, bytes(batch_of(chance, last))):
         file = File(good.file.data + more)
         found = tuple(impl.recover(file, len(file), good.base_offset))
-        assert found == good.told(), f"an old batch lies behind offset {last}: {good.told()} is left, not {found}"
+        assert found == good.what_is_left(), (
+            f"an old batch comes after offset {last}: {good.what_is_left()} is left, not {found}"
+        )
     low = File(bytes(batch_of(chance, 99, 4)))
     found = tuple(impl.recover(low, len(low), 100))
     assert found == (0, 100), f"segment 100 begins with offset 99: (0, 100) is left, not {found}"
@@ -263,9 +269,9 @@ def test_of_a_good_log_every_segment_stays(impl, chance):
 
 
 @pytest.mark.task("1.4", points=2)
-def test_what_lies_behind_a_cut_segment_goes_as_a_whole(impl, chance):
+def test_every_segment_after_a_truncated_one_goes(impl, chance):
     """A damaged batch in each of five segments, one after the other; nothing was ever synced. And a byte too
-    many behind the second segment, though the third begins where its batches end."""
+    many after the second segment, though the third begins where its batches end."""
     for number in range(5):
         log = log_of(chance)
         good = log[number]

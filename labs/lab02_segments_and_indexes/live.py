@@ -24,7 +24,7 @@ PARTITION = TopicPartition("flights", 0)
 JUMPS, MOMENTS = 40, 20
 PATIENCE_MS = 3_000
 ENOUGH_HEADERS = 12
-"""So many headers lie between two entries of the index, at the most, if batches have about two kilobytes."""
+"""At most this many headers are between two entries of the index, if batches have about two kilobytes."""
 FLOOR = "pykraft.storage.log.UnifiedLog._floor"
 OFFSETS = "pykraft.storage.index.OffsetIndex.lookup"
 TIMES = "pykraft.storage.index.TimeIndex.lookup"
@@ -52,10 +52,10 @@ def run(work):
     scans = max(1, plugs[SCAN].calls)
     headers, entries = touched["headers"] / scans, touched["entries"] / max(1, plugs[OFFSETS].calls)
     lines = [
-        f"{len(events):,} flights lie in {len(segments)} segments of together {log_bytes:,} bytes.",
+        f"{len(events):,} flights are in {len(segments)} segments of {log_bytes:,} bytes together.",
         f"{JUMPS + MOMENTS - len(wrong)} of {JUMPS + MOMENTS} questions of a consumer were answered rightly."
         + (f" The first wrong one: {wrong[0]}" if wrong else ""),
-        f"A look-up read {entries:.1f} entries of the index and {headers:.1f} headers of the log, on average.",
+        f"A lookup read {entries:.1f} entries of the index and {headers:.1f} headers of the log, on average.",
     ]
     read = {
         "index": entries * 8,
@@ -67,7 +67,7 @@ def run(work):
         unit="bytes",
         marked=["index", "headers in the log"],
         title=f"To find one offset, {read['index'] + read['headers in the log']:,.0f} bytes were read",
-        note="Averages of one look-up; the last bar is the size of a segment.",
+        note="Averages of one lookup; the last bar is the size of a segment.",
     )
     facts = {"wrong": wrong, "headers": headers, "entries": entries, "segments": len(segments)}
     agrees = not wrong and headers <= ENOUGH_HEADERS and not any(plug.errors for plug in plugs.values())

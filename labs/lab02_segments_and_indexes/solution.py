@@ -5,12 +5,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 Read = Callable[[int, int], bytes]
-"""read(position, length): so many bytes of a file, from this position on."""
+"""read(position, length): that many bytes of a file, from this position on."""
 
 
 # --- task 2.1: which segment ---
 def find_segment(base_offsets: Sequence[int], offset: int) -> int | None:
-    """The base offset of the segment that would hold `offset`; None if it lies before all of them. `base_offsets` are
+    """The base offset of the segment that would hold `offset`; None if it is before all of them. `base_offsets` are
     in ascending order."""
     count = bisect_right(base_offsets, offset)
     return base_offsets[count - 1] if count else None
@@ -44,7 +44,7 @@ def last_at_or_below(read: Read, entries: int, entry: struct.Struct, target: int
 
 # --- task 2.3: the last steps ---
 def find_batch(read: Read, size: int, position: int, offset: int) -> int | None:
-    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one behind it; None past the
+    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one after it; None past the
     last one. `position` is where to begin: a batch begins there."""
     while position < size:
         base_offset, length, last_delta = struct.unpack(">qi11xi", read(position, 27))

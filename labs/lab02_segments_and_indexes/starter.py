@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 Read = Callable[[int, int], bytes]
-"""read(position, length): so many bytes of a file, from this position on."""
+"""read(position, length): that many bytes of a file, from this position on."""
 
 
 # --- task 2.1: which segment ---
 def find_segment(base_offsets: Sequence[int], offset: int) -> int | None:
-    """The base offset of the segment that would hold `offset`; None if it lies before all of them. `base_offsets` are
+    """The base offset of the segment that would hold `offset`; None if it is before all of them. `base_offsets` are
     in ascending order."""
     raise NotImplementedError("Task 2.1: which is the last base offset that is not above the offset?")
 
@@ -27,7 +27,7 @@ def lookup_offset(read: Read, entries: int, base_offset: int, offset: int) -> tu
 
 # --- task 2.3: the last steps ---
 def find_batch(read: Read, size: int, position: int, offset: int) -> int | None:
-    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one behind it; None past the
+    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one after it; None past the
     last one. `position` is where to begin: a batch begins there."""
     raise NotImplementedError("Task 2.3: read a header, decide, and jump to the next one")
 

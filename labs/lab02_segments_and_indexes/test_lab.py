@@ -1,4 +1,4 @@
-"""What lab 02 asks of a look-up. The segments are made of real record batches; what the functions read is written down,
+"""What lab 02 asks of a lookup. The segments are made of real record batches; what the functions read is written down,
 since the point of an index is what need not be read."""
 
 import struct
@@ -13,7 +13,7 @@ INTERVAL_BYTES = 2000
 
 
 class File:
-    """Bytes that are read through a hole: `touched` are the ranges that somebody wanted to see."""
+    """Bytes that are read through a hole: `touched` are the ranges that were read."""
 
     def __init__(self, data):
         self.data = bytes(data)
@@ -71,21 +71,21 @@ def most_steps(entries):
 
 
 @pytest.mark.task("2.1", points=1)
-def test_an_offset_lies_in_the_last_segment_that_does_not_begin_above_it(impl, chance):
+def test_an_offset_is_in_the_last_segment_that_does_not_begin_above_it(impl, chance):
     """Thirty segments with random base offsets, and every offset near a border."""
     bases = sorted(chance.sample(range(100, 100_000), 30))
     for base in bases:
         for offset in (base - 1, base, base + 1):
             found, wanted = impl.find_segment(bases, offset), max((b for b in bases if b <= offset), default=None)
-            assert found == wanted, f"offset {offset:,} lies in the segment {wanted}, not in {found}: {bases}"
+            assert found == wanted, f"offset {offset:,} is in the segment {wanted}, not in {found}: {bases}"
 
 
 @pytest.mark.task("2.1", points=1)
 def test_an_offset_before_the_first_segment_is_in_none_and_a_large_one_is_in_the_last(impl):
-    """Offsets 0 and 99 of a log that begins at 100, and one far behind its end. And a log without segments."""
-    assert impl.find_segment([100, 200, 300], 0) is None, "offset 0 lies in no segment of a log that begins at 100"
-    assert impl.find_segment([100, 200, 300], 99) is None, "offset 99 lies in no segment of a log that begins at 100"
-    assert impl.find_segment([100, 200, 300], 1 << 60) == 300, "what lies behind the end belongs to the last segment"
+    """Offsets 0 and 99 of a log that begins at 100, and one far past its end. And a log without segments."""
+    assert impl.find_segment([100, 200, 300], 0) is None, "offset 0 is in no segment of a log that begins at 100"
+    assert impl.find_segment([100, 200, 300], 99) is None, "offset 99 is in no segment of a log that begins at 100"
+    assert impl.find_segment([100, 200, 300], 1 << 60) == 300, "what is past the end belongs to the last segment"
     assert impl.find_segment([], 5) is None, "where there is no segment there is None"
 
 
@@ -94,7 +94,7 @@ def test_an_offset_before_the_first_segment_is_in_none_and_a_large_one_is_in_the
 
 @pytest.mark.task("2.2", points=2)
 def test_each_entry_is_found_by_its_own_offset_and_by_those_up_to_the_next(impl, chance):
-    """An index with large base offset: for each entry its own offset, the one before, the one behind."""
+    """An index with large base offset: for each entry its own offset, the one before, the one after."""
     segment = Segment(chance)
     for offset in sorted({o + d for o, _ in segment.index_entries for d in (-1, 0, 1)}):
         found = impl.lookup_offset(segment.index, len(segment.index_entries), segment.base_offset, offset)
@@ -112,8 +112,8 @@ def test_an_offset_before_the_first_entry_is_looked_for_from_the_beginning(impl,
 
 
 @pytest.mark.task("2.2", points=2)
-def test_a_look_up_reads_a_handful_of_entries_and_not_the_index(impl, chance):
-    """A large index: each look-up may read one entry for each time that the index can be halved."""
+def test_a_lookup_reads_a_handful_of_entries_and_not_the_index(impl, chance):
+    """A large index: each lookup may read one entry for each time that the index can be halved."""
     count = 5000
     offsets = list(accumulate(chance.randrange(1, 60) for _ in range(count)))
     index = File(b"".join(struct.pack(">ii", offset, 4000 * (n + 1)) for n, offset in enumerate(offsets)))
@@ -159,8 +159,8 @@ def test_past_the_last_batch_there_is_nothing(impl, chance):
 
 
 @pytest.mark.task("2.3", points=2)
-def test_the_scan_begins_where_it_is_told_and_reads_headers_only(impl, chance):
-    """From the position that an index would give: what lies before it is not touched, nor are any records."""
+def test_the_scan_begins_at_its_position_and_reads_headers_only(impl, chance):
+    """From the position that an index would give: what is before it is not touched, nor are any records."""
     segment = Segment(chance)
     for number in range(0, len(segment.places), 7):
         begin = segment.places[number][2]
@@ -174,7 +174,7 @@ def test_the_scan_begins_where_it_is_told_and_reads_headers_only(impl, chance):
         read = {byte for at, length in segment.log.touched for byte in range(at, at + length)}
         headers = {byte for start in starts for byte in range(start, start + HEADER_BYTES)}
         assert read <= headers, f"{len(read - headers)} bytes were read that belong to no header"
-        assert max(read) < position + HEADER_BYTES, "the scan went on behind the batch that it had found"
+        assert max(read) < position + HEADER_BYTES, "the scan went on after the batch that it had found"
 
 
 # --- task 2.4 ---------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_the_scan_begins_where_it_is_told_and_reads_headers_only(impl, chance):
 
 @pytest.mark.task("2.4", points=2)
 def test_each_time_is_found_and_those_up_to_the_next(impl, chance):
-    """A time index with large timestamps: for each entry its own time, a millisecond before, a millisecond behind."""
+    """A time index with large timestamps: for each entry its own time, a millisecond before, a millisecond after."""
     segment = Segment(chance)
     for timestamp in sorted({t + d for t, _ in segment.time_entries for d in (-1, 0, 1)}):
         found = impl.lookup_time(segment.time_index, len(segment.time_entries), segment.base_offset, timestamp)
@@ -200,7 +200,7 @@ def test_before_the_first_time_there_is_the_beginning(impl, chance):
 
 
 @pytest.mark.task("2.4", points=1)
-def test_a_look_up_by_time_reads_a_handful_of_entries(impl, chance):
+def test_a_lookup_by_time_reads_a_handful_of_entries(impl, chance):
     """A large time index, as in task 2.2; an entry has 12 bytes."""
     count = 5000
     times = list(accumulate(chance.randrange(1, 90_000) for _ in range(count)))

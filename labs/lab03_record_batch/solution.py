@@ -34,7 +34,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number that begins at `position`, and the position behind it."""
+    """The number that begins at `position`, and the position after it."""
     zigzag = shift = 0
     while data[position] & 128:
         zigzag |= (data[position] & 127) << shift
@@ -57,12 +57,12 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
 
 
 def encode_bytes(value: bytes | None) -> bytes:
-    """A length and so many bytes; a null has length -1."""
+    """A length and that many bytes; a null has length -1."""
     return encode_varint(-1) if value is None else encode_varint(len(value)) + value
 
 
 def decode_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
-    """The record that begins at `position`, and the position behind it."""
+    """The record that begins at `position`, and the position after it."""
     _, position = decode_varint(data, position)
     timestamp, position = decode_varint(data, position + 1)
     offset, position = decode_varint(data, position)
@@ -78,7 +78,7 @@ def decode_record(data: bytes, position: int, base_offset: int, base_timestamp: 
 
 
 def decode_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """What `encode_bytes` wrote, and the position behind it."""
+    """What `encode_bytes` wrote, and the position after it."""
     length, position = decode_varint(data, position)
     return (None, position) if length < 0 else (data[position : position + length], position + length)
 

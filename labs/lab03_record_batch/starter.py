@@ -29,7 +29,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number that begins at `position`, and the position behind it."""
+    """The number that begins at `position`, and the position after it."""
     raise NotImplementedError("Task 3.1: gather seven bits of each byte, and undo the zigzag at the end")
 
 
@@ -39,11 +39,11 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 # --- task 3.2: a record ---
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """A record's bytes, in a batch with this first offset and first timestamp."""
-    raise NotImplementedError("Task 3.2: make the body first, for its length stands before it")
+    raise NotImplementedError("Task 3.2: make the body first, because its length comes before it")
 
 
 def decode_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
-    """The record that begins at `position`, and the position behind it."""
+    """The record that begins at `position`, and the position after it."""
     raise NotImplementedError("Task 3.2: read field by field, in the order in which they were written")
 
 

@@ -102,7 +102,7 @@ def test_numbers_have_the_bytes_of_the_table(impl):
 
 @pytest.mark.task("3.1", points=2)
 def test_numbers_are_read_from_any_place(impl, chance):
-    """The same numbers and 200 others, each between other bytes: the position behind it comes back, too."""
+    """The same numbers and 200 others, each between other bytes: the position after it comes back, too."""
     for number in (*VARINTS, *(chance.randrange(-(1 << chance.randrange(1, 63)), 1 << 40) for _ in range(200))):
         before, written = chance.randbytes(chance.randrange(4)), encode_varint(number)
         found = tuple(impl.decode_varint(before + written + b"\xff\x01", len(before)))
@@ -131,10 +131,10 @@ def test_a_record_is_read_as_it_was_written(impl, chance):
     pieces = [record_bytes(record, base, time) for record in records]
     data, position = b"".join(pieces), 0
     for record, piece in zip(records, pieces, strict=True):
-        found, behind = impl.decode_record(data, position, base, time)
+        found, end = impl.decode_record(data, position, base, time)
         equal_records([found], [record], f"the record at byte {position}")
-        assert behind == position + len(piece), f"the record ends at byte {position + len(piece)}, not at {behind}"
-        position = behind
+        assert end == position + len(piece), f"the record ends at byte {position + len(piece)}, not at {end}"
+        position = end
 
 
 @pytest.mark.task("3.2", points=1)
@@ -233,7 +233,7 @@ def test_one_wrong_bit_is_caught(impl, chance):
 
 
 def refused(impl, data, about):
-    """The bytes are no batch, and are told to be none."""
+    """The bytes are no batch, and are refused."""
     try:
         found = impl.decode_batch(bytes(data))
     except impl.CorruptBatchError:
@@ -244,7 +244,7 @@ def refused(impl, data, about):
 @pytest.mark.task("3.4", points=2)
 def test_what_is_not_exactly_a_batch_is_refused(impl):
     """A batch cut after 0 to 61 bytes and before its last byte, one with a byte too many, one with magic 1, and one
-    with a codec that nobody is asked for; in each case with the right checksum."""
+    with a codec that is not asked for; in each case with the right checksum."""
     data, _ = golden(Compression.NONE)
     for size in (*range(62), len(data) - 1):
         cut = data[:size] if size < 21 else with_checksum(data[:size])

@@ -29,7 +29,7 @@ WRONG = {
 """For each lab a mutant whose effect shows in the cluster."""
 TOLD = {
     "01": "4 of 5 logs end where the good part ends. an old batch more: ",
-    "02": r"A look-up read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
+    "02": r"A lookup read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
     "03": r"Your code read 2,\d\d\d of 3,000 that librdkafka had packed",
     "05": r"refused what came (once|[1-9]\d* times)\.\nOver TLS the log's file did not arrive",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
