@@ -14,7 +14,7 @@ from pykraft.course.labs.reports import CACHES, COUNTED, FIXED
 
 FEWEST_RUNS = 5
 UNITS = ("_bytes", "_kb", "_mb", "_s", "_ms", "_us", "_records", "_times", "_percent")
-ROUNDED = 0.02  # how far a told number may be from the computed one
+ROUNDED = 0.02  # how far a number in the report may be from the computed one
 VERDICTS = ("HOLDS", "DOES NOT HOLD", "NOT MEASURABLE HERE")
 TIMES = r"([\d.,]+) times"
 
@@ -37,8 +37,8 @@ def moment(text):
         raise AssertionError(f"{text!r} is no date and time such as 2026-03-14 15:09") from None
 
 
-def is_close(told, computed):
-    return abs(told - computed) <= max(ROUNDED * abs(computed), 0.051)
+def is_close(reported, computed):
+    return abs(reported - computed) <= max(ROUNDED * abs(computed), 0.051)
 
 
 def condition(impl):
@@ -94,7 +94,7 @@ def factor_of(impl):
     _, (one, other) = compared(impl)
     found = rates(impl)
     for value in (one, other):
-        assert value in found, f"{value!r} is compared, and was never measured: the runs are of {sorted(found)}"
+        assert value in found, f"{value!r} is compared, but was never measured: the runs are of {sorted(found)}"
     return median(found[one]) / median(found[other])
 
 
@@ -108,7 +108,7 @@ def test_the_claim_is_one_sentence_with_the_number_that_decides(impl):
     assert len(re.findall(r"[.!?](?=\s|$)", claim)) == 1 and claim.endswith("."), f"this is not one sentence: {claim!r}"
     _, limit = condition(impl)
     found = [number(text) for text in re.findall(r"\d[\d,]*(?:\.\d+)?", claim)]
-    assert limit in found, f"the claim is decided by {limit:g} times, and does not say so: nobody could refute it"
+    assert limit in found, f"the claim is decided by {limit:g} times, and does not say so: it cannot be refuted"
     column, (one, other) = compared(impl)
     assert one != other, f"{column} = {one} is compared with itself"
 
@@ -137,7 +137,7 @@ def test_the_prediction_was_there_before_the_first_number(impl):
 
 @pytest.mark.task("4.2", points=2)
 def test_one_thing_is_varied_and_everything_else_is_held(impl):
-    """The values under "Varied" are those in the raw numbers; every other column of yours has one value, told under
+    """The values under "Varied" are those in the raw numbers; every other column of yours has one value, which is under
     "Held"."""
     column, values = varied(impl)
     told = held(impl)
@@ -147,7 +147,7 @@ def test_one_thing_is_varied_and_everything_else_is_held(impl):
     for name in set(rows[0]) - set(FIXED) - {column}:
         found = sorted({row[name] for row in rows})
         assert len(found) == 1, f"{name} is not held: it was {' and '.join(found)}"
-        assert told.get(name) == found[0], f"'Held' does not tell that {name} = {found[0]}"
+        assert told.get(name) == found[0], f"'Held' does not say that {name} = {found[0]}"
     missing = sorted(set(told) - set(rows[0]))
     assert told and not missing, f"'Held' tells of {missing or 'nothing'}, which the raw numbers do not know"
 
@@ -187,7 +187,7 @@ def test_the_raw_numbers_have_their_columns_and_their_units(impl):
             assert re.fullmatch(r"\d+(\.\d+)?", row[name]), f"{name} is {row[name]!r}, which is no number"
     for name in set(rows[0]) - set(FIXED):
         if all(re.fullmatch(r"[\d.]+", row[name]) for row in rows):
-            assert name.endswith(UNITS), f"column {name} holds numbers, and does not say of what: {', '.join(UNITS)}"
+            assert name.endswith(UNITS), f"column {name} holds numbers; its name must end in a unit: {', '.join(UNITS)}"
 
 
 @pytest.mark.task("4.3", points=1)
@@ -230,7 +230,7 @@ def test_the_table_is_what_the_raw_numbers_give(impl):
     seconds."""
     table = {row["value"]: row for row in impl.table("4.4")}
     found = rates(impl)
-    assert set(table) == set(found), f"the table tells of {sorted(table)}, the raw numbers of {sorted(found)}"
+    assert set(table) == set(found), f"the table has {sorted(table)}, the raw numbers have {sorted(found)}"
     for value, measured in found.items():
         computed = {"runs": len(measured)}
         computed |= {"median MB/s": median(measured), "lowest MB/s": min(measured), "highest MB/s": max(measured)}
@@ -244,7 +244,7 @@ def test_the_factor_and_the_verdict_follow_from_the_medians(impl):
     """The factor is one median divided by the other; the verdict is what "Holds if" makes of it."""
     told, verdict = number(impl.field("4.4", "Factor")), impl.field("4.4", "Verdict").strip("` .*")
     factor = factor_of(impl)
-    assert is_close(told, factor), f"the factor is told as {told:g}, the medians give {factor:.4g}"
+    assert is_close(told, factor), f"the report says {told:g} times, the medians give {factor:.4g}"
     assert verdict in VERDICTS, f"the verdict is {verdict!r}: it must be {', '.join(VERDICTS)}"
     holds, limit = condition(impl)
     if verdict != VERDICTS[2]:
@@ -253,11 +253,11 @@ def test_the_factor_and_the_verdict_follow_from_the_medians(impl):
 
 
 @pytest.mark.task("4.4", points=2)
-def test_three_threats_are_told_each_with_what_was_done_about_it(impl):
-    """At least three different threats; behind a semicolon stands what was done about it, or would have to be done."""
+def test_there_are_three_threats_each_with_what_was_done_about_it(impl):
+    """At least three different threats; after a semicolon each says what was, or would have to be, done."""
     threats = impl.fields("4.4", "Threat")
-    assert len(set(threats)) >= 3, f"{len(set(threats))} threats: there are more"
+    assert len(set(threats)) >= 3, f"{len(set(threats))} different threats, and three are wanted"
     for threat in threats:
         what, _, done = threat.partition(";")
         assert words(what) >= 5, f"this threat is too short to be understood: {threat!r}"
-        assert words(done) >= 4, f"it is not said what was done about this threat, behind a semicolon: {threat!r}"
+        assert words(done) >= 4, f"say after a semicolon what was done about this threat: {threat!r}"

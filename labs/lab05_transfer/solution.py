@@ -10,7 +10,7 @@ PIECE_BYTES = 32_768
 
 # --- task 5.1: the kernel sends ---
 def send_piece(out: socket.socket, file: int, position: int, count: int) -> int:
-    """Let the kernel send at most `count` bytes of the file from `position` on; how many went, 0 if the socket is full.
+    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the socket is full;
     EOFError if the file ends before."""
     try:
         sent = os.sendfile(out.fileno(), file, position, count)
@@ -41,14 +41,14 @@ def copy_piece(out: socket.socket, file: int, position: int, count: int) -> int:
 
 # --- task 5.3: all of it, in as many turns as it takes ---
 class Transfer:
-    """A range of a file on its way out. `remaining` bytes of it have not left yet."""
+    """A range of a file on its way out; `remaining` bytes of it have not left."""
 
     def __init__(self, file: int, position: int, count: int) -> None:
         """`count` bytes of the file from `position` on; nothing is sent yet."""
         self.file, self.position, self.remaining = file, position, count
 
     def transfer_to(self, out: socket.socket) -> int:
-        """Send until everything has left or the socket is full; how many bytes went this time."""
+        """Send until everything has left or the socket is full; how many bytes left in this call."""
         way = copy_piece if isinstance(out, ssl.SSLSocket) else send_piece
         before = self.remaining
         while self.remaining and (sent := way(out, self.file, self.position, self.remaining)):

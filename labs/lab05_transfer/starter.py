@@ -8,7 +8,7 @@ PIECE_BYTES = 32_768
 
 # --- task 5.1: the kernel sends ---
 def send_piece(out: socket.socket, file: int, position: int, count: int) -> int:
-    """Let the kernel send at most `count` bytes of the file from `position` on; how many went, 0 if the socket is full.
+    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the socket is full;
     EOFError if the file ends before."""
     raise NotImplementedError("Task 5.1: call os.sendfile, and tell a full socket from the end of the file")
 
@@ -19,7 +19,7 @@ def send_piece(out: socket.socket, file: int, position: int, count: int) -> int:
 # --- task 5.2: where the kernel cannot ---
 def copy_piece(out: socket.socket, file: int, position: int, count: int) -> int:
     """The same by reading and sending, at most PIECE_BYTES at once; `out` may be a TLS connection."""
-    raise NotImplementedError("Task 5.2: read a piece, send it, and believe what the socket says it took")
+    raise NotImplementedError("Task 5.2: read a piece, send it, and return what the connection took")
 
 
 # --- end of task 5.2 ---
@@ -27,15 +27,15 @@ def copy_piece(out: socket.socket, file: int, position: int, count: int) -> int:
 
 # --- task 5.3: all of it, in as many turns as it takes ---
 class Transfer:
-    """A range of a file on its way out. `remaining` bytes of it have not left yet."""
+    """A range of a file on its way out; `remaining` bytes of it have not left."""
 
     def __init__(self, file: int, position: int, count: int) -> None:
         """`count` bytes of the file from `position` on; nothing is sent yet."""
         raise NotImplementedError("Task 5.3: remember what you need to go on later")
 
     def transfer_to(self, out: socket.socket) -> int:
-        """Send until everything has left or the socket is full; how many bytes went this time."""
-        raise NotImplementedError("Task 5.3: choose the way, go on while the socket takes something, and keep count")
+        """Send until everything has left or the socket is full; how many bytes left in this call."""
+        raise NotImplementedError("Task 5.3: choose the way, send while the socket takes something, and keep count")
 
 
 # --- end of task 5.3 ---

@@ -1,5 +1,5 @@
-"""What lab 05 asks of a transfer. Files are real, and so are most sockets: small ones that never wait. Where it matters
-what a socket takes, it is a made one that follows a script."""
+"""What lab 05 asks of a transfer. Files are real, and so are most sockets: small ones that never wait. Where a check
+needs to decide what a socket takes, the socket follows a script."""
 
 import os
 import socket
@@ -25,16 +25,16 @@ def keep():
 
 
 def file_of(keep, data):
-    """The number of an open file with these bytes."""
+    """The descriptor of an open file with these bytes."""
     number, path = tempfile.mkstemp()
-    os.unlink(path)  # it is gone when its number is closed
+    os.unlink(path)  # the system removes it when the descriptor is closed
     keep.callback(os.close, number)
     os.write(number, data)
     return number
 
 
 def connection(keep, buffer_bytes=SMALL_BUFFER):
-    """Two ends: the first never waits, and takes little before the other has read."""
+    """Two ends: the first never waits, and takes little until the other one reads."""
     out, end = socket.socketpair()
     out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
     out.setblocking(False)
@@ -86,7 +86,7 @@ class Scripted:
         self.taken = b""
 
     def send(self, data, flags=0):
-        assert self.script, "the socket was full, or had taken its part, and was asked once more"
+        assert self.script, "the socket was full, or had taken a part, and you called it again in the same turn"
         step = self.script.pop(0)
         self.offered.append(len(data))
         if isinstance(step, BaseException):
@@ -101,38 +101,38 @@ class Scripted:
 def same(found, wanted, about):
     assert len(found) == len(wanted), f"{about}: {len(found):,} bytes arrived instead of {len(wanted):,}"
     at = next((n for n, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]), None)
-    assert at is None, f"{about}: byte {at:,} of those that arrived is another one than in the file"
+    assert at is None, f"{about}: byte {at:,} of those that arrived differs from the file"
 
 
 # --- task 5.1 ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.task("5.1", points=2)
-def test_a_piece_leaves_and_its_size_is_told(impl, chance, keep):
+def test_a_piece_leaves_and_its_size_is_returned(impl, chance, keep):
     """Ten pieces of up to 2,000 bytes from anywhere in a file, also its first and its last byte alone."""
     data = chance.randbytes(20_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     pieces = [(chance.randrange(18_000), chance.randrange(1, 2_000)) for _ in range(8)]
     for position, count in (*pieces, (0, 1), (19_999, 1)):
         sent = impl.send_piece(out, file, position, count)
-        assert sent == count, f"a piece of {count:,} bytes for an empty socket: all of it went, and {sent} was told"
+        assert sent == count, f"a piece of {count:,} bytes left through an empty socket, but you returned {sent}"
         same(arrived(end), data[position : position + count], f"{count:,} bytes from {position:,} on")
 
 
 @pytest.mark.task("5.1", points=2)
 def test_a_socket_that_takes_a_part_is_no_error(impl, chance, keep):
-    """A piece of 1 MB for a socket with room for some KB: how many bytes went is told, and these bytes arrive."""
+    """A piece of 1 MB for a socket with room for a few KB: you return how many bytes left, and these bytes arrive."""
     data = chance.randbytes(1 << 20)
     file, (out, end) = file_of(keep, data), connection(keep)
     sent = impl.send_piece(out, file, 100, len(data) - 100)
     found = arrived(end)
-    assert sent == len(found) > 0, f"{len(found):,} bytes arrived, and {sent} was told"
+    assert sent == len(found) > 0, f"{len(found):,} bytes arrived, but you returned {sent}"
     same(found, data[100 : 100 + sent], "what the socket took")
 
 
 @pytest.mark.task("5.1", points=1)
 def test_a_full_socket_takes_nothing_and_that_is_no_error(impl, chance, keep):
-    """The same socket again and again, while nobody reads."""
+    """The same socket many times, while the other end does not read."""
     data = chance.randbytes(1 << 20)
     file, (out, end) = file_of(keep, data), connection(keep)
     total = 0
@@ -140,38 +140,38 @@ def test_a_full_socket_takes_nothing_and_that_is_no_error(impl, chance, keep):
         try:
             sent = impl.send_piece(out, file, total, len(data) - total)
         except BlockingIOError:
-            pytest.fail(f"the socket was full after {total:,} bytes: tell 0, and let the caller wait", pytrace=False)
+            pytest.fail(f"the socket was full after {total:,} bytes: return 0, and let the caller wait", pytrace=False)
         if sent == 0:
             break
         total += sent
-    assert sent == 0, f"after {MOST_TURNS:,} calls and {total:,} bytes the socket was still not full"
+    assert sent == 0, f"after {MOST_TURNS:,} calls and {total:,} bytes you still did not return 0"
     same(arrived(end), data[:total], "what had gone before the socket was full")
 
 
 @pytest.mark.task("5.1", points=2)
-def test_a_file_that_ends_too_early_is_told_and_not_waited_for(impl, chance, keep):
-    """A piece that begins at the end of the file, and one behind it. Of one that reaches beyond the end, the part that
-    is there goes."""
+def test_a_file_that_ends_too_early_raises_eoferror(impl, chance, keep):
+    """A piece that begins at the end of the file, and one that begins after it. Of a piece that reaches beyond the end,
+    the part that exists leaves."""
     data = chance.randbytes(5_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     sent = impl.send_piece(out, file, 4_000, 3_000)
-    assert sent == 1_000, f"1,000 bytes are there from byte 4,000 on, and {sent} was told"
-    same(arrived(end), data[4_000:], "what was there")
+    assert sent == 1_000, f"the file has 1,000 bytes from byte 4,000 on, but you returned {sent}"
+    same(arrived(end), data[4_000:], "the part that exists")
     for position in (5_000, 6_000):
         with pytest.raises(EOFError):
-            told = impl.send_piece(out, file, position, 100)
-            pytest.fail(f"the file has 5,000 bytes; from {position:,} on {told} was told, not EOFError", pytrace=False)
+            sent = impl.send_piece(out, file, position, 100)
+            pytest.fail(f"of 5,000 bytes, from {position:,} on, you returned {sent}, not EOFError", pytrace=False)
 
 
 @pytest.mark.task("5.1", points=1)
-def test_a_reader_that_is_gone_is_told(impl, chance, keep):
-    """The other end is closed: the error goes to the caller, who closes the connection. 0 would make him wait."""
+def test_a_reader_that_is_gone_raises_its_error(impl, chance, keep):
+    """The other end is closed: the error goes to the caller, which closes the connection. 0 would make it wait."""
     file, (out, end) = file_of(keep, chance.randbytes(5_000)), connection(keep)
     end.close()
     with pytest.raises(OSError, match=r"Broken pipe|reset|not connected|[Ss]ocket") as told:
         sent = impl.send_piece(out, file, 0, 5_000)
-        pytest.fail(f"the reader is gone, and {sent} was told, not an error", pytrace=False)
-    assert not isinstance(told.value, BlockingIOError), "the reader is gone: that is no full socket"
+        pytest.fail(f"the reader is gone, but you returned {sent} instead of raising the error", pytrace=False)
+    assert not isinstance(told.value, BlockingIOError), "the reader is gone: that is not a full socket"
 
 
 # --- task 5.2 ---------------------------------------------------------------------------------------------------------
@@ -185,25 +185,25 @@ def test_a_copy_sends_the_bytes_of_the_file(impl, chance, keep):
     for position, count in [(0, 1), (19_999, 1), (chance.randrange(9_000), chance.randrange(1, 9_000))]:
         out = Scripted(1 << 20)
         sent = impl.copy_piece(out, file, position, count)
-        assert sent == count, f"a piece of {count:,} bytes, all of it taken, and {sent} was told"
+        assert sent == count, f"the connection took all {count:,} bytes, but you returned {sent}"
         same(out.taken, data[position : position + count], f"{count:,} bytes from {position:,} on")
 
 
 @pytest.mark.task("5.2", points=2)
-def test_a_copy_tells_what_was_taken_and_not_what_was_offered(impl, chance, keep):
+def test_a_copy_returns_what_was_taken_and_not_what_was_offered(impl, chance, keep):
     """A connection that takes 1 byte, some, and all but one."""
     data = chance.randbytes(20_000)
     file = file_of(keep, data)
     for takes in (1, chance.randrange(2, 9_998), 9_999):
         out = Scripted(takes)
         sent = impl.copy_piece(out, file, 500, 10_000)
-        assert sent == takes, f"10,000 bytes were offered and {takes:,} were taken, but {sent} was told"
+        assert sent == takes, f"10,000 bytes were offered and {takes:,} were taken, but you returned {sent}"
         same(out.taken, data[500 : 500 + takes], "what was taken")
 
 
 @pytest.mark.task("5.2", points=1)
 def test_no_more_is_read_than_a_piece(impl, chance, keep):
-    """A gigabyte is wanted of a file of 100,000 bytes: 32,768 are offered at once, so a thousand readers need little
+    """A gigabyte is wanted from a file of 100,000 bytes: you offer 32,768 at once, so a thousand readers need little
     memory."""
     data = chance.randbytes(100_000)
     file = file_of(keep, data)
@@ -211,13 +211,13 @@ def test_no_more_is_read_than_a_piece(impl, chance, keep):
         out = Scripted(1 << 30)
         impl.copy_piece(out, file, 50, count)
         wanted = min(count, PIECE)
-        assert out.offered == [wanted], f"{count:,} bytes are wanted: {wanted:,} are offered, not {out.offered}"
+        assert out.offered == [wanted], f"{count:,} bytes are wanted: offer {wanted:,} at once, not {out.offered}"
 
 
 @pytest.mark.task("5.2", points=2)
 def test_a_connection_that_is_not_ready_takes_nothing_and_that_is_no_error(impl, chance, keep):
-    """A plain socket says so by BlockingIOError, a TLS connection by ssl.SSLWantWriteError. Then the same bytes are
-    offered again."""
+    """A plain socket raises BlockingIOError, a TLS connection ssl.SSLWantWriteError. In the next call you offer the
+    same bytes."""
     data = chance.randbytes(20_000)
     file = file_of(keep, data)
     for error in (BlockingIOError(), ssl.SSLWantWriteError()):
@@ -226,71 +226,71 @@ def test_a_connection_that_is_not_ready_takes_nothing_and_that_is_no_error(impl,
             sent = [impl.copy_piece(out, file, 300, 1_000) for _ in range(2)]
         except OSError:
             pytest.fail(
-                f"the connection said {kind}, as it was not ready: tell 0, and let the caller wait", pytrace=False
+                f"the connection raised {kind}, since it was full: return 0, and let the caller wait", pytrace=False
             )
-        assert sent == [0, 700], f"the connection said {kind}, then took 700 bytes, and {sent} was told"
+        assert sent == [0, 700], f"the connection raised {kind}, then took 700 bytes, but you returned {sent}"
         same(out.taken, data[300:1_000], "what was taken in the end")
 
 
 @pytest.mark.task("5.2", points=1)
-def test_a_copy_beyond_the_end_of_the_file_is_told(impl, chance, keep):
-    """At the end of the file and behind it. An error of the connection goes to the caller as it is."""
+def test_a_copy_beyond_the_end_of_the_file_raises_eoferror(impl, chance, keep):
+    """At the end of the file and after it. An error of the connection goes to the caller unchanged."""
     file = file_of(keep, chance.randbytes(5_000))
     for position in (5_000, 6_000):
         with pytest.raises(EOFError):
-            told = impl.copy_piece(Scripted(100), file, position, 100)
-            pytest.fail(f"the file has 5,000 bytes; from {position:,} on {told} was told, not EOFError", pytrace=False)
+            sent = impl.copy_piece(Scripted(100), file, position, 100)
+            pytest.fail(f"of 5,000 bytes, from {position:,} on, you returned {sent}, not EOFError", pytrace=False)
     for error in (BrokenPipeError("gone"), ssl.SSLError("broken")):
         with pytest.raises(type(error)):
-            told = impl.copy_piece(Scripted(error), file, 0, 100)
-            pytest.fail(f"the connection raised {error!r}, and {told} was told", pytrace=False)
+            sent = impl.copy_piece(Scripted(error), file, 0, 100)
+            pytest.fail(f"the connection raised {error!r}, but you returned {sent}", pytrace=False)
 
 
 # --- task 5.3 ---------------------------------------------------------------------------------------------------------
 
 
 def drained(transfer, out, end, chance, most):
-    """All that arrives while the transfer and a reader of chance take turns."""
+    """All that arrives while the transfer and a reader take turns; the reader takes a random count each time."""
     found, told = b"", 0
     for _ in range(MOST_TURNS):
         told += transfer.transfer_to(out)
         found += arrived(end, chance.randrange(1, most))
         if not transfer.remaining:
             return found + arrived(end), told
-    raise AssertionError(f"after {MOST_TURNS:,} turns {transfer.remaining:,} bytes have still not left")
+    raise AssertionError(f"after {MOST_TURNS:,} turns {transfer.remaining:,} bytes have not left")
 
 
 @pytest.mark.task("5.3", points=3)
 def test_the_whole_range_arrives_however_little_the_socket_takes(impl, chance, keep):
-    """A range of 300,000 bytes out of the middle of a file, and a reader who takes now more, now less."""
+    """A range of 300,000 bytes from the middle of a file, and a reader that takes sometimes more, sometimes less."""
     data = chance.randbytes(400_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     start = chance.randrange(1, 90_000)
     transfer = impl.Transfer(file, start, 300_000)
-    assert transfer.remaining == 300_000, f"nothing has left yet: {transfer.remaining} remain"
+    assert transfer.remaining == 300_000, f"nothing has left yet, but remaining is {transfer.remaining}"
     found, told = drained(transfer, out, end, chance, 30_000)
     same(found, data[start : start + 300_000], "the range")
-    assert told == 300_000, f"300,000 bytes went, and {told:,} were told in all turns together"
+    assert told == 300_000, f"300,000 bytes left, but the turns returned {told:,} in all"
 
 
 @pytest.mark.task("5.3", points=1)
 def test_a_turn_ends_when_the_socket_is_full_and_not_before(impl, chance, keep):
-    """A large range: after a turn the socket takes no byte more, and what has gone and what remains are the whole."""
+    """A large range: after a turn the socket takes no further byte, and what left and what remains add up."""
     data = chance.randbytes(1 << 20)
     file, (out, end) = file_of(keep, data), connection(keep)
     transfer = impl.Transfer(file, 0, len(data))
     for _ in range(3):
         before = transfer.remaining
         sent = transfer.transfer_to(out)
-        assert 0 < sent < len(data), f"{sent:,} of {len(data):,} bytes went in one turn into a small socket"
+        assert 0 < sent < len(data), f"one turn into a small socket returned {sent:,} of {len(data):,} bytes"
         assert sent + transfer.remaining == before, (
-            f"{sent:,} bytes went, and {transfer.remaining:,} of {before:,} remain"
+            f"{sent:,} bytes left, but remaining went from {before:,} to {transfer.remaining:,}"
         )
         with pytest.raises(BlockingIOError):
             out.send(b"x")
-            pytest.fail(f"the turn ended after {sent:,} bytes, and the socket took one more", pytrace=False)
-        assert transfer.transfer_to(out) == 0, "the socket is full, and a turn has sent something"
-        assert len(arrived(end)) == sent, "what was told is not what arrived"
+            pytest.fail(f"the turn ended after {sent:,} bytes, but the socket took one more", pytrace=False)
+        assert transfer.transfer_to(out) == 0, "the socket is full, but a turn returned that bytes left"
+        assert len(arrived(end)) == sent, "the turn returned another number of bytes than arrived"
 
 
 @pytest.mark.task("5.3", points=1)
@@ -300,14 +300,14 @@ def test_a_turn_goes_on_as_long_as_the_socket_has_room(impl, chance, keep):
     file, (out, _) = file_of(keep, data), encrypted(keep, 8 * PIECE)
     sent = impl.Transfer(file, 0, len(data)).transfer_to(out)
     assert sent == len(data), (
-        f"the turn ended after {sent:,} of {len(data):,} bytes, and the socket still has room: no event will wake you"
-        f" for the rest, since a socket only reports that it has room again"
+        f"the turn ended after {sent:,} of {len(data):,} bytes, but the socket has room: you are not called for the"
+        f" rest, since a socket reports room only after it was full"
     )
 
 
 @pytest.mark.task("5.3", points=2)
-def test_a_file_that_is_cut_on_the_way_is_told_and_what_has_gone_is_known(impl, chance, keep):
-    """A range of 200,000 bytes; after the first turn the file is cut to 100,000, as when a log is truncated."""
+def test_a_file_truncated_on_the_way_raises_eoferror_and_remaining_is_right(impl, chance, keep):
+    """A range of 200,000 bytes; after the first turn the file is truncated to 100,000, as followers do."""
     data = chance.randbytes(200_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     transfer = impl.Transfer(file, 0, 200_000)
@@ -318,9 +318,9 @@ def test_a_file_that_is_cut_on_the_way_is_told_and_what_has_gone_is_known(impl, 
         for _ in range(MOST_TURNS):
             found += arrived(end)
             transfer.transfer_to(out)
-        pytest.fail(f"the file was cut, {len(found):,} bytes arrived, and the caller waits forever", pytrace=False)
-    same(found + arrived(end), data[:100_000], "what was still there")
-    assert transfer.remaining == 100_000, f"100,000 bytes have gone of 200,000, and {transfer.remaining:,} remain"
+        pytest.fail(f"the file was truncated after {len(found):,} bytes, and the caller waits forever", pytrace=False)
+    same(found + arrived(end), data[:100_000], "the bytes before the truncation")
+    assert transfer.remaining == 100_000, f"100,000 of 200,000 bytes left, but remaining is {transfer.remaining:,}"
 
 
 @pytest.mark.task("5.3", points=2)
@@ -334,13 +334,13 @@ def test_over_tls_the_range_arrives_and_nothing_leaves_in_plain_text(impl, chanc
     except ssl.SSLError as error:
         pytest.fail(f"the reader refused what came: {error.reason}", pytrace=False)
     same(found, data[7:100_007], "the range")
-    assert told == 100_000, f"100,000 bytes went, and {told:,} were told in all turns together"
+    assert told == 100_000, f"100,000 bytes left, but the turns returned {told:,} in all"
 
 
 @pytest.mark.task("5.3", points=1)
 def test_nothing_is_sent_of_an_empty_range(impl, keep):
-    """A range of no bytes, at the end of a file: 0 is told, which is no error."""
+    """A range of no bytes, at the end of a file: you return 0, and it is no error."""
     file, (out, end) = file_of(keep, b"abc"), connection(keep)
     transfer = impl.Transfer(file, 3, 0)
     sent = transfer.transfer_to(out)
-    assert (sent, transfer.remaining, arrived(end)) == (0, 0, b""), f"an empty range, and {sent} was told"
+    assert (sent, transfer.remaining, arrived(end)) == (0, 0, b""), f"an empty range, but you returned {sent}"

@@ -26,8 +26,6 @@ DYING = 0.9
 BINDING = re.compile(r"\b(until|again|each|still|only)\b", re.IGNORECASE)
 NO_RULES = {
     # They describe what the reader is given or what a column means.
-    "**Task 4.3, the raw numbers.** One line for each run, with these columns, and yours between them:",
-    "- it took **everything**, or only a **part**:",
     "It returns the batches of each new segment, one segment for a group, and the map's end.",
 }
 
