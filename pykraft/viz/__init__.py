@@ -4,6 +4,9 @@
 numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, what becomes of
 one record, tasks, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook
 shows as SVG where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
+numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, tasks, a compacted
+log, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG
+where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.key_chart import key_order, key_paths
     from pykraft.viz.lag_chart import lag_over_time
+    from pykraft.viz.log_strip import log_strips
     from pykraft.viz.ownership_chart import ownership
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
@@ -43,6 +47,7 @@ _HOMES = {
     "key_paths": "pykraft.viz.key_chart",
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
+    "log_strips": "pykraft.viz.log_strip",
     "page_map": "pykraft.viz.page_chart",
     "ownership": "pykraft.viz.ownership_chart",
     "points": "pykraft.viz.plots",
@@ -69,6 +74,7 @@ __all__ = [
     "key_paths",
     "lag_over_time",
     "lines",
+    "log_strips",
     "ownership",
     "page_map",
     "points",

@@ -127,43 +127,6 @@ def test_what_is_broken_turns_notebook_03_red(plant: str, heading: str, claim: s
         run(heading, path=PATH_03, before=plant)
 
 
-A_CLEANER_THAT_KEEPS_THE_FIRST = """
-from pykraft.storage.cleaner import OffsetMap
-
-seen = set()
-
-def pick(self, records, tombstones_stay):
-    kept = []
-    for record in records:
-        if record.offset > self.latest_offset or record.key not in seen:
-            kept.append(record)
-        seen.add(record.key)
-    return kept
-
-OffsetMap.pick = pick
-"""
-
-
-def test_a_cleaner_that_keeps_the_first_record_of_a_key_turns_notebook_20_red() -> None:
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*knows the last value of every key"):
-        run("4. ", path=NOTEBOOK.parent / "20_retention_and_compaction.ipynb", before=A_CLEANER_THAT_KEEPS_THE_FIRST)
-
-
-A_CLEANER_THAT_DROPS_TOMBSTONES_AT_ITS_SECOND_VISIT = """
-from pykraft.records.batch import RecordBatch
-
-horizon = RecordBatch.delete_horizon_ms.fget
-RecordBatch.delete_horizon_ms = property(lambda batch: None if horizon(batch) is None else 0)
-"""
-
-
-@pytest.mark.long
-def test_a_cleaner_that_drops_tombstones_too_early_turns_notebook_20_red() -> None:
-    path = NOTEBOOK.parent / "20_retention_and_compaction.ipynb"
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*after delete.retention.ms those go, too"):
-        run("Where this differs", path=path, before=A_CLEANER_THAT_DROPS_TOMBSTONES_AT_ITS_SECOND_VISIT)
-
-
 AN_INDEX_THAT_POINTS_BESIDE = """
 from pykraft.storage.index import OffsetIndex
 

@@ -26,7 +26,7 @@ from pykraft.course.question_file import questions
 from pykraft.course.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
-FIRST_FORM = ("20", "23", "24")
+FIRST_FORM = ("23", "24")
 """Notebooks that do not keep this measure yet."""
 
 CODE_CELLS = 22
