@@ -48,7 +48,7 @@ def records_in(batches):
 
 
 def view(records):
-    """What a reader believes who has read all of this: key -> value."""
+    """What a reader knows that has read all of this: key -> value."""
     found = {}
     for record in records:
         if record.key is not None:
@@ -71,7 +71,7 @@ def test_the_map_has_the_last_offset_of_each_key(impl, chance):
 
 @pytest.mark.task("20.1", points=1)
 def test_what_is_clean_already_does_not_go_into_the_map(impl, chance):
-    """The dirty part begins at a record in the middle of the log; then behind its end, and there is no log at all."""
+    """The dirty part begins at a record in the middle of the log; then after its end; then there is no log at all."""
     batches = batches_in(log_of(impl, chance))
     records = records_in(batches)
     for number in (0, len(records) // 2, len(records) - 1):
@@ -117,7 +117,7 @@ def test_a_record_goes_when_a_later_one_has_its_key(impl):
 
 @pytest.mark.task("20.2", points=1)
 def test_a_record_without_a_key_goes(impl):
-    """Nobody can ever replace it."""
+    """No later record can ever replace it."""
     found = kept(impl, [impl.Record(3, None, b"v"), impl.Record(4, b"", b"v")], {b"": 4}, 9)
     assert found == [4], f"offset 3 has no key, offset 4 has an empty one, which is a key: [4] stays, not {found}"
 
@@ -243,8 +243,7 @@ def test_a_reader_believes_the_same_before_and_after(impl, chance):
 
 @pytest.mark.task("20.5", points=2)
 def test_a_full_map_ends_the_pass_early(impl, chance):
-    """Two keys at most: what lies behind the map's end is as it was, and segments from there on are left
-    out."""
+    """Two keys at most: records after the map's end are as they were, and segments from there on are left out."""
     for number in range(10):
         log = log_of(impl, chance, batches=1 if number % 2 else 4)
         segments, end = passed(impl, log, most_keys=2, max_bytes=0)
