@@ -15,7 +15,7 @@ from pykraft.common.types import TopicPartition
 from pykraft.viz import palette
 from pykraft.viz.charts import WIDTH, finished, headed, need
 from pykraft.viz.figure import Figure
-from pykraft.viz.ownership_chart import colour, define_patterns, looks_of, pattern
+from pykraft.viz.ownership_chart import Looks
 from pykraft.viz.svg import Svg, shortened, text_width
 
 _TOP, _CELL, _STEP, _HEAD, _SPACE = 96.0, 34.0, 40.0, 30.0, 16.0
@@ -44,12 +44,12 @@ def group_map(
         led.setdefault("no leader" if leader is None else f"broker {leader}", []).append(key)
     led = dict(sorted(led.items()))
     owned = {member.client_id: sorted(member.assignment) for member in sorted(group.members, key=lambda m: m.client_id)}
-    looks = looks_of(owned)
+    looks = Looks(owned, title)
     owner = {key: name for name, keys in owned.items() for key in keys}
     height = max(_needed(led), _needed(owned), 130.0)
     homes, seats = _column(led, _BROKERS, height), _column(owned, _MEMBERS, height)
     svg = headed(title, note, _TOP + height)
-    define_patterns(svg, looks.values())
+    looks.define(svg)
     for x, text in (
         (_BROKERS, "leaders: records"),
         (_MEMBERS, "members"),
@@ -63,7 +63,7 @@ def group_map(
             svg.rect(left, card.top, _BOX, card.size, **_FRAME)
             svg.text(left + 12, card.top + 20, shortened(card.name, _BOX - 24, 14, bold=True), 14, bold=True)
             for key, (x, y) in card.cells.items():
-                _draw_cell(svg, x, y, key, looks.get(owner.get(key, "")))
+                _draw_cell(svg, (x, y), key, owner.get(key), looks)
     return finished(svg, title, note, list(_told(group, led, owned)), {"data": [], "layout": {}})
 
 
@@ -89,24 +89,25 @@ def _column(cards: Mapping[str, Sequence[TopicPartition]], left: float, height: 
     return found
 
 
-def _draw_fetches(svg: Svg, homes: Sequence[_Card], seats: Sequence[_Card], looks: Mapping[str, int]) -> None:
+def _draw_fetches(svg: Svg, homes: Sequence[_Card], seats: Sequence[_Card], looks: Looks) -> None:
     """From each leader's cell to its owner's."""
     led = {key: place for card in homes for key, place in card.cells.items()}
     for card in seats:
-        stroke: dict[str, object] = {"stroke": colour(looks[card.name]), "stroke_width": "2.5"}
+        stroke: dict[str, object] = {"stroke": looks.colour(card.name), "stroke_width": "2.5"}
         for key, (x, y) in card.cells.items():
             if key in led:
                 svg.line(led[key][0] + _CELL, led[key][1] + _CELL / 2, x, y + _CELL / 2, **stroke)
 
 
-def _draw_cell(svg: Svg, x: float, y: float, key: TopicPartition, look: int | None) -> None:
-    filling = "none" if look is None else pattern(look)
+def _draw_cell(svg: Svg, corner: tuple[float, float], key: TopicPartition, owner: str | None, looks: Looks) -> None:
+    x, y = corner
+    filling = "none" if owner is None else looks.pattern(owner)
     svg.rect(x, y, _CELL, _CELL, rx=4, fill=filling, stroke="currentColor", stroke_opacity="0.6")
     number = shortened(f"{key.partition}", _CELL - 4, 14, bold=True)
-    if look is not None:  # the number has a ground without a pattern
+    if owner is not None:  # the number has a ground without a pattern
         width = text_width(number, 14, bold=True) + 6
-        svg.rect(x + (_CELL - width) / 2, y + 8, width, 18, rx=3, fill=colour(look))
-    ink = None if look is None else palette.ink_on(colour(look))
+        svg.rect(x + (_CELL - width) / 2, y + 8, width, 18, rx=3, fill=looks.colour(owner))
+    ink = None if owner is None else palette.ink_on(looks.colour(owner))
     svg.text(x + _CELL / 2, y + 22, number, 14, anchor="middle", bold=True, fill=ink)
 
 

@@ -11,6 +11,7 @@ owned it, and from when until when.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
+from zlib import crc32
 
 from pykraft.viz import palette
 from pykraft.viz.charts import MOST_TIMES, WIDTH, draw_marks, finished, headed, layout, need, round_step
@@ -69,8 +70,8 @@ def ownership(
         panels.append(_Panel(heading, spans, y))
         y += _HEAD + _ROW * len(spans) + _GAP
     svg = headed(title, note, y + 24)
-    looks = _looks(groups)
-    define_patterns(svg, looks.values())
+    looks = Looks(_owners(groups), title)
+    looks.define(svg)
     _draw_key(svg, looks, bool(pauses))
     for panel in panels:
         _draw_panel(svg, panel, looks, pauses, scale)
@@ -81,43 +82,47 @@ def ownership(
     return finished(svg, title, note, [*told, *_told(groups)], _spec(groups, title))
 
 
-def _looks(groups: Mapping[str, Spans]) -> dict[str, int]:
-    """Each member's colour and pattern, the same in all panels."""
-    return looks_of(owner for spans in groups.values() for each in spans.values() for owner, *_ in each if owner)
+class Looks:
+    """Each member's colour and pattern, by the order of their names. Each drawing has patterns of its own, under names
+    made of its title: a page may hide another drawing, and with it what that one defines."""
+
+    def __init__(self, members: Iterable[str], title: str) -> None:
+        self._numbers = {member: number % len(_COLOURS) for number, member in enumerate(sorted(set(members)))}
+        self._prefix = f"pk-{crc32(title.encode()):08x}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def colour(self, member: str) -> str:
+        """The ground of its pattern."""
+        return _COLOURS[self._numbers[member]]
+
+    def pattern(self, member: str) -> str:
+        """Its filling, in a drawing with `define`."""
+        return f"url(#{self._prefix}-{self._numbers[member]})"
+
+    def define(self, svg: Svg) -> None:
+        """What `pattern` refers to."""
+        tiles = []
+        for number in sorted(set(self._numbers.values())):
+            ground, drawn = _COLOURS[number], _LINES[number]
+            ink = f'stroke="{palette.ink_on(ground)}" stroke-width="1.3" stroke-opacity="0.7"'
+            lines = f'<path d="{drawn}" {ink}/>' if drawn else ""
+            tiles.append(
+                f'<pattern id="{self._prefix}-{number}" width="8" height="8" patternUnits="userSpaceOnUse">'
+                f'<rect width="8" height="8" fill="{ground}"/>{lines}</pattern>'
+            )
+        svg.insert(f"<defs>{''.join(tiles)}</defs>")
 
 
-def looks_of(members: Iterable[str]) -> dict[str, int]:
-    """The number of each member's colour and pattern, by the order of their names."""
-    return {member: number % len(_COLOURS) for number, member in enumerate(sorted(set(members)))}
+def _owners(groups: Mapping[str, Spans]) -> Iterator[str]:
+    return (owner for spans in groups.values() for each in spans.values() for owner, *_ in each if owner)
 
 
-def colour(look: int) -> str:
-    """The ground of this number's pattern."""
-    return _COLOURS[look]
-
-
-def pattern(look: int) -> str:
-    """The filling of this number, in a drawing with `define_patterns`."""
-    return f"url(#pk-owner-{look})"
-
-
-def define_patterns(svg: Svg, looks: Iterable[int]) -> None:
-    """What `pattern` refers to."""
-    tiles = []
-    for look in sorted(set(looks)):
-        ground = colour(look)
-        lines = f'<path d="{_LINES[look]}" stroke="{palette.ink_on(ground)}" stroke-width="1.3" stroke-opacity="0.7"/>'
-        tiles.append(
-            f'<pattern id="pk-owner-{look}" width="8" height="8" patternUnits="userSpaceOnUse">'
-            f'<rect width="8" height="8" fill="{ground}"/>{lines if _LINES[look] else ""}</pattern>'
-        )
-    svg.insert(f"<defs>{''.join(tiles)}</defs>")
-
-
-def _draw_key(svg: Svg, looks: Mapping[str, int], has_pauses: bool) -> None:
+def _draw_key(svg: Svg, looks: Looks, has_pauses: bool) -> None:
     x = 0.0
-    for member, look in looks.items():
-        svg.rect(x, _KEY - 6, 26, 13, fill=pattern(look), stroke="currentColor", stroke_opacity="0.5")
+    for member in looks:
+        svg.rect(x, _KEY - 6, 26, 13, fill=looks.pattern(member), stroke="currentColor", stroke_opacity="0.5")
         x = svg.text(x + 32, _KEY + 5, shortened(member, 120, 12.5), 12.5).right + 18
     svg.rect(x, _KEY - 6, 26, 13, fill="none", **_EMPTY)
     x = svg.text(x + 32, _KEY + 5, "no owner", 12.5).right + 18
@@ -126,7 +131,7 @@ def _draw_key(svg: Svg, looks: Mapping[str, int], has_pauses: bool) -> None:
         svg.text(x + 32, _KEY + 5, "its owner pauses", 12.5)
 
 
-def _draw_panel(svg: Svg, panel: _Panel, looks: Mapping[str, int], pauses: Pauses, scale: _Scale) -> None:
+def _draw_panel(svg: Svg, panel: _Panel, looks: Looks, pauses: Pauses, scale: _Scale) -> None:
     svg.text(0, panel.y + 14, shortened(panel.heading, WIDTH, 13, bold=True), 13, bold=True)
     boxes: dict[str, list[str]] = {}
     for row, (partition, spans) in enumerate(panel.spans.items()):
@@ -139,7 +144,7 @@ def _draw_panel(svg: Svg, panel: _Panel, looks: Mapping[str, int], pauses: Pause
             boxes.setdefault(owner, []).append(f"M{x:.1f} {y:g}h{width:.1f}v{_ROW - 1:g}h-{width:.1f}z")
             drawn_to = x + _NICK if not owner else 0.0
     for owner, some in boxes.items():  # one path for each owner: a rectangle for each span would be long
-        look: dict[str, object] = {"fill": pattern(looks[owner])} if owner else {"fill": "none", **_EMPTY}
+        look: dict[str, object] = {"fill": looks.pattern(owner)} if owner else {"fill": "none", **_EMPTY}
         svg.path("".join(some), **look)
     for row, spans in enumerate(panel.spans.values()):
         y = panel.y + _HEAD + _ROW * (row + 0.5) - 0.5
@@ -184,7 +189,7 @@ def _told(groups: Mapping[str, Spans]) -> Iterator[str]:
 
 
 def _spec(groups: Mapping[str, Spans], title: str) -> Spec:
-    looks = _looks(groups)
+    looks = Looks(_owners(groups), title)
     rows = [
         (f"{heading}, {partition}", span)
         for heading, spans in groups.items()
@@ -200,9 +205,9 @@ def _spec(groups: Mapping[str, Spans], title: str) -> Spec:
             "y": [row for row, span in rows if span[0] == member],
             "base": [span[1] for _, span in rows if span[0] == member],
             "x": [span[2] - span[1] for _, span in rows if span[0] == member],
-            "marker": {"color": _COLOURS[look]},
+            "marker": {"color": looks.colour(member)},
         }
-        for member, look in looks.items()
+        for member in looks
     ]
     axes = {"yaxis": {"autorange": "reversed"}, "xaxis": {"title": {"text": "seconds"}}}
     return {"data": data, "layout": layout(title, barmode="overlay", **axes)}

@@ -69,7 +69,9 @@ def test_the_text_tells_who_owned_each_partition_and_what_happened() -> None:
 def test_members_differ_by_pattern_and_a_gap_is_empty_and_dashed() -> None:
     figure = a_storm()
     fillings = {path.get("fill", "") for path in elements(figure, "path")}
-    assert {f"url(#pk-owner-{look})" for look in range(3)} <= fillings
+    patterns = {f"url(#{pattern.get('id')})" for pattern in elements(figure, "pattern")}
+    assert len(patterns) == 3 and patterns <= fillings
+    assert not patterns & {f"url(#{each.get('id')})" for each in elements(a_group(), "pattern")}
     empty = [path for path in elements(figure, "path") if path.get("fill") == "none"]
     assert empty and all(path.get("stroke-dasharray") for path in empty)
     assert {"ann", "ben", "cleo", "no owner", "its owner pauses"} <= set(texts(figure))
@@ -82,7 +84,7 @@ def test_only_the_rows_of_a_pausing_owner_have_a_line() -> None:
 
 def test_a_short_gap_is_wide_enough_to_be_seen() -> None:
     figure = ownership({"t": {"0": [("a", 0.0, 50.0), ("", 50.0, 50.001), ("a", 50.001, 100.0)]}}, title="A nick")
-    (path,) = [path for path in elements(figure, "path") if path.get("fill") == "url(#pk-owner-0)"]
+    (path,) = [path for path in elements(figure, "path") if path.get("fill", "").startswith("url")]
     (_, first, second) = path.get("d", "").split("M")
     end = float(first.split()[0]) + float(first.split("h")[1].split("v")[0])
     assert float(second.split()[0]) - end == pytest.approx(1.5, abs=0.2)
