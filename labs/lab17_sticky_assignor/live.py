@@ -2,7 +2,7 @@
 
 The members come and go in the same order in both groups. In the first one they use `sticky`, and give up everything
 before they join again; in the second one `cooperative-sticky`, and keep what they have. Consumers, coordinator and
-protocol are pykraft's own. Who owned what, and when, is what the members were told.
+protocol are pykraft's own. Who owned what, and when, is what their rebalance listeners heard.
 """
 
 from pykraft import Cluster, NewTopic, TopicPartition
@@ -12,7 +12,9 @@ from pykraft.course.rigs.live_group import LiveGroup
 from pykraft.viz import ownership
 
 TOPIC, PARTITIONS = "orders", 8
-PATIENCE_S = 5.0
+PATIENCE_S, PACE_S = 5.0, 1.0
+PLAN = (("join", "ann"), ("join", "ben"), ("join", "cleo"), ("leave", "ben"))
+"""What happens, a second apart or when the group has settled."""
 EAGER = "pykraft.common.assignors.sticky.StickyAssignor.assign"
 LAZY = "pykraft.common.assignors.sticky.CooperativeStickyAssignor.assign"
 FEWEST = {"ben joins": 4, "cleo joins": 2, "ben leaves": 3}
@@ -21,7 +23,7 @@ FEWEST = {"ben joins": 4, "cleo joins": 2, "ben leaves": 3}
 
 def run(work):
     """Two groups whose leader asks `work`; it agrees if all is even, and no more has moved than had to."""
-    with Cluster(nodes=1, timeouts="kafka") as cluster, plugged(places(work)) as plugs:
+    with Cluster(nodes=1) as cluster, plugged(places(work)) as plugs:
         with cluster.admin() as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         cluster.wait_until_known(TOPIC, PARTITIONS)
@@ -33,7 +35,7 @@ def run(work):
         {f"{way}: {moved} moved": owners for way, (owners, _, moved, _) in seen.items()},
         title="Eager members stop everything, cooperative ones what moves; the assignor is yours in both",
         marks=seen["sticky"][1],
-        note="The moments are those of the first group",
+        note="The marks are the moments of the first group; the second one follows the same plan",
     )
     errors = any(plug.errors for plug in plugs.values())
     agrees = all(moved == needed and uneven == EVEN for _, _, moved, uneven in seen.values())
@@ -49,7 +51,7 @@ def of_a_group(cluster, way):
     group = LiveGroup(cluster, TOPIC, way=way, patience_s=PATIENCE_S)
     uneven = ""
     try:
-        for happens, name in (("join", "ann"), ("join", "ben"), ("join", "cleo"), ("leave", "ben")):
+        for number, (happens, name) in enumerate(PLAN, 1):
             getattr(group, happens)(name)
             group.wait_until_shared()
             if not group.is_shared():
@@ -57,6 +59,7 @@ def of_a_group(cluster, way):
                 happened = list(group.events)[-1].replace("joins", "joined").replace("leaves", "left")
                 uneven = f"and after {happened} the members had {sizes}."
                 break  # what comes after it would say no more, and be waited for
+            group.wait_until(lambda due=number * PACE_S: group.now_s >= due)
         return group.owners, group.events, group.moved("ben joins"), uneven or EVEN
     finally:
         group.close()
@@ -68,16 +71,16 @@ def places(work):
     def sticky(assignor, partitions, members):
         claims = {name: decode_claim(each.user_data or b"") for name, each in members.items()}
         said = {name: (claim.partitions, claim.generation) for name, claim in claims.items()}
-        return checked(work.sticky(dict(partitions), told(work, members, said)), members)
+        return checked(work.sticky(dict(partitions), as_members(work, members, said)), members)
 
     def cooperative(assignor, partitions, members):
         said = {name: (each.owned, each.generation) for name, each in members.items()}
-        return checked(work.cooperative(dict(partitions), told(work, members, said)), members)
+        return checked(work.cooperative(dict(partitions), as_members(work, members, said)), members)
 
     return {EAGER: sticky, LAZY: cooperative}
 
 
-def told(work, members, said):
+def as_members(work, members, said):
     """The members as the lab has them."""
     return {
         name: work.Member(frozenset(each.topics), tuple(tuple(key) for key in said[name][0]), said[name][1])
@@ -86,7 +89,7 @@ def told(work, members, said):
 
 
 def checked(found, members):
-    """Your assignment as the client has it. ValueError for one that names a stranger, or nobody."""
+    """Your assignment as the client has it. ValueError if it has other members."""
     if not isinstance(found, dict) or set(found) != set(members):
         raise ValueError(f"an assignment has an entry for each of {sorted(members)}, and this is {found!r}")
     return {name: [TopicPartition(*partition) for partition in some] for name, some in found.items()}

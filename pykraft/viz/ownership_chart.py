@@ -1,7 +1,7 @@
 """Who owns which partition over time: a row for each partition, a colour and a pattern for each member.
 
 `ownership` draws one panel for each group, all on one scale of seconds: so the same seconds of two groups are above
-each other. A row is empty where its partition has no owner: nobody reads it then. A line through a row says that its
+each other. A row is empty where its partition has no owner: no member reads it then. A line through a row says that its
 owner pauses: it owns the partition and does not read it. Marks are moments with a name.
 
 Members differ by colour and by pattern; the key names them. The text beside the picture says of each partition who

@@ -12,7 +12,7 @@ import pytest
 from pykraft import Cluster, NewTopic
 from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.rigs.live_group import LiveGroup
-from pykraft.course.rigs.ownership import Ownership, moved, stopped_s, told
+from pykraft.course.rigs.ownership import Ownership, in_words, moved, stopped_s
 from pykraft.course.rigs.virtual_group import WAYS, VirtualGroup
 from tests.notebooks.sections import NOTEBOOK, run
 
@@ -76,7 +76,7 @@ def test_a_partition_moves_when_its_next_owner_is_another_one_and_stops_while_it
     }
     assert (moved(spans, 0.0, 6.0), moved(spans, 0.0, 5.0), moved(spans, 5.5, 6.0)) == (1, 0, 0)
     assert (stopped_s(spans, 0.0, 6.0), stopped_s(spans, 3.0, 4.5)) == (5.0, 1.5)
-    assert [told("join", names) for names in (["ann"], ["ann", "ben"])] == ["ann joins", "ann and ben join"]
+    assert [in_words("join", names) for names in (["ann"], ["ann", "ben"])] == ["ann joins", "ann and ben join"]
 
 
 # --- on a simulated clock ---------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def a_group(names: tuple[str, ...] = ("ann", "ben"), partitions: int = 3) -> Fig
                 "g", GroupType.CLASSIC, GroupState.EMPTY, Node(2, "localhost", 9092, None), "", (), None, None
             ),
             {key(0): 1},
-            title="Nobody",
+            title="No member",
         ),
     ],
     ids=["a storm", "one moment", "all of it long", "a group", "many partitions", "no member"],

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from pykraft.client.groups import ConsumerGroupDescription
 from pykraft.common.types import TopicPartition
 from pykraft.consumer import Consumer, ConsumerRebalanceListener
-from pykraft.course.rigs.ownership import Ownership, Spans, moved, stopped_s, told
+from pykraft.course.rigs.ownership import Ownership, Spans, in_words, moved, stopped_s
 from pykraft.producer import Producer
 from pykraft.runtime.client_thread import ClientClosedError
 
@@ -136,7 +136,7 @@ class LiveGroup:
         """A member starts under each of these names. One that is there leaves first."""
         for name in self.members.keys() & set(names):
             self.leave(name)
-        self.events[told("join", names)] = self.now_s
+        self.events[in_words("join", names)] = self.now_s
         for name in names:
             consumer = Consumer(client_id=name, **self._where, **self._settings)
             self.members[name] = LiveMember(self, name, consumer, self._record_ms)

@@ -58,12 +58,12 @@ def stopped_s(spans: Spans, since: float, until: float) -> float:
     )
 
 
-def told(verb: str, names: Sequence[str]) -> str:
+def in_words(verb: str, names: Sequence[str]) -> str:
     """What some members do, in words.
 
-    >>> told("join", ["ann", "ben", "cleo"])
+    >>> in_words("join", ["ann", "ben", "cleo"])
     'ann, ben and cleo join'
-    >>> told("join", ["ann"])
+    >>> in_words("join", ["ann"])
     'ann joins'
     """
     *others, last = names

@@ -29,7 +29,7 @@ from pykraft.client.config import PRODUCER_CONFIG, client_config, consumer_confi
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Poll, RequestManager, merge
-from pykraft.course.rigs.ownership import Ownership, Spans, moved, stopped_s, told
+from pykraft.course.rigs.ownership import Ownership, Spans, in_words, moved, stopped_s
 from pykraft.server.broker import Broker
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient
@@ -203,7 +203,7 @@ class VirtualGroup:
 
     def join(self, *names: str) -> None:
         """A program starts under each of these names. One that has been here before starts again."""
-        self._event(told("join", names))
+        self._event(in_words("join", names))
         for name in names:
             more = {"group.instance.id": name} if self._is_static else {}
             member = _Member(self, name, {**self._settings, **more}, self._member_records_per_s)
