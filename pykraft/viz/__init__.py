@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
     from pykraft.viz.delivery_chart import Step, exchange, tally
+    from pykraft.viz.fetch_chart import fetches_over_time
     from pykraft.viz.figure import Figure
     from pykraft.viz.file_chart import file_strips
     from pykraft.viz.group_drawing import group_map
@@ -39,6 +40,7 @@ _HOMES = {
     "board": "pykraft.viz.cluster_board",
     "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
+    "fetches_over_time": "pykraft.viz.fetch_chart",
     "file_strips": "pykraft.viz.file_chart",
     "group_map": "pykraft.viz.group_drawing",
     "heat_map": "pykraft.viz.charts",
@@ -66,6 +68,7 @@ __all__ = [
     "board",
     "byte_paths",
     "exchange",
+    "fetches_over_time",
     "file_strips",
     "group_map",
     "heat_map",

@@ -235,7 +235,7 @@ def _problems_of_output(output: Any, is_hardware: bool) -> Iterator[str]:
         yield "a live widget, which is empty without a kernel"
     if (SVG in data or PLOTLY in data) and not {SVG, TEXT} <= set(data):
         yield "a figure without a picture or a text"
-    if "DOES NOT HOLD" in data.get(TEXT, "") and not is_hardware:
+    if re.match(r"DOES NOT HOLD\b(?!:)", data.get(TEXT, "")) and not is_hardware:
         yield f"{data[TEXT]}"
     size = len(str(output))
     if size > OUTPUT_BYTES:
