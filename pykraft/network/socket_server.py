@@ -18,6 +18,7 @@ Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
 import errno
 import socket
 import struct
+from collections import Counter
 from typing import NamedTuple
 
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
@@ -114,6 +115,10 @@ class Processor:
 
     def __len__(self) -> int:
         return len(self._sockets)
+
+    def count_by_listener(self) -> Counter[str]:
+        """How many connections each listener has."""
+        return Counter(stream.connection.channel.listener for stream in self._sockets)
 
     def add(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
         """Serve an accepted socket. If the system refuses what that needs, this socket is closed, and nothing else."""

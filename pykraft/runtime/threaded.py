@@ -29,7 +29,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.metrics import NETWORK
+from pykraft.common.metrics import NETWORK, Series
 from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
@@ -127,7 +127,12 @@ class NodeThread:
         self._requests.metrics = RequestMetrics(metrics, self._stopwatch)
         self._times = ThreadTimes(metrics, self._requests.metrics)
         metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
-        metrics.gauge("SocketServer", "connection-count", lambda: len(self._processor))
+        metrics.series("socket-server-metrics", "connection-count", self._connections)
+
+    def _connections(self) -> Series:
+        names = [listener.name for listener in self.node.config.listeners]
+        counts = self._processor.count_by_listener()
+        return [({"listener": name, "networkProcessor": "0"}, counts[name]) for name in names]
 
     def _bind(self) -> None:
         ports = {}

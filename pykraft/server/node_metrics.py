@@ -3,9 +3,9 @@
 Each is computed from the state at that moment. What must be counted as it happens is counted where it happens
 (`topic_metrics`, `transport.request_metrics`, `storage.flushes`).
 
-Names are Kafka's, but for what Kafka's brokers do not know: ``pykraft_group_lag`` is how many records a group has still
-to read, by partition, where this broker coordinates the group and has a replica of the partition. (Kafka's clients
-measure their lag themselves, as records-lag.)
+Names are Kafka's. (``current-state`` is a text there, and here a label.) One is for what Kafka's brokers do not know:
+``pykraft_group_lag`` is how many records a group has still to read, by partition, where this broker coordinates the
+group and has a replica of the partition. (Kafka's clients measure their lag themselves, as records-lag.)
 
 Follows org.apache.kafka.raft.internals.KafkaRaftMetrics, org.apache.kafka.controller.metrics.ControllerMetadataMetrics,
 kafka.server.ReplicaManager and org.apache.kafka.coordinator.group.metrics.{GroupCoordinatorMetrics,
@@ -14,11 +14,12 @@ CoordinatorRuntimeMetrics}.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 
-from pykraft.common.metrics import CLUSTER, CONTROLLER, LOG, OWN, Metrics, Series
+from pykraft.common.metrics import CLUSTER, CONTROLLER, GROUP_COORDINATOR, LOG, OWN, Metrics, Series
 from pykraft.controller.controller import QuorumController
-from pykraft.coordinator.group.classic_group import ClassicState
+from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicState
 from pykraft.coordinator.group.consumer_group import ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -165,21 +166,28 @@ def tell_groups(metrics: Metrics, coordinator: GroupCoordinator, replicas: Repli
         found = Counter(group.group_type for shard in shards() for group in shard.groups.values())
         return [({"protocol": protocol}, found[protocol]) for protocol in ("classic", "consumer")]
 
-    def by_state(protocol: str, states: list[str]) -> Series:
-        groups = (group for shard in shards() for group in shard.groups.values() if group.group_type == protocol)
-        found = Counter(group.state_name for group in groups)
-        return [({"state": state}, found[state]) for state in states]
+    def by_state() -> Series:
+        groups = (group for shard in shards() for group in shard.groups.values())
+        found = Counter(group.state_name for group in groups if not isinstance(group, ClassicGroup))
+        return [({"state": state.value}, found[state.value]) for state in ConsumerGroupState]
 
     def partitions() -> Series:
         runtime = coordinator.runtime
         active = len(runtime.active_partitions())
         return [({"state": "active"}, active), ({"state": "loading"}, len(runtime.partitions) - active)]
 
-    classic, consumer = [state.value for state in ClassicState], [state.value for state in ConsumerGroupState]
+    def classic_groups(state: ClassicState | None = None) -> int:
+        groups = (group for shard in shards() for group in shard.groups.values() if isinstance(group, ClassicGroup))
+        return sum(state in (None, group.state) for group in groups)
+
+    manager = "GroupMetadataManager"
+    metrics.gauge(manager, "NumOffsets", lambda: sum(shard.offsets.count for shard in shards()), GROUP_COORDINATOR)
+    metrics.gauge(manager, "NumGroups", classic_groups, GROUP_COORDINATOR)
+    for state in ClassicState:
+        metrics.gauge(manager, f"NumGroups{state.value}", partial(classic_groups, state), GROUP_COORDINATOR)
     metrics.series(kind, "num-partitions", partitions)
     metrics.series(kind, "group-count", by_protocol)
-    metrics.series(kind, "classic-group-count", lambda: by_state("classic", classic))
-    metrics.series(kind, "consumer-group-count", lambda: by_state("consumer", consumer))
+    metrics.series(kind, "consumer-group-count", by_state)
     metrics.series("group", "lag", lambda: list(islice(_lags(coordinator, replicas), MOST_SERIES)), OWN)
 
 

@@ -104,6 +104,7 @@ class LogCleaner:
     ) -> None:
         """`logs` are the manager's own, as they come and go."""
         self._filesystem = filesystem
+        self._directory = directory
         self._checkpoint = f"{directory}/{CLEANER_CHECKPOINT}"
         self._logs = logs
         self._clock = clock
@@ -240,8 +241,9 @@ class LogCleaner:
 
     def register_gauges(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names."""
-        metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", lambda: len(self.uncleanable), LOG)
-        metrics.gauge("LogCleanerManager", "uncleanable-bytes", self._uncleanable_bytes, LOG)
+        kind, here = "LogCleanerManager", {"logDirectory": self._directory}
+        metrics.gauge(kind, "uncleanable-partitions-count", lambda: len(self.uncleanable), LOG, **here)
+        metrics.gauge(kind, "uncleanable-bytes", self._uncleanable_bytes, LOG, **here)
         metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()), LOG)
         metrics.gauge(
             "LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._looked_ms, LOG

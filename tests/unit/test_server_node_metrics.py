@@ -191,7 +191,9 @@ def test_the_lag_of_a_group_is_what_it_has_still_to_read() -> None:
     assert node.log(GROUPS).log_end_offset == 1
     assert found["pykraft_group_lag group=g topic=t partition=0"] == 3
     assert found["kafka_server_group_coordinator_metrics_group_count protocol=classic"] == 1
-    assert found["kafka_server_group_coordinator_metrics_classic_group_count state=Empty"] == 1
+    manager = "kafka_coordinator_group_groupmetadatamanager_"
+    assert [found[f"{manager}{name}"] for name in ("numgroups", "numgroupsempty", "numgroupsstable")] == [1, 1, 0]
+    assert found[f"{manager}numoffsets"] == 1
     assert found["kafka_server_group_coordinator_metrics_num_partitions state=active"] == 1
 
 

@@ -64,6 +64,11 @@ class OffsetStore:
         """What the group has committed."""
         return self._offsets.get(group_id, {})
 
+    @property
+    def count(self) -> int:
+        """How many offsets are committed."""
+        return sum(map(len, self._offsets.values()))
+
     def groups(self) -> list[str]:
         """The groups that have committed something, or are about to."""
         return sorted(self._offsets.keys() | self._writers.keys())
