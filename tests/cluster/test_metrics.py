@@ -111,6 +111,13 @@ def test_a_port_in_use_is_said_in_one_sentence(port: int, cluster: Cluster) -> N
         Cluster(1, properties={"pykraft.metrics.listener": port})
 
 
+def test_a_node_in_a_process_says_where_its_metrics_are() -> None:
+    with Cluster(1, mode="processes", properties={"pykraft.metrics.listener": "0"}) as cluster:
+        said = (cluster.directory / "node-1.out").read_text()
+        (port,) = re.findall(r"^metrics are at http://127\.0\.0\.1:(\d+)/metrics$", said, re.MULTILINE)
+        assert figures(int(port))["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+
+
 # --- what is counted --------------------------------------------------------------------------------------------------
 
 
