@@ -31,11 +31,12 @@
     python -m pykraft metrics --server HOST:PORT
 
     python -m pykraft fault FILE --api Produce --drop answer --count 1
+    python -m pykraft completion bash|zsh|fish
     python -m pykraft demo NOTEBOOK
     python -m pykraft simulate SEED
     python -m pykraft course build|status|grade|binder
 
-All but the first and the last four are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
+All but the first and the last five are Kafka's shell tools, with their options: kafka-storage.sh, kafka-server-
 start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh, kafka-get-offsets.sh,
 kafka-consumer-groups.sh, kafka-transactions.sh, kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-
 versions.sh, kafka-producer-perf-test.sh, kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh,
@@ -79,6 +80,7 @@ COMMANDS = {
     "dump-log": "print what the files of a log hold",
     "metrics": "print the metrics of a node",
     "fault": "do something to the requests of clients, at nodes that run as processes",
+    "completion": "print what a shell needs to complete these words",
     "demo": "run a notebook in the terminal",
     "simulate": "run simulated histories, and check the laws after every event",
     "course": "build its notebooks, show your progress, grade labs",
