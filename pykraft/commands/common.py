@@ -62,14 +62,19 @@ def read_text(file: Path) -> str:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    """How a cluster is reached."""
+def add_client_arguments(
+    parser: argparse.ArgumentParser, also_config: Sequence[str] = (), also_property: Sequence[str] = ()
+) -> None:
+    """How a cluster is reached. The others are older names of the last two options, which Kafka's tools still take."""
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="brokers to connect to first"
     )
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="a properties file for the client")
+    parser.add_argument(
+        "--command-config", *also_config, type=Path, metavar="FILE", help="a properties file for the client"
+    )
     parser.add_argument(
         "--command-property",
+        *also_property,
         action="append",
         default=[],
         metavar="KEY=VALUE",

@@ -21,6 +21,7 @@ import re
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from pykraft.admin import Admin
@@ -33,9 +34,11 @@ from pykraft.commands.common import (
     answers,
     client_settings,
     pairs,
+    read_text,
     tell,
     topic_filter,
 )
+from pykraft.common.config import parse_properties
 from pykraft.common.types import TopicPartition
 from pykraft.consumer import Consumer, ConsumerRecord
 
@@ -58,7 +61,7 @@ _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, ["--consumer.config"], ["--consumer-property"])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic", metavar="NAME", help="the topic to read")
     what.add_argument("--include", metavar="PATTERN", help="a regular expression: read all topics that it fits now")
@@ -74,6 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed leaves out the records of open and aborted transactions",
     )
     parser.add_argument(
+        "--formatter-config", type=Path, metavar="FILE", help="a properties file of --formatter-property's"
+    )
+    parser.add_argument(
         "--formatter-property",
         "--property",
         action="append",
@@ -85,7 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print until told to stop. How many records it were is told on standard error."""
-    formatter = LineFormatter(pairs("--formatter-property", options.formatter_property))
+    of_file = parse_properties(read_text(options.formatter_config)) if options.formatter_config else {}
+    formatter = LineFormatter(of_file | pairs("--formatter-property", options.formatter_property))
     offset = _offset(options)
     settings = _group_settings(options)
     if options.from_beginning:

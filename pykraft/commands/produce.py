@@ -5,6 +5,9 @@ there are headers and a tab in front::
 
     source:a1,kind:test	JFK	delayed
 
+An option such as ``--batch-size`` is a setting of the producer by the name that Kafka's tool has for it; a
+``--command-property`` is weaker.
+
 ``key.separator``, ``headers.delimiter`` (after the headers), ``headers.separator`` (between two) and
 ``headers.key.separator`` (within one) say other separators, ``null.marker`` the text that stands for null, and
 ``ignore.error=true`` takes a line without separator as a value.
@@ -16,9 +19,11 @@ import argparse
 import io
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, pairs
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, pairs, read_text
+from pykraft.common.config import parse_properties
 from pykraft.producer import Producer
 from pykraft.records.record import Header
 
@@ -33,10 +38,23 @@ _DEFAULTS = {
 }
 _SEPARATORS = ("key.separator", "headers.delimiter", "headers.separator", "headers.key.separator")
 _NULL_MARKER = "null.marker"
+_SETTINGS = {
+    "batch-size": "batch.size",
+    "max-partition-memory-bytes": "batch.size",
+    "max-memory-bytes": "buffer.memory",
+    "timeout": "linger.ms",
+    "max-block-ms": "max.block.ms",
+    "message-send-max-retries": "retries",
+    "metadata-expiry-ms": "metadata.max.age.ms",
+    "request-required-acks": "acks",
+    "request-timeout-ms": "request.timeout.ms",
+    "retry-backoff-ms": "retry.backoff.ms",
+}
+"""Options of Kafka's tool that are settings of the producer under other names. A later one is stronger."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, ["--producer.config"], ["--producer-property"])
     parser.add_argument("--topic", required=True, metavar="NAME", help="where the records go")
     parser.add_argument("--sync", action="store_true", help="wait for each record before the next one is sent")
     parser.add_argument(
@@ -46,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["none", "gzip", "snappy", "lz4", "zstd"],
         help="compress the batches (gzip if none is named)",
     )
-    parser.add_argument("--request-required-acks", metavar="ACKS", help="0, 1, -1 or all")
+    for option, setting in _SETTINGS.items():
+        parser.add_argument(f"--{option}", metavar="VALUE", help=f"the producer's {setting}")
+    parser.add_argument("--reader-config", type=Path, metavar="FILE", help="a properties file of --reader-property's")
     parser.add_argument(
         "--reader-property",
         "--property",
@@ -59,14 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Send all lines. A record that fails ends the command with its reason; those before it are sent."""
-    reader = LineReader(pairs("--reader-property", options.reader_property))
+    of_file = parse_properties(read_text(options.reader_config)) if options.reader_config else {}
+    reader = LineReader(of_file | pairs("--reader-property", options.reader_property))
     settings = client_settings(options)
     if settings.get("transactional.id"):
         raise CommandError("transactional.id is set, but produce begins no transaction: leave it out")
     if options.compression_codec:
         settings["compression.type"] = options.compression_codec
-    if options.request_required_acks:
-        settings["acks"] = options.request_required_acks
+    for option, setting in _SETTINGS.items():
+        value = getattr(options, option.replace("-", "_"))
+        if value is not None:
+            settings[setting] = value
     with Producer(**settings) as producer, answers(producer):
         _send(producer, reader, options)
     return 0

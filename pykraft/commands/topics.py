@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from pykraft.admin import Admin
 from pykraft.client.admin import NewTopic, PartitionDescription, TopicDescription
-from pykraft.client.configs import ConfigResource, ConfigResourceType
+from pykraft.client.configs import ConfigEntry, ConfigResource, ConfigResourceType
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -38,6 +38,9 @@ _ACTIONS_OF = {
     "config": ("create",),
     "under_replicated_partitions": ("describe",),
     "unavailable_partitions": ("describe",),
+    "under_min_isr_partitions": ("describe",),
+    "at_min_isr_partitions": ("describe",),
+    "topic_id": ("describe",),
     "topics_with_overrides": ("describe",),
 }
 """Options that not every action has."""
@@ -73,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--unavailable-partitions", action="store_true", help="--describe: only those without a leader")
     parser.add_argument(
+        "--under-min-isr-partitions", action="store_true", help="--describe: only those that acks=all cannot write to"
+    )
+    parser.add_argument(
+        "--at-min-isr-partitions", action="store_true", help="--describe: only those that cannot lose another replica"
+    )
+    parser.add_argument("--topic-id", metavar="ID", help="--describe: the topic with this id")
+    parser.add_argument(
         "--topics-with-overrides", action="store_true", help="--describe: only topics whose settings were changed"
     )
 
@@ -98,10 +108,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicDescription]:
     """The topics that are meant, by name. CommandError if one is asked for and there is none."""
+    if options.topic_id is not None and options.topic is not None:
+        raise CommandError("--topic and --topic-id both say which topics are meant: leave one out")
     is_meant = topic_filter(options.topic)
     hidden = INTERNAL_TOPICS if options.exclude_internal else frozenset()
     topics = admin.describe_topics()
     found = [topics[name] for name in sorted(topics) if is_meant(name) and name not in hidden]
+    if options.topic_id is not None:
+        found = [topic for topic in found if str(topic.topic_id) == options.topic_id]
+        if not found and not options.if_exists:
+            raise CommandError(f"there is no topic with the id {options.topic_id}")
     if options.topic is not None and not found and options.action is not _list and not options.if_exists:
         raise CommandError(f"there is no topic {options.topic}")
     return found
@@ -176,32 +192,54 @@ def _assignment(text: str) -> dict[int, list[int]]:
 def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
     topics = list(topics)
     only_some = _shows_partitions_only(options)
-    configs = {} if only_some else _changed_configs(admin, [topic.name for topic in topics])
+    names = [topic.name for topic in topics]
+    configs = {} if only_some else _changed_configs(admin, names)
+    min_isr = _min_isr(admin, names) if _asks_min_isr(options) else {}
     for topic in topics:
         if not only_some and (configs[topic.name] or not options.topics_with_overrides):
             say(_topic_line(topic, configs[topic.name]))
         for partition in () if options.topics_with_overrides else topic.partitions:
-            if not only_some or any(_problems(partition, options)):
+            if not only_some or any(_problems(partition, options, min_isr.get(topic.name, 0))):
                 say(_partition_line(topic.name, partition))
 
 
 def _shows_partitions_only(options: argparse.Namespace) -> bool:
-    return bool(options.under_replicated_partitions or options.unavailable_partitions)
+    return bool(options.under_replicated_partitions or options.unavailable_partitions or _asks_min_isr(options))
 
 
-def _problems(partition: PartitionDescription, options: argparse.Namespace) -> Iterator[bool]:
+def _asks_min_isr(options: argparse.Namespace) -> bool:
+    return bool(options.under_min_isr_partitions or options.at_min_isr_partitions)
+
+
+def _problems(partition: PartitionDescription, options: argparse.Namespace, min_isr: int) -> Iterator[bool]:
     yield options.under_replicated_partitions and len(partition.isr) < len(partition.replicas)
     yield options.unavailable_partitions and partition.leader == _NOBODY
+    yield options.under_min_isr_partitions and (partition.leader == _NOBODY or len(partition.isr) < min_isr)
+    yield options.at_min_isr_partitions and len(partition.isr) == min_isr
+
+
+def _min_isr(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+    """The setting min.insync.replicas of each topic."""
+    return {
+        topic: int(entries["min.insync.replicas"].value or 1) for topic, entries in _described(admin, topics).items()
+    }
 
 
 def _changed_configs(admin: Admin, topics: Iterable[str]) -> dict[str, str]:
     """For each topic its settings that are not the default."""
+    return {
+        topic: ",".join(f"{entry.name}={entry.value}" for entry in entries.values() if not entry.is_default)
+        for topic, entries in _described(admin, topics).items()
+    }
+
+
+def _described(admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
+    """For each topic its settings by name."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, ConfigEntry]] = {}
     for start in range(0, len(resources), _TOPICS_AT_ONCE):
-        for resource, entries in admin.describe_configs(resources[start : start + _TOPICS_AT_ONCE]).items():
-            changed = [f"{entry.name}={entry.value}" for entry in entries.values() if not entry.is_default]
-            found[resource.name] = ",".join(changed)
+        some = admin.describe_configs(resources[start : start + _TOPICS_AT_ONCE])
+        found |= {resource.name: entries for resource, entries in some.items()}
     return found
 
 

@@ -87,6 +87,34 @@ def test_settings_come_from_a_file_and_from_the_line(cluster: Cluster, tmp_path:
     assert (mended.returncode, mended.stderr) == (0, "")
 
 
+def test_options_that_are_settings_under_other_names_have_their_effect(cluster: Cluster, tmp_path: Path) -> None:
+    topic = make_topic(cluster, "named")
+    reader, formatter = tmp_path / "reader.properties", tmp_path / "formatter.properties"
+    reader.write_text("parse.key=true\nkey.separator=:\n")
+    formatter.write_text("print.key=true\nkey.separator=!\n")
+    said = "--batch-size 1 --timeout 0 --max-block-ms 9000 --request-timeout-ms 8000 --producer-property client.id=me"
+    sent = run(cluster, "produce", "--topic", topic, *said.split(), "--reader-config", reader, words="a:b\nc:d\n")
+    assert (sent.returncode, sent.stderr) == (0, "")
+    limits = "--from-beginning --max-messages 2 --consumer-property client.id=me"
+    found = run(cluster, "consume", "--topic", topic, *limits.split(), "--formatter-config", formatter)
+    assert found.stdout == "a!b\nc!d\n"
+    refused = run(cluster, "produce", "--topic", topic, "--max-block-ms", "long")
+    assert "max.block.ms is 'long', but must be a whole number" in refused.stderr
+
+
+def test_partitions_that_cannot_lose_a_replica_are_shown(cluster: Cluster) -> None:
+    with cluster.admin() as admin:
+        admin.create_topic("thin", 1, 2, configs={"min.insync.replicas": 2})
+        admin.create_topic("thick", 1, 2)
+        topic_id = admin.describe_topics(["thick"])["thick"].topic_id
+    at, under = (run(cluster, "topics", "--describe", f"--{which}-min-isr-partitions") for which in ("at", "under"))
+    assert [line.split("\t")[1] for line in at.stdout.splitlines()] == ["Topic: thin"]
+    assert (under.returncode, under.stdout) == (0, "")
+    assert run(cluster, "topics", "--describe", "--topic-id", topic_id).stdout.startswith("Topic: thick\t")
+    refused = run(cluster, "topics", "--describe", "--topic-id", "nobody")
+    assert refused.stderr == "pykraft: there is no topic with the id nobody\n"
+
+
 def test_a_dump_of_a_running_nodes_log_shows_what_was_sent(cluster: Cluster) -> None:
     topic = make_topic(cluster, "dumped")
     assert run(cluster, "produce", "--topic", topic, words="for the dump\n").returncode == 0
