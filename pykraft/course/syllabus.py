@@ -68,8 +68,7 @@ _ENTRIES = (
     Entry("21", "What keeps a noisy neighbour quiet?"),
     Entry("22", "Who may do what, and what does it cost?"),
     Entry("23", "How does a topic become a table?", spark=True),
-    # Four streams, one after the other: each starts Python processes of its own, and some outlive their query.
-    Entry("24", "How does a stream become a table?", spark=True, megabytes=1500),
+    Entry("24", "How does a stream become a table?", spark=True),
     Entry("25", "How is it broken on purpose?", deterministic=True),
     Entry("26", "Which claim do you want to measure?"),
 )

@@ -25,6 +25,9 @@ from pykraft.spark.java import QUICK_START, JavaError, java_home, spark_home
 FOLDER = Path(sys.prefix) / "var" / "pykraft"
 SUFFIX = ".jsa"
 _TIMEOUT_S = 300.0
+_AT_ITS_ADDRESS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""Map the archive at the address that it was written for. At another one, which is Java's default, every pointer in it
+is rewritten: 90 MB of memory that belong to this process alone, and a slower start."""
 
 
 def class_path() -> str:
@@ -45,7 +48,7 @@ def archive(home: Path) -> Path:
 def archive_options(home: Path) -> list[str]:
     """The options for a JVM of this Java; none if there is no archive for it."""
     path = archive(home)
-    return [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
+    return [*_AT_ITS_ADDRESS, f"-XX:SharedArchiveFile={path}"] if path.exists() else []
 
 
 def build() -> Path:

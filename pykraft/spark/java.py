@@ -15,6 +15,10 @@ import subprocess
 from pathlib import Path
 
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LITTLE_MEMORY = ("-Xms64m", "-XX:MaxNewSize=48m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
+"""Begin with a small heap, enlarge it as needed, and give back what a full collection leaves empty. By default Java
+begins with a 64th of the machine's memory, touches all of it, and keeps it. A full collection takes a few tenths of a
+second; Spark asks for one from time to time (`pykraft.spark.session`)."""
 OLDEST_JAVA = 17
 
 

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from pykraft.common.errors import ConfigError
 from pykraft.spark.gateway import Gateway, check_heap
-from pykraft.spark.java import QUICK_START, JavaError
+from pykraft.spark.java import LITTLE_MEMORY, QUICK_START, JavaError
 from pykraft.spark.shipping import package_folder, write_package
 from pykraft.spark.source import PykraftDataSource
 
@@ -38,7 +38,7 @@ DEFAULTS: dict[str, object] = {
     "master": "local[2]",
     "heap": "512m",
     "python": None,
-    "java_options": QUICK_START,
+    "java_options": (*QUICK_START, *LITTLE_MEMORY),
     "conf": {},
 }
 
@@ -61,7 +61,14 @@ _OUR_WORDS = {
 """Settings that decide how the JVM or the workers are started: said in `conf`, they would come too late."""
 _MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|spark://[^/,]+:\d+(,[^/,]+:\d+)*|k8s://.+|yarn")
 _MASTER_ANSWERS_S = 5.0
-_LOCAL = {"spark.sql.shuffle.partitions": "2"}
+_LOCAL = {
+    "spark.sql.shuffle.partitions": "2",
+    # A stream runs several queries a second, and Spark remembers a thousand of each for a page that is off.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.cleaner.periodicGC.interval": "20s",  # with LITTLE_MEMORY the heap shrinks then
+}
 _REMOTE = "SPARK_REMOTE"
 _PYTHON_OF_THE_PATH = "python3"
 """What PySpark takes if PYSPARK_PYTHON is not set."""
