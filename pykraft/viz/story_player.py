@@ -166,7 +166,9 @@ class StoryPlayer:
     # --- pressing -----------------------------------------------------------------------------------------------------
 
     def click(self, what: str) -> None:
-        """Press a button. A page has nowhere to show a traceback: what does not work is said in the line below."""
+        """Press a button. A page has nowhere to show a traceback: what does not work is said in the line below. To look
+        for what does not come takes seconds, until the end of the history: that something is done is said before."""
+        self._say(f"{what} …")
         try:
             self._clicks.click(what)
         except (ValueError, Impossible) as reason:
@@ -190,8 +192,12 @@ class StoryPlayer:
         self.click(f"{verb} {self._pair.value}")
 
     def _press_message(self, verb: str) -> None:
-        if self._messages.value is not None:
-            self.click(f"{verb} {self._messages.value}" + (f" {self._delay_ms.value}" if verb == "delay" else ""))
+        ids = [number for _, number in self._messages.options]
+        chosen = ids[0] if len(ids) == 1 else self._messages.value
+        if chosen is None:
+            self._say(f"{verb}: select a message first")
+            return
+        self.click(f"{verb} {chosen}" + (f" {self._delay_ms.value}" if verb == "delay" else ""))
 
     def _on_slider(self) -> None:
         if not self._is_drawing:
@@ -233,9 +239,15 @@ class StoryPlayer:
         self._names.options = list(story.branches)
         self._names.value = story.name
         what = self.said or f"step {story.step:,}: {story.what}"
-        self._status.value = f'<div role="status" aria-live="polite">{html.escape(what[:1].upper() + what[1:])}.</div>'
+        self._say(what)
         self._draw_details()
         self._draw_beside()
+
+    def _say(self, what: str) -> None:
+        """Put a sentence into the line that screen readers read out."""
+        end = "" if what.endswith("…") else "."
+        said = html.escape(what[:1].upper() + what[1:])
+        self._status.value = f'<div role="status" aria-live="polite">{said}{end}</div>'
 
     def _draw_picture(self) -> None:
         drawn = picture(self.story, **{"selected": self._messages.value, **self._options})
@@ -276,7 +288,8 @@ class StoryPlayer:
         if beside is None:
             self._beside.value = ""
         else:
-            self._beside.value = picture(beside[0], beside[1], **self._options).svg
+            heading = f"<b>To compare: {html.escape(beside[0].name)}, at the same time</b>"
+            self._beside.value = heading + picture(beside[0], beside[1], **self._options).svg
 
     def __repr__(self) -> str:
         return picture(self.story, **self._options).text

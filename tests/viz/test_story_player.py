@@ -187,6 +187,7 @@ def test_the_button_of_a_node_kills_it_and_starts_it_again(player: StoryPlayer) 
     press(player, "✕ kill node 2")
     assert player.story.parent is original
     assert "step 900 of" in player._beside.value, "the original stands beside what was done"
+    assert "To compare: original, at the same time" in player._beside.value
     press(player, "✕ cut it off")
     assert player.story.view.cut_links == {(1, 2), (2, 1), (1, 3), (3, 1)}
     press(player, "● join it again")
@@ -214,6 +215,27 @@ def test_a_chosen_message_is_delivered_delayed_or_dropped(player: StoryPlayer) -
     assert f'data-message="{chosen}"' in player._picture.value
     press(player, "deliver now")
     assert all(message.id != chosen for message in player.story.messages)
+
+
+def test_a_message_must_be_selected_unless_there_is_only_one(player: StoryPlayer) -> None:
+    while len(player.story.messages) < 2:
+        press(player, "event ▶")
+    player._messages.value = None
+    step = player.story.step
+    press(player, "drop")
+    assert "Drop: select a message first." in player._status.value and player.story.step == step
+    while len(player.story.messages) != 1:
+        press(player, "event ▶")
+    player._messages.value = None
+    press(player, "drop")
+    assert "you drop" in player.said
+
+
+def test_what_is_looked_for_is_said_before_it_is_found(player: StoryPlayer) -> None:
+    said: list[str] = []
+    player._status.observe(lambda change: said.append(change["new"]), names="value")
+    press(player, "election ▶")
+    assert ">Next election …</div>" in said[0] and "is elected" in said[-1]
 
 
 def test_pairs_are_cut_and_healed_and_refusals_are_said(player: StoryPlayer) -> None:
