@@ -194,12 +194,14 @@ class Story:
         self._look_until(lambda: False)
         return self
 
-    def next(self, kind: str = EVENT) -> Mark | None:
-        """Go to the next event, or to the next mark of a kind; None if there is none up to the end."""
+    def next(self, kind: str = EVENT, within: float = float("inf")) -> Mark | None:
+        """Go to the next event, or to the next mark of a kind; None if there is none up to the end, or within this many
+        steps beyond those that were looked at before."""
         if _checked(kind) == EVENT:
             self._look_until(lambda: self.last_step > self._step)
             return self._go_to(self._event(self._step + 1)) if self._step < self.last_step else None
         looked_at = sum(mark.step <= self._step for mark in self.marks)
+        limit = self.last_step + within
 
         def found() -> bool:
             nonlocal looked_at
@@ -207,7 +209,7 @@ class Story:
                 looked_at += 1
             return looked_at < len(self.marks)
 
-        self._look_until(found)
+        self._look_until(lambda: found() or self.last_step >= limit)
         return self._go_to(self.marks[looked_at]) if found() else None
 
     def next_message(self, receiver: Host) -> Mark | None:

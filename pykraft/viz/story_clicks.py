@@ -36,6 +36,8 @@ class StoryClicks:
         """The branch that is shown."""
         self.said = ""
         """What the last click did, in one sentence."""
+        self.reach = float("inf")
+        """How many steps `next` looks ahead, beyond those that were looked at before."""
 
     def click(self, what: str) -> None:
         """Press a button, or several with semicolons between them. ValueError: there is no such button, or it does not
@@ -68,7 +70,9 @@ class StoryClicks:
 
     def _next(self, kind: str) -> str:
         before = self.story.step
-        mark = self.story.next(kind or EVENT)
+        mark = self.story.next(kind or EVENT, self.reach)
+        if mark is None and not self.story.is_over:
+            return f"there is no {kind} up to step {self.story.last_step:,}; press again to look further"
         return self._moved(mark, f"there is no next {kind or EVENT} after step {before:,}")
 
     def _previous(self, kind: str) -> str:

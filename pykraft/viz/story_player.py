@@ -22,6 +22,8 @@ from pykraft.viz.story_clicks import StoryClicks
 from pykraft.viz.story_frames import LABELS, WIDTH, Frame, count_marks, lanes, picture, strip
 
 PLAY_MS = 500
+REACH = 3_000
+"""How many steps a button looks ahead: about a second."""
 _BUTTONS = ("election", "commit", "truncation", "rebalance", "crash", "fault")
 _DETAILS = ("nothing more", "frames of this step", "lines that ran")
 
@@ -116,7 +118,7 @@ class StoryPlayer:
         self._play.observe(lambda _: self._on_play(), names="value")
         row = [self._play]
         row += [self._button("◀ event", self.click, "previous"), self._button("event ▶", self.click, "next")]
-        row += [self._button(f"{kind} ▶", self.click, f"next {kind}") for kind in _BUTTONS]
+        row += [self._button(f"{kind} ▶", self._press_next, kind) for kind in _BUTTONS]
         self._script_button = self._button("", self._press_script)
         self._movement = self._row([*row, self._script_button] if self._script else row)
 
@@ -167,13 +169,21 @@ class StoryPlayer:
 
     def click(self, what: str) -> None:
         """Press a button. A page has nowhere to show a traceback: what does not work is said in the line below. To look
-        for what does not come takes seconds, until the end of the history: that something is done is said before."""
+        far ahead takes a second: what is looked for is said before."""
         self._say(f"{what} …")
         try:
             self._clicks.click(what)
         except (ValueError, Impossible) as reason:
             self._clicks.said = f"That does not work: {reason}"
         self.draw()
+
+    def _press_next(self, kind: str) -> None:
+        """Look for it, and come back soon when there is none."""
+        self._clicks.reach = REACH
+        try:
+            self.click(f"next {kind}")
+        finally:
+            self._clicks.reach = float("inf")
 
     def _press_script(self) -> None:
         if self._script:

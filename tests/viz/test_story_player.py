@@ -238,6 +238,19 @@ def test_what_is_looked_for_is_said_before_it_is_found(player: StoryPlayer) -> N
     assert ">Next election …</div>" in said[0] and "is elected" in said[-1]
 
 
+def test_a_button_that_finds_nothing_comes_back_and_looks_further_when_pressed_again(
+    player: StoryPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykraft.viz.story_player.REACH", 100)
+    press(player, "✕ kill node 2")  # a branch, of which nothing was looked at yet
+    before = player.story.last_step
+    press(player, "crash ▶")
+    assert player.said == f"there is no crash up to step {before + 100:,}; press again to look further"
+    press(player, "crash ▶")
+    assert f"up to step {before + 200:,}" in player.said
+    assert player.story.next("commit") is not None, "a program looks as far as it takes"
+
+
 def test_pairs_are_cut_and_healed_and_refusals_are_said(player: StoryPlayer) -> None:
     press(player, "heal")
     assert player.said.startswith("That does not work: node 1 and node 2 are not cut apart")
