@@ -110,7 +110,7 @@ class Question:
         if self.guess == self.right:
             return f"✔ {self.guess.letter}) is right. {self.guess.sentence}"
         return (
-            f"✘ You said {self.guess.letter}). {self.guess.sentence} "
+            f"✘ You said {self.guess.letter}): {self.guess.sentence} "
             f"It is {self.right.letter}) {self.right.text}. {self.right.sentence}"
         ).strip()
 

@@ -451,7 +451,7 @@ def test_mistakes_of_the_reader_are_one_clear_sentence(nb: Lesson) -> None:
         with pytest.raises(ValueError, match="choose one of a, b, or skip"):
             nb.predict("silence", choice, a="a second", b="a minute")
     with pytest.raises(ValueError, match="give the options"):
-        nb.predict("silence")
+        nb.predict("a question that no file has")
     with pytest.raises(ValueError, match="nothing was predicted under that name: run the cell that asks") as told:
         nb.answer("other", "a")
     assert told.value._render_traceback_() == [f"WrongPrediction: {told.value}"]  # type: ignore[attr-defined]

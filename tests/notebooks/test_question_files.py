@@ -61,7 +61,7 @@ def test_a_guess_is_answered_with_its_sentence_and_the_right_option(
         nb.abandon()
     said = capsys.readouterr().out
     assert "c)  5: one for each partition that has records\n" in said
-    assert "✘ You said a). cores limit how many tasks run at once, not how many there are. It is c) 5: one for" in said
+    assert "✘ You said a): cores limit how many tasks run at once, not how many there are. It is c) 5: one for" in said
 
 
 def test_a_question_in_words_stands_above_its_options(capsys: pytest.CaptureFixture[str]) -> None:

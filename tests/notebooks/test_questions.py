@@ -70,7 +70,7 @@ def test_a_guess_by_letter_or_key_is_answered_with_its_own_sentence(
     nb.answer("loss", "none")
     said = capsys.readouterr().out
     assert OPTIONS[key][1] in said and OPTIONS["none"][1] in said
-    assert said.startswith("✔" if key == "none" else f"✘ You said {letter(nb, key)}).")
+    assert said.startswith("✔" if key == "none" else f"✘ You said {letter(nb, key)}):")
     assert read_progress()["notebooks"]["00"]["predictions"] == {"loss": "right" if key == "none" else "wrong"}
 
 
