@@ -61,9 +61,12 @@ class LogFile:
         self.path.write_bytes(self.read() + half.ljust(len(model), b"\0"))
 
     def flip_bit(self, number: int) -> None:
-        """Flip one bit in the middle of a batch, which is in one of its records."""
+        """Flip one bit in the middle of a batch, which is in one of its records. A damaged batch stays as it is: to
+        flip the bit twice would mend it."""
         position, batch = self.batches()[number]
         assert batch is not None
+        if not batch.is_valid:
+            return
         data = bytearray(self.read())
         data[position + batch.size // 2] ^= 1
         self.path.write_bytes(data)
