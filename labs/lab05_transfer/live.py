@@ -1,12 +1,11 @@
 """Lab 05 in a live cluster: the large answers of a broker leave through your transfer.
 
-A broker takes some flights. Its sockets have small buffers, so an answer of several hundred kilobytes leaves in many
-turns. Between them the broker serves whoever else is ready, and your `Transfer` knows how far it came. librdkafka,
-which has never heard of this course, reads the flights and checks every batch. It does so in a process of its own: what
-a wrong transfer sends may be so wrong that librdkafka ends the process it is in.
+A broker holds some flights. Its sockets have small buffers, so an answer of several hundred kilobytes leaves in many
+turns. Between them the broker serves other connections, and your `Transfer` remembers how far it came. librdkafka reads
+the flights and checks every batch. It runs in a process of its own: a wrong transfer may send bytes that crash it.
 
-pykraft's brokers do not speak TLS yet. So your transfer is asked once more: the log's file goes over a TLS connection
-beside the cluster, as one would copy it to another place.
+pykraft's brokers do not speak TLS yet. So your transfer also sends the log's file over a TLS connection beside the
+cluster, as you would copy it to another place.
 """
 
 import json
@@ -46,7 +45,7 @@ while len(found) < wanted and empty < 3 and refused < 20:
 print(json.dumps([found, refused]), flush=True)
 consumer.close()
 """
-"""Prints checksums of the records that it gets, in order, and how often it refused what came."""
+"""Prints checksums of the records that it gets, in order, and how often it refused a batch."""
 
 
 class Answer:
@@ -98,7 +97,7 @@ def run(work):
 
 
 def flush_with(work, answers):
-    """What writes to a connection what it takes: a large piece of a file by your code, all else as ever."""
+    """A `Stream.flush` that sends large pieces of files by your code, and everything else as before."""
     under_way = {}
 
     def flush(stream):
@@ -106,7 +105,7 @@ def flush_with(work, answers):
             region = stream._out[0]
             if not stream._sends_file(region):
                 try:
-                    stream._advance(stream.sock.sendmsg(stream._gathered()))  # what stands before a large piece
+                    stream._advance(stream.sock.sendmsg(stream._gathered()))  # what comes before a large piece
                 except BlockingIOError:
                     return
                 continue
@@ -118,7 +117,7 @@ def flush_with(work, answers):
             try:
                 answer.turns[-1] = answer.transfer.transfer_to(stream.sock)
             except Exception:
-                stream._out.clear()  # nobody knows how much has gone: this connection has to end
+                stream._out.clear()  # how much left is unknown: this connection has to end
                 stream.sock.shutdown(socket.SHUT_RDWR)
                 raise
             stream._advance(answer.turns[-1])

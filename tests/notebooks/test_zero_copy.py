@@ -115,6 +115,18 @@ def test_on_linux_a_socket_holds_pages_of_the_file_after_sendfile_alone(way: Way
         assert end.recv(len(old)) == (new if gets_new else old)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system chooses the cores itself")
+def test_a_sender_runs_on_one_core_and_the_notebook_has_all_of_them_again(file: Path) -> None:
+    def core_counter(file: int, out: socket.socket, size: int, piece: int) -> None:
+        cores = len(os.sched_getaffinity(0))
+        out.sendall(bytes([cores]) * size)
+
+    before = os.sched_getaffinity(0)
+    found = transfer(core_counter, file, checks=True)
+    assert found.checksum == zlib.crc32(b"\1" * file.stat().st_size)
+    assert os.sched_getaffinity(0) == before
+
+
 def test_the_work_is_counted_where_it_is_done(file: Path) -> None:
     found = transfer(a_fifth_of_a_second_of_work, file)
     assert 0.1 <= found.sender.cpu_s < 0.6

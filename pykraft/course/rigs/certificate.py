@@ -1,7 +1,7 @@
-"""A certificate for lessons about TLS, and its key, which everybody can read here: they encrypt, and protect nothing.
+"""A certificate for lessons about TLS, and its key. Everybody can read both here: they encrypt, and protect nothing.
 
-A program that shows the certificate proves nothing by it, so nobody in a lesson checks it. What is taught is what
-encryption does to bytes and to the processor, and that is the same with a good one.
+A program that shows this certificate proves nothing, so the other side does not check it. The lessons are about what
+encryption does to bytes and to the processor, and that is the same with a good certificate.
 """
 
 import ssl
@@ -30,7 +30,7 @@ Q0CDgO2I74Q7IdLiJXmjuhH2/a0jEQvKcNZWII8vvP2Ez0Jm4XLfP9ZH
 
 
 def reading_side() -> ssl.SSLContext:
-    """For who connects, or reads: it believes everybody."""
+    """The client's side, which reads here: it accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -38,7 +38,7 @@ def reading_side() -> ssl.SSLContext:
 
 
 def sending_side() -> ssl.SSLContext:
-    """For who shows the certificate."""
+    """The server's side, which sends here: it shows the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "certificate.pem"

@@ -1,4 +1,4 @@
-"""A small program in a process of its own, so that what it costs can be told from what the notebook costs.
+"""A small program in a process of its own, so that its costs are counted apart from the notebook's.
 
 The notebook writes lines to it and reads lines from it. The system counts for each process, under its number PID:
 
@@ -23,11 +23,11 @@ _PATIENCE_S = 30
 
 
 class ProgramFailed(Exception):  # noqa: N818 (it tells what happened)
-    """A program has ended by an error; the text is the last line that it said."""
+    """A program ended with an error; the text is the last line of its standard error."""
 
 
 class Usage(NamedTuple):
-    """What a process has used since it was started, or in between."""
+    """What a process used since its start, or between two moments."""
 
     cpu_s: float
     read_calls: int
@@ -76,11 +76,11 @@ class Program:
         return line.strip()
 
     def usage(self) -> Usage:
-        """What it has used up to now."""
+        """What it has used so far."""
         return usage_of(self.pid)
 
     def close(self) -> None:
-        """End its input, and wait until it has ended; who does not end is killed."""
+        """End its input, and wait until the program ends; kill it if it does not."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 try:

@@ -9,6 +9,9 @@ A *way* is a function: `read_and_send`, `sendfile`, or one that a reader writes 
 handed to the sender (`programs`), so what a notebook shows is what runs; it may use the modules of `_SENDER`. The
 notebook only reads meanwhile, so its processor time is the reader's.
 
+Sender and reader share one core, where the system lets us say so (Linux). On two cores a sender also pays for waking
+the reader's core, more or less by chance, and a consumer on another machine costs nothing like that.
+
 There are two witnesses of what the sender does: it counts its own calls by name (`counted_calls`), and the kernel
 counts what it reads, writes and fetches from a disk. `Transfer.path` makes a drawing of both (`viz.byte_paths`).
 """
@@ -29,6 +32,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from pykraft.course.rigs import counted_calls
 from pykraft.course.rigs.certificate import reading_side, sending_side
 from pykraft.course.rigs.counted_calls import LENDS, READS, WRITES, Counts, between, most_used
 from pykraft.course.rigs.programs import Program, Usage
@@ -42,13 +46,11 @@ ROUNDS = 3
 _LISTENING = ("127.0.0.1", 0)
 _PATIENCE_S = 30
 _SENDER = """
+{counting}
+
 import json
 import mmap
-import os
-import socket
 import sys
-
-from pykraft.course.rigs.counted_calls import count_calls
 
 counts = count_calls()
 
@@ -149,6 +151,7 @@ def transfer(
     """Send the file to the reader, once. ssl.SSLError if the reader cannot decrypt what comes."""
     size = path.stat().st_size
     with ExitStack() as stack:
+        stack.enter_context(_on_one_core())
         pair = _Pair(stack, way, path, piece, encrypts)
         counts = json.loads(pair.program.hear())
         pair.begin(size, checks)
@@ -251,7 +254,11 @@ class _Pair:
     """A sender, its connection, and the thread that reads from it."""
 
     def __init__(self, stack: ExitStack, way: Way, path: Path, piece: int, encrypts: bool) -> None:
-        text = _SENDER.format(way=textwrap.dedent(inspect.getsource(way)), name=way.__name__)
+        text = _SENDER.format(
+            counting=inspect.getsource(counted_calls),  # to import it would take longer than a transfer
+            way=textwrap.dedent(inspect.getsource(way)),
+            name=way.__name__,
+        )
         with socket.create_server(_LISTENING) as listener:
             listener.settimeout(_PATIENCE_S)
             self.program = Program(text, path, piece, listener.getsockname()[1], encrypts)
@@ -293,3 +300,17 @@ class _Pair:
         if self._failure is not None:
             self.program.hear()
             raise self._failure
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """This thread, and the threads and processes that it starts, share one core in the block."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

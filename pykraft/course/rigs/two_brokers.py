@@ -28,8 +28,9 @@ _READER = {
     "enable.auto.commit": False,
     "log_level": 0,
     "check.crcs": True,
-    "fetch.message.max.bytes": 16 << 20,
-    "queued.max.messages.kbytes": 65_536,
+    "fetch.message.max.bytes": 4 << 20,
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 2,  # a reader that pauses for a second lets the broker's idle work count
 }
 _PATIENCE_S = 20
 _BROKER = """
