@@ -194,7 +194,7 @@ def _megabytes(count: int) -> str:
 
 
 def _told(path: BytePath) -> str:
-    parts = []
+    parts = [f"{_megabytes(path.from_disk_bytes)} fetched from the disk"] if path.from_disk_bytes else []
     if path.copied_out and not path.copied_in:
         parts.append("the page cache is mapped into the program's memory")
     if path.copied_in:

@@ -53,7 +53,8 @@ def test_a_programs_memory_is_filled_if_the_bytes_came_there_and_not_for_hardly_
 
 def test_the_text_tells_who_copied_how_often() -> None:
     text = byte_paths([COPIED, SENT, MAPPED], title="t").text
-    assert "copied: preadv copies 101 MB, 97 calls, into the program's memory; the program encrypts; write" in text
+    assert "copied: 101 MB fetched from the disk; preadv copies 101 MB, 97 calls, into the program's memory" in text
+    assert "the program encrypts; write copies 101 MB, 98 calls, into the socket" in text
     assert "sent: sendfile hands the socket references to 101 MB, 97 calls" in text
     assert "mapped: the page cache is mapped into the program's memory; write copies 101 MB, 98 calls" in text
 
