@@ -9,7 +9,7 @@ A notebook declares it in its first code cell, ``nb = notebook("00", form=2)``. 
 * each option of a prediction has its sentence, and the right ones are spread over the letters. In a file of questions
   (`question_file`) the right one may go without: the claim after it says why.
 
-The notebooks in `FIRST_FORM` do not keep it yet. They leave the list when they are rebuilt; nothing joins it.
+Every notebook keeps it: `FIRST_FORM`, the list of those that did not, is empty, and nothing joins it.
 """
 
 import ast
@@ -26,8 +26,8 @@ from pykraft.course.question_file import questions
 from pykraft.course.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
-FIRST_FORM = ("23", "24")
-"""Notebooks that do not keep this measure yet."""
+FIRST_FORM: tuple[str, ...] = ()
+"""Notebooks that do not keep this measure: none is left."""
 
 CODE_CELLS = 22
 CLAIMS = 6

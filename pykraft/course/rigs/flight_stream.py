@@ -14,7 +14,7 @@ The notebook shows these functions; ``datasets/pipeline.py`` runs them from the 
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pykraft.client.admin import NewTopic
 from pykraft.datasets import FOLDER, flights, row_count
 from pykraft.producer import Producer
+from pykraft.viz import Figure, tally
 
 TOPIC = "flights"
 FOR_EVER = {"retention.ms": "-1"}
@@ -197,6 +198,17 @@ def deliveries(spark: SparkSession, servers: str, topic: str) -> Counter[tuple[i
     said = {"kafka.bootstrap.servers": servers, "subscribe": topic, "isolationLevel": "read_committed"}
     rows = spark.read.format("pykraft").options(**said).load().select(sf.col("value").cast("string")).collect()
     return Counter(_places(row[0] for row in rows))
+
+
+def compared(default: Mapping[tuple[int, int], int], once: Mapping[tuple[int, int], int]) -> Figure:
+    """A few of the alerts in two topics: how often a reader sees each, first those that are there most often."""
+    some = sorted(default, key=lambda place: -default[place])[:8] + sorted(default)[:6]
+    return tally(
+        {"default": [default[place] for place in some], "exactlyOnce=true": [once.get(place, 0) for place in some]},
+        title=f"After the crash {sum(n > 1 for n in default.values())} alerts are there twice; "
+        f"with exactlyOnce {sum(n > 1 for n in once.values()) or 'none'}",
+        note=f"{len(some)} of {len(default)} alerts: how often a reader of committed data sees them.",
+    )
 
 
 def _places(values: Iterator[str]) -> Iterator[tuple[int, int]]:
