@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft import Cluster, Consumer, TopicPartition
-from pykraft.course.rigs.flight_stream import TOPIC, FlightFeed, new_topic
+from pykraft.course.rigs.flight_stream import TOPIC, FlightFeed, compared, new_topic
 from pykraft.datasets import flights
 from tests.harness.tree import ROOT
 
@@ -55,3 +55,10 @@ def test_the_pipeline_runs_from_the_command_line_and_tells_each_batch(tmp_path: 
     for name in ("table", "alerts"):
         assert sum(int(rows.replace(",", "")) for who, _, rows in told if who == name) == 3_000
     assert list((tmp_path / "delays").glob("*.parquet"))
+
+
+def test_the_comparison_of_two_sinks_counts_what_is_there_twice() -> None:
+    default = {(0, offset): 2 if offset < 3 else 1 for offset in range(20)}
+    figure = compared(default, dict.fromkeys(default, 1))
+    assert figure.title == "After the crash 3 alerts are there twice; with exactlyOnce none"
+    assert "14 of 20 alerts" in figure.text and "more than once: 0 (2 times), 1 (2 times), 2 (2 times)" in figure.text
