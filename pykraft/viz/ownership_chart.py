@@ -98,8 +98,8 @@ class Looks:
         return _COLOURS[self._numbers[member]]
 
     def pattern(self, member: str) -> str:
-        """Its filling, in a drawing with `define`."""
-        return f"url(#{self._prefix}-{self._numbers[member]})"
+        """Its filling, in a drawing with `define`; only its colour on a page that removes what a drawing defines."""
+        return f"url(#{self._prefix}-{self._numbers[member]}) {self.colour(member)}"
 
     def define(self, svg: Svg) -> None:
         """What `pattern` refers to."""

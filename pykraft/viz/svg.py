@@ -9,6 +9,9 @@ In a notebook page the drawing is often an image, which has no text colour to in
 its own it takes dark or light text by the colour scheme of the page around it, and the ground that goes with it: a
 browser whose user likes it dark may choose dark on a page that is light. Where it stands inside a page it inherits, and
 has no ground.
+
+GitHub and nbviewer put the drawing into their page and remove style sheets, classes and ids. So each colour is an
+attribute, which they keep; the style sheet adds only what a drawing can do without.
 """
 
 import re
@@ -26,7 +29,7 @@ _LIGHT, _DARK = PAGES
 _STYLE = (
     f"svg:root{{background:{_LIGHT[0]};color:{_LIGHT[1]}}}"
     f"@media (prefers-color-scheme:dark){{svg:root{{background:{_DARK[0]};color:{_DARK[1]}}}}}"
-    f".pk{{font-family:{SANS};font-variant-numeric:tabular-nums;fill:currentColor}}"
+    f".pk{{font-family:{SANS};font-variant-numeric:tabular-nums}}"
     f".pk-m{{font-family:{MONO}}}"
 )
 
@@ -187,8 +190,7 @@ class Svg:
             "font_weight": "600" if bold else None,
             "text_anchor": None if anchor == "start" else anchor,
             "opacity": None if opacity == 1.0 else f"{opacity:g}",
-            # An attribute would lose against the class.
-            "style": None if fill is None else f"fill:{fill}",
+            "fill": fill,
         }
         self._add(f"<text{_attributes(attributes)}>{_escaped(text)}</text>")
         width = text_width(text, size, mono, bold)
@@ -202,7 +204,7 @@ class Svg:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_number(self.width)} {_number(self.height)}" '
             # It has no width of its own: a page that is narrower would cut it, where it shows it as an image.
-            f'role="img" style="width:100%;max-width:{_number(self.width)}px">'
+            f'role="img" fill="currentColor" style="width:100%;max-width:{_number(self.width)}px">'
         )
         about = f"<title>{_escaped(title)}</title><desc>{_escaped(description)}</desc><style>{escape(_STYLE)}</style>"
         return "\n".join([head + about, *self.parts, "</svg>"])

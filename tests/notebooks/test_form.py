@@ -28,7 +28,11 @@ NOTEBOOKS = [*COURSE, *sorted((ROOT / "labs").glob("*/lab.ipynb"))]
 
 
 def links(notebook: Any) -> list[str]:
-    return [link for link in re.findall(r"\]\(([^)#]+)\)", prose(notebook)) if "://" not in link]
+    """Where it leads on this disk, in its words and in what its cells have printed; without the heading."""
+    printed = [output.get("data", {}).get("text/markdown", "") for output in outputs(notebook)]
+    text = re.sub(r"```.*?```", "", "\n\n".join([prose(notebook), *printed]), flags=re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=[\"']([^\"']+)", text)
+    return [path for link in found for path in ["".join(link).partition("#")[0]] if path and "://" not in path]
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=short_name)
@@ -129,6 +133,13 @@ def bad(*cells: Any) -> Any:
     return nbformat.v4.new_notebook(cells=list(cells))  # type: ignore[no-untyped-call]
 
 
+LOST = [
+    ("image_svg+xml", '<svg><text x="1" style="fill:#fff">a</text></svg>', '<text x="1" style="fill:#fff"'),
+    ("image_svg+xml", '<svg><rect fill="url(#tile)"/></svg>', '"url(#tile)"'),
+    ("image_svg+xml", '<svg><image href="a.png"/></svg>', "<image"),
+    ("text_html", "<div><script>run()</script></div>", "<script"),
+    ("text_html", "<b onclick='run()'>x</b>", " onclick="),
+]
 HARDWARE = 'nb.claim("x", True, kind="hardware")'
 
 
@@ -163,6 +174,11 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("an error", [code(outputs=[nbformat.v4.new_output("error", ename="E", evalue="e", traceback=[])])]),  # type: ignore[no-untyped-call]
         ("a live widget", [code(outputs=[shown(**{"application_vnd.jupyter.widget-view+json": {}})])]),
         ("without a picture or a text", [code(outputs=[shown(**{"image_svg+xml": "<svg/>"})])]),
+        ("an output without a text", [code(outputs=[shown(text_html="<b>x</b>")])]),
+        *(
+            (f"what GitHub does not show: {lost}", [code(outputs=[shown(**{kind: drawn})])])
+            for kind, drawn, lost in LOST
+        ),
         ("DOES NOT HOLD  x", [code(outputs=[shown(text_plain="DOES NOT HOLD  x")])]),
         ("an output of 100,0", [code(outputs=[shown(text_plain="x" * 100_001)])]),
         ("a folder of this machine", [code(outputs=[shown(text_plain="in /" + "home/ann/x")])]),

@@ -6,7 +6,7 @@ are the hard ones, beyond which a test fails; a good notebook stays well within 
 * what the author wrote: lengths of cells, sentences and paragraphs, the parts that each notebook has, predictions with
   their answers, claims whose verdicts are compared between runs;
 * what the committed run left: every cell run once and in order, no error, no live widget, no figure without its text,
-  no folder of somebody's machine, and nothing large.
+  nothing that GitHub's page of a notebook removes, no folder of somebody's machine, and nothing large.
 
 A notebook of the course and the notebook of a lab have different parts, and the same measure.
 """
@@ -54,6 +54,11 @@ LINUX_ONLY = re.compile(
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
 SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
+_LOST = re.compile(r'<text[^>]* style="[^"]*"|"url\(#[^)]*\)"|<(?:image|foreignObject|script)\b')
+"""What GitHub's page of a notebook removes from a drawing: there a text's own style, a filling without a colour to fall
+back to, and anything that is no drawing are not seen."""
+_ACTIVE = re.compile(r"<(?:script|style|iframe|link|object|embed)\b|\son\w+=", re.IGNORECASE)
+"""What it removes from HTML."""
 _PLACES = re.compile(r"(?<![\w.\-:/])/(?:root|home|Users|tmp|work|mnt|private|var)/\w")
 _WORD = re.compile(r"\w[\w'.-]*")
 
@@ -235,6 +240,11 @@ def _problems_of_output(output: Any, is_hardware: bool) -> Iterator[str]:
         yield "a live widget, which is empty without a kernel"
     if (SVG in data or PLOTLY in data) and not {SVG, TEXT} <= set(data):
         yield "a figure without a picture or a text"
+    if data and TEXT not in data:
+        yield f"an output without a text: {sorted(data)}"
+    lost = _LOST.search(data.get(SVG, "")) or _ACTIVE.search(data.get("text/html", ""))
+    if lost:
+        yield f"what GitHub does not show: {lost[0][:60]}"
     if re.match(r"DOES NOT HOLD\b(?!:)", data.get(TEXT, "")) and not is_hardware:
         yield f"{data[TEXT]}"
     size = len(str(output))

@@ -86,11 +86,11 @@ class LiveMember(ConsumerRebalanceListener):
         self._thread.join()
         self._own(set())
 
-    def close(self) -> None:
+    def close(self, autocommit: bool = True) -> None:
         """Commit and leave, if it is alive."""
         self._is_over.set()
         self._thread.join()
-        self._consumer.close(5)
+        self._consumer.close(5, autocommit=autocommit)
 
 
 class LiveGroup:
@@ -261,7 +261,8 @@ class LiveGroup:
         return {key: view.leader(*key) for key in self._partitions}
 
     def close(self) -> None:
-        """The members leave; all connections are closed."""
+        """The members leave, and commit nothing more; all connections are closed."""
         for member in self.members.values():
-            member.close()
+            # The one before it has left, so the group rebalances: a commit might be refused, with a warning.
+            member.close(autocommit=False)
         self._observer.close(5)
