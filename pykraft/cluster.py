@@ -44,6 +44,7 @@ from pykraft.storage.checkpoint import read_meta_properties
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
+from pykraft.transport.frame_recorder import RecordedFrames
 
 FIRST_CONTROLLER_ID = 101
 _START_TIMEOUT_S = 30.0
@@ -116,6 +117,7 @@ class Cluster:
         self._last_seen: dict[int, NodeView] = {}
         self._admin: Admin | None = None
         self._faults: list[Fault] = []
+        self._recording: RecordedFrames | None = None
         self._is_closed = False
         self._extra = dict(properties or {})
         try:
@@ -261,6 +263,8 @@ class Cluster:
         node = NodeThread(config, self._clock, Random(), self._journals[node_id], filesystem=self._filesystem)
         for fault in self._faults:  # a node that is started again has them, too
             node.node.faults.add(fault)
+        if self._recording is not None:
+            node.record_from_the_start(self._recording.recorder(node_id))
         self._nodes[node_id] = node
         node.start()
 
@@ -439,6 +443,29 @@ class Cluster:
         finally:
             self._faults.remove(fault)
             self._for_each_node(lambda node: node.faults.remove(fault))
+
+    @contextmanager
+    def record_frames(self, *, of_nodes: bool = False) -> Iterator[RecordedFrames]:
+        """While this lasts, keep the frames that clients send to the nodes, and the responses, with their fields and
+        bytes; with `of_nodes` also those that nodes send each other. What was kept stays after it. The newest few
+        megabytes of each node are kept. See `pykraft.transport.frame_recorder`."""
+        self._needs_threads("record_frames")
+        if self._recording is not None:
+            raise ValueError("record_frames: this cluster records already; leave the other block first")
+        recorded = RecordedFrames(lambda: self._clock.now() - self._started_at, of_nodes)
+        self._recording = recorded
+        try:
+            self._record(recorded)
+            yield recorded
+        finally:
+            self._recording = None
+            self._record(None)
+
+    def _record(self, recorded: RecordedFrames | None) -> None:
+        for node_id, thread in self._nodes.items():
+            assert isinstance(thread, NodeThread)
+            with suppress(NodeStopped):
+                thread.record(None if recorded is None else recorded.recorder(node_id))
 
     def _for_each_node(self, do: Callable[[Node], None]) -> None:
         for thread in self._nodes.values():

@@ -27,7 +27,7 @@ _UNUSUAL = {"kraft_version": "kRaftVersion", "kraft_version_feature": "kRaftVers
 def as_json(structure: Struct, version: int) -> dict[str, Any]:
     """What this version of a message says, as objects that `json` knows."""
     return {
-        _camel_case(f.name): _value(getattr(structure, f.name), version)
+        camel_case(f.name): _value(getattr(structure, f.name), version)
         for f in structure.fields
         if f.present(version) and (f.tag is None or _differs_from_default(f, getattr(structure, f.name)))
     }
@@ -56,5 +56,6 @@ def _differs_from_default(f: Field, value: Any) -> bool:
     return bool(value != f.default)
 
 
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
+    """The name of a field as Kafka's message files spell it."""
     return _UNUSUAL.get(name) or re.sub("_([a-z])", lambda found: found[1].upper(), name)

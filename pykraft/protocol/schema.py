@@ -279,6 +279,7 @@ Decoder = Callable[[memoryview, int, list[int]], tuple[Any, int]]
 
 _encoders: dict[tuple[Any, int, bool], Encoder] = {}
 _decoders: dict[tuple[Any, int, bool], Decoder] = {}
+_marking_decoders: dict[tuple[Any, int, bool], Decoder] = {}
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
@@ -306,6 +307,16 @@ def _struct_decoder(structure: type[Struct], version: int, flexible: bool) -> De
     if known is None:
         text, names = decoder_source(structure, version, flexible, _struct_decoder)
         known = _decoders[structure, version, flexible] = _compiled(text, names, "decode", structure, version)
+    return known
+
+
+def marking_decoder(structure: type[Struct], version: int, flexible: bool) -> Decoder:
+    """The same decoder, which notes where each field is: its list is a `field_tree.Marks`."""
+    known = _marking_decoders.get((structure, version, flexible))
+    if known is None:
+        text, names = decoder_source(structure, version, flexible, marking_decoder, marks=True)
+        known = _compiled(text, names, "decode", structure, version)
+        _marking_decoders[structure, version, flexible] = known
     return known
 
 

@@ -26,8 +26,11 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
             p = end
         return m, p
 
+Asked for `marks`, it writes the same decoder with a note after each step: where a field begins and ends, its length,
+its tag. `field_tree` makes a tree of these notes, so what a picture says of a byte is what the broker's decoder does.
+
 One letter for what each line touches: b the buffer, p the position in it, e what is left of the budget of elements, m
-the message, w writes one part, n a count or length, q where the value ends.
+the message, w writes one part, n a count or length, o where that begins, q where the value ends.
 """
 
 import struct
@@ -55,7 +58,7 @@ CoderOf = Callable[[Any, int, bool], Any]
 class Text:
     """Source under construction, and the names that it refers to."""
 
-    def __init__(self, head: str, coder_of: CoderOf, version: int, flexible: bool) -> None:
+    def __init__(self, head: str, coder_of: CoderOf, version: int, flexible: bool, marks: bool = False) -> None:
         self.lines = [head]
         self.names: dict[str, Any] = {
             "uvarint": decode_unsigned_varint,
@@ -69,11 +72,17 @@ class Text:
         self.coder_of = coder_of
         self.version = version
         self.flexible = flexible
+        self.marks = marks
         self._indent = 1
         self._depth = 0
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self._indent + text)
+
+    def mark(self, text: str) -> None:
+        """A line of a decoder that notes positions, and of no other."""
+        if self.marks:
+            self.line(text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -116,15 +125,20 @@ def encoder_source(structure: Any, version: int, flexible: bool, coder_of: Coder
     return str(text), text.names
 
 
-def decoder_source(structure: Any, version: int, flexible: bool, coder_of: CoderOf) -> tuple[str, dict[str, Any]]:
-    """The text of ``decode(b, p, e)``, and the names that it needs."""
-    text = Text("def decode(b, p, e):", coder_of, version, flexible)
+def decoder_source(
+    structure: Any, version: int, flexible: bool, coder_of: CoderOf, marks: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The text of ``decode(b, p, e)``, and the names that it needs. With `marks`, `e` is a `field_tree.Marks`."""
+    text = Text("def decode(b, p, e):", coder_of, version, flexible, marks)
     text.names |= {"cls": structure, "new": object.__new__}
     text.line("m = new(cls)")
     text.line("size = len(b)")
     plain, tagged = _fields(structure, version)
     for run in _runs(plain):
-        if _is_fixed(run[0].wire):
+        if marks:
+            for f in run:
+                _read_field(text, f, f"m.{f.name}")
+        elif _is_fixed(run[0].wire):
             packing = _packing(run)
             targets = ", ".join(f"m.{f.name}" for f in run) + ("," if len(run) == 1 else "")
             text.line(f"{targets} = {text.name('fixed', packing.unpack_from)}(b, p); p += {packing.size}")
@@ -267,14 +281,28 @@ def _differs_from_default(text: Text, f: Field) -> str:
 def _read_field(text: Text, f: Field, target: str) -> None:
     flexible = text.flexible and f.flexible
     nullable = f.nullable(text.version)
+    text.mark(f"e.open({f.name!r}, {type_name(f.wire)!r}, p)")
     if isinstance(f.wire.element, type) and not f.wire.array and nullable:
         text.line("n = b[p]; p += 1")
+        text.mark("e.leaf('present', 'length', p - 1, p, n)")
         with text.block(f"if n == {_null_structure(f)}:"):
             text.line(f"{target} = None")
         with text.block("else:"):
             _read_value(text, f.name, f.wire, target, flexible, nullable)
     else:
         _read_value(text, f.name, f.wire, target, flexible, nullable)
+    text.mark(f"e.close(p, {target})")
+
+
+def type_name(wire: Wire) -> str:
+    """The type of a field, as Kafka's message files spell it."""
+    if isinstance(wire.element, Fixed):
+        name = _FIXED_NAMES[wire.element.letter]
+    elif isinstance(wire.element, Variable):
+        name = wire.element.kind
+    else:
+        name = "uuid" if wire.element is None else wire.element.__name__
+    return f"[]{name}" if wire.array else name
 
 
 def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, nullable: bool) -> None:
@@ -293,6 +321,7 @@ def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
 
 
 def _read_length(text: Text, letter: str, flexible: bool) -> None:
+    text.mark("o = p")
     if flexible:
         text.line("n = b[p]; p += 1")
         text.line("if n > 127: n, p = uvarint(b, p - 1)")
@@ -300,6 +329,7 @@ def _read_length(text: Text, letter: str, flexible: bool) -> None:
     else:
         fixed = struct.Struct(">" + letter)
         text.line(f"n, = {text.name('length', fixed.unpack_from)}(b, p); p += {fixed.size}")
+    text.mark("e.leaf('length', 'length', o, p, n)")
 
 
 @contextmanager
@@ -314,6 +344,16 @@ def _unless_null(text: Text, name: str, target: str, nullable: bool) -> Iterator
         yield
 
 
+_FIXED_NAMES = {
+    "b": "int8",
+    "h": "int16",
+    "H": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "q": "int64",
+    "d": "float64",
+    "?": "bool",
+}
 _READ = {"string": "str(b[p:q], 'utf-8', 'replace')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}
 
 
@@ -326,6 +366,7 @@ def _read_variable(text: Text, name: str, kind: Variable, target: str, flexible:
             # The limit of the classic form holds for the compact one, too: what came in may have to go out in either.
             text.line(f"if n > {LONGEST_STRING}: raise too_long({name!r}, {LONGEST_STRING})")
         text.line(f"{target} = {_READ[kind.kind]}; p = q")
+        text.mark(f"e.leaf('content', {kind.kind!r}, q - n, q, {target})")
 
 
 def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, nullable: bool) -> None:
@@ -336,29 +377,38 @@ def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
         # Before any memory is allocated for them.
         text.line("e[0] -= n")
         text.line(f"if e[0] < 0: raise too_many({name!r}, n)")
-        if isinstance(wire.element, Fixed):
+        if isinstance(wire.element, Fixed) and not text.marks:
             text.names["unpack"] = struct.unpack_from
             text.line(f"{target} = list(unpack('>%d{wire.element.letter}' % n, b, p)); p += {wire.element.size} * n")
             return
         with text.loop() as depth:
             text.line(f"a{depth} = []")
-            with text.block("for _ in range(n):"):
-                _read_value(text, name, wire._replace(array=False), f"x{depth}", flexible, False)
+            element = wire._replace(array=False)
+            with text.block(f"for i{depth} in range(n):" if text.marks else "for _ in range(n):"):
+                text.mark(f"e.open(f'[{{i{depth}}}]', {type_name(element)!r}, p)")
+                _read_value(text, name, element, f"x{depth}", flexible, False)
+                text.mark(f"e.close(p, x{depth})")
                 text.line(f"a{depth}.append(x{depth})")
             text.line(f"{target} = a{depth}")
 
 
 def _read_tags(text: Text, tagged: Sequence[Field]) -> None:
+    text.mark("o = p")
     text.line("count = b[p]; p += 1")
     text.line("if count > 127: count, p = uvarint(b, p - 1)")
+    text.mark("e.leaf('tagged_fields', 'length', o, p, count)")
     text.line("e[0] -= count")
     text.line(f"if count > {MOST_TAGGED_FIELDS} or e[0] < 0: raise too_many('tagged fields', count)")
     with text.block("for _ in range(count):"):
+        text.mark("e.open('tagged_field', 'tagged', p); o = p")
         text.line("tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length")
+        text.mark("e.tag(b, o, p)")
         text.line("if end > size: raise too_short('a tagged field', length, size - p)")
         for f in tagged:
             with text.block(f"if tag == {f.tag}:"):
                 _read_field(text, f, f"m.{f.name}")
         # Without this check one stretch of bytes could be read again and again, as the value of ever another tag.
         text.line("if p > end: raise too_long('a tagged field', length)")
+        text.mark("if p < end: e.leaf('unknown', 'bytes', p, end, bytes(b[p:end]))")
         text.line("p = end")
+        text.mark("e.close(p, tag)")

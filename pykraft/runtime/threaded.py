@@ -47,6 +47,7 @@ from pykraft.server.quotas import Quotas
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 from pykraft.storage.open_files import most_open_files
+from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_connection import RequestChannel
 
@@ -200,6 +201,15 @@ class NodeThread:
         self._kill.set()
         self._selector.wakeup()
         self._thread.join()
+
+    def record_from_the_start(self, recorder: FrameRecorder) -> None:
+        """The same for a node that has not started yet."""
+        self._requests.recorder = recorder
+
+    def record(self, recorder: FrameRecorder | None) -> None:
+        """Keep the frames that are received and sent from now on, or no more; NodeStopped if it does not run any
+        more."""
+        self.call(lambda _: setattr(self._requests, "recorder", recorder)).result()
 
     # --- on the node's thread -----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from pykraft.protocol.api import requests
-from pykraft.protocol.field_tree import field_tree
+from pykraft.protocol.field_tree import FrameTree, field_tree, read_tree
 from pykraft.protocol.header import SIZE, RequestHeader, decode_response, request_header_version
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.schema import Request, Struct
@@ -70,12 +70,13 @@ class Frame:
         except _UNREADABLE:
             return f"{len(self.data):,} bytes that cannot be read"
 
+    def fields(self) -> FrameTree:
+        """The frame's fields with their bytes; `pykraft.viz.explore` draws them."""
+        return read_tree(self.data, self.kind, self.version, self.is_response)
+
     def tree(self) -> str:
         """The message's fields, one a line."""
-        try:
-            return field_tree(self.message(), self.version, said_of_records)
-        except _UNREADABLE as error:
-            return f"{self.name}, version {self.version}: {len(self.data):,} bytes that cannot be read: {error}"
+        return field_tree(self.fields(), said_of_records)
 
     def __str__(self) -> str:
         what = "response" if self.is_response else "request"

@@ -30,6 +30,7 @@ from pykraft.protocol.api import ListenerKind, advertised, formats
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.schema import Request, Response
+from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.frames import FrameReader
 
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -99,11 +100,11 @@ class ServerChannel:
             return ChannelState.MUTED
         return ChannelState.MUTED_AND_THROTTLED if self._is_throttled else ChannelState.NOT_MUTED
 
-    def next_request(self) -> InboundRequest | Response | None:
+    def next_request(self, recorder: FrameRecorder | None = None) -> InboundRequest | Response | None:
         """The next request; None if there is none, or if it has to wait for the one before it.
 
         A request that the channel itself refuses comes out as the response to it (send it with `refuse`).
-        ProtocolError: close the connection.
+        ProtocolError: close the connection. A recorder sees the frame before it is read.
         """
         self.wants_bytes = False
         if self._in_hand is not None or self._is_throttled:
@@ -112,6 +113,8 @@ class ServerChannel:
         if frame is None:
             self.wants_bytes = True
             return None
+        if recorder is not None:
+            recorder.took(self.connection_id, self.listener, frame)
         context, message = self._read(frame)
         self._in_hand = context
         if isinstance(message, ErrorCode):

@@ -51,6 +51,7 @@ from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Response
+from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import Marks, RequestMetrics
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
@@ -143,6 +144,8 @@ class RequestChannel:
         self.clock = clock
         self.metrics: RequestMetrics | None = None
         """None: nothing is measured."""
+        self.recorder: FrameRecorder | None = None
+        """None: no frame is kept."""
         self.room = capacity
         """This many requests more may be put into the queue."""
         self._queue: deque[QueuedRequest] = deque()
@@ -199,13 +202,13 @@ class ServerConnection:
                     if not stream.is_readable:
                         break
                     stream.receive()
-                taken = channel.next_request()
+                taken = channel.next_request(requests.recorder)
                 if isinstance(taken, InboundRequest):
                     queued_at = 0 if requests.metrics is None else requests.metrics.stopwatch()
                     requests.put(QueuedRequest(self, taken, queued_at))
                     break
                 if taken is not None:
-                    stream.send(channel.refuse(taken))
+                    self._send(channel.refuse(taken))
                 elif not channel.wants_bytes:
                     break
             if (stream.has_hung_up or stream.has_ended) and self._is_over:
@@ -259,7 +262,7 @@ class ServerConnection:
         try:
             parts, throttle_ms = answer.encode(context)
             self.channel.done(context, throttle_ms > 0)
-            self.stream.send(parts)
+            self._send(parts)
         except (OSError, EOFError, struct.error, MemoryError):
             self.close()
             return
@@ -268,6 +271,11 @@ class ServerConnection:
         if throttle_ms > 0:
             requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
         self.go_on()
+
+    def _send(self, parts: list[Any]) -> None:
+        if self._requests.recorder is not None:
+            self._requests.recorder.sent(self.channel.connection_id, parts)
+        self.stream.send(parts)
 
     def _unthrottle(self, now: int) -> None:
         """The time for which the client was throttled is over."""
@@ -280,6 +288,8 @@ class ServerConnection:
             self.is_open = False
             self.stream.close(reset)
             self._requests.starved.pop(self, None)
+            if self._requests.recorder is not None:
+                self._requests.recorder.closed(self.channel.connection_id)
             waiting, self._waiting = self._waiting, None
             if waiting is not None:
                 waiting[1].abandon()

@@ -5,6 +5,10 @@ numbers; the others draw one mechanism each: a consumer group, deliveries, keys 
 tasks, a compacted log, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a
 notebook shows as SVG where pictures can be shown, and as text where they cannot. The names are looked up when they are
 used.
+numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: a consumer group, deliveries, keys
+and their partitions, what becomes of one record, tasks, a compacted log, files, pages, the way of a file's bytes to a
+socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where
+they cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from pykraft.viz.fetch_chart import fetches_over_time
     from pykraft.viz.figure import Figure
     from pykraft.viz.file_chart import file_strips
+    from pykraft.viz.frame_drawing import explore
     from pykraft.viz.group_drawing import group_map
     from pykraft.viz.hex_dump import Field, hexdump
     from pykraft.viz.key_chart import key_order, key_paths
@@ -39,6 +44,7 @@ _HOMES = {
     "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
     "fetches_over_time": "pykraft.viz.fetch_chart",
+    "explore": "pykraft.viz.frame_drawing",
     "file_strips": "pykraft.viz.file_chart",
     "group_map": "pykraft.viz.group_drawing",
     "heat_map": "pykraft.viz.charts",
@@ -66,6 +72,7 @@ __all__ = [
     "board",
     "byte_paths",
     "exchange",
+    "explore",
     "fetches_over_time",
     "file_strips",
     "group_map",

@@ -33,6 +33,9 @@ _SHARES = {
     "checksum": (palette.VERMILLION, 0.3),
     "payload": (palette.SKY, 0.65),
     "flags": (palette.DARK_INK, 0.75),
+    "number": (palette.DARK_INK, 0.9),
+    "text": (palette.SKY, 0.35),
+    "unreadable": (palette.VERMILLION, 0.05),
 }
 KINDS = {kind: palette.mix(colour, palette.WHITE, share) for kind, (colour, share) in _SHARES.items()}
 """What a field may be, and its colour."""
