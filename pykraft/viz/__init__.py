@@ -1,14 +1,10 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
-numbers; the others draw one mechanism each: a consumer group, deliveries, keys and their partitions, one record's way,
-tasks, a compacted log, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a
-notebook shows as SVG where pictures can be shown, and as text where they cannot. The names are looked up when they are
-used.
 numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: a consumer group, deliveries, keys
-and their partitions, what becomes of one record, tasks, a compacted log, files, pages, the way of a file's bytes to a
-socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where
-they cannot. The names are looked up when they are used.
+and their partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes to a socket,
+bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
+The names are looked up when they are used.
 """
 
 from importlib import import_module

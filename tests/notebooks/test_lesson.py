@@ -449,7 +449,7 @@ def test_mistakes_of_the_reader_are_one_clear_sentence(nb: Lesson) -> None:
     choices: list[Any] = ["c", "b)", "", 1, None]
     for choice in choices:
         with pytest.raises(ValueError, match="choose one of a, b, or skip"):
-            nb.predict("silence", choice, a="a second", b="a minute")
+            nb.predict("how long", choice, a="a second", b="a minute")
     with pytest.raises(ValueError, match="give the options"):
         nb.predict("a question that no file has")
     with pytest.raises(ValueError, match="nothing was predicted under that name: run the cell that asks") as told:
