@@ -20,6 +20,7 @@ import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -82,12 +83,23 @@ def follow(watches: dict[str, Watched], feed: pipeline.FlightFeed) -> None:
         is_over = not feed.is_running or not all(watched.query.isActive for watched in watches.values())
         for name, watched in watches.items():
             if is_over:
-                watched.query.processAllAvailable()
-                watched.look()
+                finish(name, watched)
             for batch in watched.batches[told[name] :]:
                 sys.stdout.write(f"{name:6} {described(batch)}\n")
+                sys.stdout.flush()
             told[name] = len(watched.batches)
         time.sleep(LOOK_S)
+
+
+def finish(name: str, watched: Watched) -> None:
+    """Wait for the last batches. What a query has failed with ends the program in a sentence: Spark can tell it only as
+    long as its session runs."""
+    try:
+        watched.query.processAllAvailable()
+    except PySparkException as error:
+        failure = watched.query.exception()
+        sys.exit(f"the query {name} has stopped: {failure if failure is not None else error}")
+    watched.look()
 
 
 def described(batch: Batch) -> str:
