@@ -3,8 +3,8 @@
 `board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
 numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: a consumer group, deliveries, keys
 and their partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes to a socket,
-bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot.
-The names are looked up when they are used.
+bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they
+cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
