@@ -24,6 +24,7 @@ def doubled(notebook: Any) -> Any:
     return notebook
 
 
+@pytest.mark.limit(400)
 @pytest.mark.long
 @pytest.mark.parametrize("path", COURSE)
 def test_every_cell_may_be_run_twice_in_a_row(path: Path) -> None:
