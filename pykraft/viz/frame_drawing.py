@@ -146,7 +146,7 @@ def _value(node: FieldNode, inner: Sequence[FieldNode]) -> str:
     if isinstance(node.value, bytes | memoryview) and node.kind == "payload":
         return f"{len(node.value):,} bytes"
     if inner or isinstance(node.value, Struct):
-        return ""
+        return "" if inner else "no fields"
     if isinstance(node.value, str):
         return f'"{said(node.value)}"'
     return f"{node.end - node.start} bytes" if node.kind == "unreadable" else said(node.value)
