@@ -15,7 +15,11 @@ FOR_PEOPLE = {"notebooks", "pykraft", "labs", "datasets", "tests", "binder", "en
     "LICENSE",
     "CHANGELOG.md",
 }
-FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "pyspark_pykraft.py", "requirements.lock"}
+FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "pyspark_pykraft.py", "requirements.lock"} | {
+    ".devcontainer",  # editors look for it here, GitHub for the other two
+    ".github",
+    "CITATION.cff",
+}
 TARGETS = ("help", "lab", "demo", "quick", "test", "judges", "soak", "bench", "clean")
 
 
