@@ -158,10 +158,19 @@ def test_calls_are_counted_by_task_also_those_of_one_function_by_another() -> No
     class Sticky:
         pass
 
-    work = SimpleNamespace(one=lambda: work.two() + work.two(), two=lambda: 1, Sticky=Sticky)
+    class Window:
+        def look(self) -> int:
+            return self._count()
+
+        def _count(self) -> int:
+            return 7
+
+    work = SimpleNamespace(one=lambda: work.two() + work.two(), two=lambda: 1, Sticky=Sticky, Window=Window)
     before = dict(vars(work))
-    with counted_calls(work, {"1.1": ["one"], "1.2": ["two", "Sticky"], "1.3": []}) as calls:
+    with counted_calls(work, {"1.1": ["one"], "1.2": ["two", "Sticky"], "1.3": [], "1.4": ["Window"]}) as calls:
         assert work.one() == 2 and isinstance(work.Sticky(), Sticky)
-    assert calls == {"1.1": 1, "1.2": 3, "1.3": 0}
+        window = work.Window()
+        assert [window.look(), window.look()] == [7, 7]
+    assert calls == {"1.1": 1, "1.2": 3, "1.3": 0, "1.4": 2}
     work.one()
     assert vars(work) == before and calls["1.1"] == 1

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
+from inspect import isfunction
 from typing import Any
 
 from pykraft.course.surroundings import Shown, show
@@ -100,7 +101,8 @@ def counted_calls(module: Any, functions: Mapping[str, Sequence[str]]) -> Iterat
     places = [
         (owner, name, getattr(owner, name), task)
         for task, names in functions.items()
-        for owner, name in (_counted_place(module, name) for name in names)
+        for wanted in names
+        for owner, name in _counted_places(module, wanted)
     ]
     try:
         for owner, name, function, task in places:
@@ -111,10 +113,13 @@ def counted_calls(module: Any, functions: Mapping[str, Sequence[str]]) -> Iterat
             setattr(owner, name, function)
 
 
-def _counted_place(module: Any, name: str) -> tuple[Any, str]:
-    """A function of the module; of a class, how it is made."""
+def _counted_places(module: Any, name: str) -> list[tuple[Any, str]]:
+    """A function of the module; of a class its public methods, and if it has none, how it is made."""
     found = getattr(module, name)
-    return (found, "__init__") if isinstance(found, type) else (module, name)
+    if not isinstance(found, type):
+        return [(module, name)]
+    methods = [each for each, value in vars(found).items() if isfunction(value) and not each.startswith("_")]
+    return [(found, each) for each in methods or ["__init__"]]
 
 
 @dataclass(frozen=True)
