@@ -163,6 +163,7 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("fewer than 2 predictions", [code()]),
         ("fewer than 2 claims", [code()]),
         ("2 exercises, fewer than 3", [words("## Exercises\n\n1. One\n2. Two\n\n## References\n\n3. Three")]),
+        ("a <details> without a <summary>", [words("1. Why? <details>Because.</details>")]),
         ("a prediction without an answer", [code('nb.predict("p", "skip", a="b")')]),
         ("a prediction is made already: 'b'", [code('nb.predict("p", "b", a="b")')]),
         ("the last cell is not nb.finish()", [code("x = 1")]),

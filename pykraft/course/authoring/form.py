@@ -167,6 +167,8 @@ def part_problems(notebook: Any) -> Iterator[str]:
     for choice in re.findall(r'nb\.predict\(\s*"\w+",\s*"(\w+)"', sources):
         if choice != "skip":
             yield f"a prediction is made already: {choice!r}"
+    if re.search(r"<details>(?!\s*<summary>)", text):
+        yield "a <details> without a <summary>: each page gives it a name of its own"
     exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))
     if exercises < EXERCISES:
         yield f"{exercises} exercises, fewer than {EXERCISES}"
