@@ -6,8 +6,10 @@
     eval "$(pykraft completion zsh)"         in ~/.zshrc
     pykraft completion fish | source         in ~/.config/fish/config.fish
 
-The words are those that the commands themselves declare. After an option a shell completes the names of files, as it
-does by itself. This is ours: Kafka's scripts have none.
+The words are those that the commands themselves declare. Where none of them fits, a shell completes the names of files,
+as it does by itself. This is ours: Kafka's scripts have none.
+
+A shell runs this each time it starts, so no command may import a library of the course or of Spark before it runs.
 """
 
 import argparse
@@ -28,11 +30,8 @@ _pykraft() {{
 {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-    if [ "${{#COMPREPLY[@]}}" -eq 0 ]; then
-        COMPREPLY=($(compgen -f -- "$word"))
-    fi
 }}
-complete -F _pykraft pykraft"""
+complete -o default -F _pykraft pykraft"""
 _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 
 

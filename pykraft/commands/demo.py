@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from pykraft.course.authoring import demo
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebook", type=Path)
@@ -12,4 +10,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the notebook as it runs."""
+    from pykraft.course.authoring import demo
+
     return demo.run(options.notebook)
