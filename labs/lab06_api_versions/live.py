@@ -30,7 +30,7 @@ def run(work):
     lines = (
         f"The broker answered, and your code read the answer, in {len(right)} of {len(VERSIONS)} versions.",
         *(f"Version {version}: {told(said[version])}." for version in VERSIONS if version not in right),
-        f"A client of some years ago would speak {agreed} with this broker.",
+        f"A client of some years ago would speak {dict(sorted(agreed.items()))} with this broker.",
     )
     frame = next((each.request for each in reversed(recorded.exchanges) if each.version != 99), None)
     figure = None if frame is None else explore(frame, title="Your request, as the broker reads it")

@@ -23,6 +23,15 @@ def test_the_example_in_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "node 1 (broker and controller) is dead" in capsys.readouterr().out
 
 
+def test_the_frames_that_are_overheard_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(from pykraft.viz import explore.*?)```", README, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "<Produce v" in said
+    assert "ProduceRequest, version" in said
+    assert "FetchRequest: which version has which field" in said
+
+
 def test_the_lines_for_a_shell_run_one_after_the_other(tmp_path: Path) -> None:
     broker, controller = map(str, free_ports(2))
     here = README.replace("9092", broker).replace("9093", controller)
