@@ -21,7 +21,10 @@ truncates to there and asks again.
 called again. `RaftService` answers the others' requests, `RaftReplica` holds the log and makes the transitions. What is
 decided is read from the log and handed to the listeners.
 
-Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here yet: snapshots, and changes of the voter set.
+If the leader's log begins after the follower's ends, the leader names a snapshot instead. The follower copies it with
+FetchSnapshot, piece by piece, and its log goes on from there (`snapshot_fetch`).
+
+Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here yet: changes of the voter set.
 """
 
 from collections.abc import Sequence
@@ -34,6 +37,8 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     ListenerEndpoint,
     VoteResponse,
 )
@@ -43,6 +48,7 @@ from pykraft.raft.listener import Listener
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Prospective, Resigned, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
+from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader
 
 _MAX_FETCH_WAIT_MS = 500
@@ -201,7 +207,7 @@ class RaftClient:
         return deadline
 
     def _poll_follower(self, role: Follower, now: int) -> int:
-        fetching = self._replica.fetching
+        fetching, fetch = self._replica.fetching, self._replica.snapshot_fetch
         if now >= role.fetch_deadline:
             if not self._quorum.is_voter:
                 self._replica.become_unattached(role.epoch, role.leader_id, now)
@@ -213,9 +219,14 @@ class RaftClient:
         if not fetching.is_idle:
             return role.fetch_deadline
         if fetching.is_backing_off(role.leader, now):
-            # The leader does not answer: ask anybody whether there is another one.
-            return min(self._fetch_from_anyone(now), fetching.next_ready(role.leader, now), role.fetch_deadline)
-        fetching.send(role.leader, self._fetch_request(), self._on_fetch_response, now)
+            # The leader does not answer: ask anybody whether there is another one. (Not while a snapshot is copied: the
+            # leader itself, under another name, would only say again which.)
+            anyone = self._fetch_from_anyone(now) if fetch is None else FOREVER
+            return min(anyone, fetching.next_ready(role.leader, now), role.fetch_deadline)
+        if fetch is None:
+            fetching.send(role.leader, self._fetch_request(), self._on_fetch_response, now)
+        else:
+            fetching.send(role.leader, self._snapshot_request(fetch), self._on_snapshot_response, now)
         return role.fetch_deadline
 
     def _poll_leader(self, now: int) -> int:
@@ -283,6 +294,13 @@ class RaftClient:
             replica.log.high_watermark,
             self._fetch_wait_ms,
             replica.config[keys.FETCH_MAX_BYTES],
+        )
+
+    def _snapshot_request(self, fetch: SnapshotFetch) -> FetchSnapshotRequest:
+        replica = self._replica
+        max_bytes = replica.config[keys.FETCH_MAX_BYTES]
+        return wire.snapshot_request(
+            replica.cluster_id, replica.local, self._quorum.epoch, fetch.id, fetch.position, max_bytes
         )
 
     def _tell_listeners(self) -> None:
@@ -354,11 +372,32 @@ class RaftClient:
             return True
         diverging = partition.diverging_epoch
         if partition.snapshot_id is not None:
-            return False  # the leader's log begins after ours ends: snapshots are not built yet
-        if diverging is not None:
+            snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+            if not self._replica.begin_snapshot_fetch(snapshot):
+                return False
+        elif diverging is not None:
             if not self._replica.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch)):
                 return False
         elif not self._append_fetched(partition):
+            return False
+        self._quorum.record_fetch(now)
+        return True
+
+    def _on_snapshot_response(self, _: Node, response: FetchSnapshotResponse, now: int) -> bool:
+        partition = wire.only_partition(response)
+        if response.error_code or partition is None:
+            return False
+        error = ErrorCode.of(partition.error_code)
+        is_gone = error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
+        outcome = self._heed(response, partition, ErrorCode.NONE if is_gone else error, now)
+        fetch = self._replica.snapshot_fetch
+        if outcome is not None or fetch is None or not isinstance(self._quorum.role, Follower):
+            return bool(outcome)
+        found = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        if is_gone or found != fetch.id or partition.position != fetch.position:
+            self._replica.drop_snapshot_fetch()  # a fetch tells which one there is now
+            return error is ErrorCode.SNAPSHOT_NOT_FOUND
+        if not self._replica.append_to_snapshot(memoryview(partition.unaligned_records or b""), partition.size):
             return False
         self._quorum.record_fetch(now)
         return True

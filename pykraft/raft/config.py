@@ -38,6 +38,32 @@ MAX_BATCH_BYTES = integer(
     at_least=1000,
 )
 
+METADATA_MAX_RETENTION_BYTES = integer(
+    "metadata.max.retention.bytes",
+    100 << 20,
+    "more than this of metadata log and snapshots is not kept, but the newest snapshot is; -1 for all",
+    at_least=-1,
+)
+METADATA_MAX_RETENTION_MS = integer(
+    "metadata.max.retention.ms",
+    7 * 24 * 3_600_000,
+    "snapshots of the metadata older than this are not kept, but the newest is; -1 for all",
+    at_least=-1,
+)
+
+MAX_BYTES_BETWEEN_SNAPSHOTS = integer(
+    "metadata.log.max.record.bytes.between.snapshots",
+    20 << 20,
+    "a snapshot of the metadata is written when so much was committed since the last one",
+    at_least=1,
+)
+MAX_SNAPSHOT_INTERVAL_MS = integer(
+    "metadata.log.max.snapshot.interval.ms",
+    3_600_000,
+    "a snapshot of the metadata is written when the last one is so old; 0 for never",
+    at_least=0,
+)
+
 RAFT_KEYS: list[Key[Any]] = [
     ELECTION_TIMEOUT_MS,
     FETCH_TIMEOUT_MS,
@@ -47,4 +73,8 @@ RAFT_KEYS: list[Key[Any]] = [
     APPEND_LINGER_MS,
     FETCH_MAX_BYTES,
     MAX_BATCH_BYTES,
+    METADATA_MAX_RETENTION_BYTES,
+    METADATA_MAX_RETENTION_MS,
+    MAX_BYTES_BETWEEN_SNAPSHOTS,
+    MAX_SNAPSHOT_INTERVAL_MS,
 ]

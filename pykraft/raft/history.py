@@ -21,16 +21,25 @@ from typing import NamedTuple, Protocol
 
 from pykraft.common.errors import CorruptRecordError, KafkaError, ProtocolError
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.protocol.messages.control import ControlRecord, SnapshotFooterRecord, VotersRecord, decode_control_record
+from pykraft.protocol.messages.control import (
+    ControlRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    decode_control_record,
+)
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.listener import CommittedBatch
-from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, snapshot_name, snapshot_of
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, LEFTOVER_SUFFIXES, snapshot_name, snapshot_of
 from pykraft.raft.voters import NO_VOTERS, VoterSet
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import FileSystem
 
 BatchDecoder = Callable[[RecordBatch], CommittedBatch]
+
+_HEADER_BYTES = 1 << 20
+"""More than the first batch of a snapshot has, with a quorum's voters in it."""
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -40,7 +49,7 @@ def committed(batch: RecordBatch) -> CommittedBatch:
     """A batch with its metadata records decoded; one of control records has none."""
     records = [] if batch.is_control else [decode_metadata_record(record.value or b"")[0] for record in batch.records()]
     return CommittedBatch(
-        batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records
+        batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records, batch.size
     )
 
 
@@ -114,27 +123,72 @@ def _is_footer(batch: RecordBatch) -> bool:
     return batch.is_control and any(isinstance(message, SnapshotFooterRecord) for _, message in control_records(batch))
 
 
+def by_reach(snapshot: OffsetAndEpoch) -> tuple[int, int]:
+    """The key that sorts snapshots: one of a later epoch reaches further."""
+    return snapshot.epoch, snapshot.offset
+
+
 class SnapshotFolder(NamedTuple):
     """The snapshots in the metadata log's folder."""
 
     filesystem: FileSystem
     directory: str
 
+    def path(self, snapshot: OffsetAndEpoch) -> str:
+        return f"{self.directory}/{snapshot_name(snapshot)}"
+
+    def _names(self) -> list[str]:
+        return self.filesystem.list(self.directory) if self.filesystem.exists(self.directory) else []
+
+    def ids(self) -> list[OffsetAndEpoch]:
+        """Those that are there, the one that reaches furthest last."""
+        return sorted((found for name in self._names() if (found := snapshot_of(name)) is not None), key=by_reach)
+
     def newest_id(self) -> OffsetAndEpoch | None:
         """The one that reaches furthest."""
-        names = self.filesystem.list(self.directory) if self.filesystem.exists(self.directory) else []
-        known = [snapshot for name in names if (snapshot := snapshot_of(name)) is not None]
-        return max(known, key=lambda snapshot: (snapshot.epoch, snapshot.offset), default=None)
+        return max(self.ids(), key=by_reach, default=None)
 
-    def newest(self, start_offset: int = 0) -> Snapshot | None:
-        """The one that reaches furthest. DamagedFileError if it is not complete, or does not reach the log's start."""
+    def check_reaches(self, start_offset: int) -> OffsetAndEpoch | None:
+        """The one that reaches furthest; DamagedFileError if that is not as far as the log's start."""
         newest = self.newest_id()
         if (0 if newest is None else newest.offset) < start_offset:
             raise DamagedFileError(
                 f"the metadata log in {self.directory} begins at offset {start_offset}, and what was before it is in "
                 "no snapshot: there must be one of that offset or a later one; restore it from a copy of the directory"
             )
-        return None if newest is None else read_snapshot(self.filesystem, f"{self.directory}/{snapshot_name(newest)}")
+        return newest
+
+    def size(self, snapshot: OffsetAndEpoch) -> int:
+        """In bytes."""
+        return self.filesystem.size(self.path(snapshot))
+
+    def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """A piece of the file."""
+        file = self.filesystem.open(self.path(snapshot))
+        try:
+            return file.read(position, max_bytes)
+        finally:
+            file.close()
+
+    def remove_leftovers(self) -> None:
+        """Remove what a crash has left of files that were being written, or deleted."""
+        for name in self._names():
+            if name.endswith(LEFTOVER_SUFFIXES):
+                self.filesystem.remove(f"{self.directory}/{name}")
+
+    def timestamp(self, snapshot: OffsetAndEpoch) -> int:
+        """When the last record was written that is in it. Only the header is read."""
+        header = next(batches(memoryview(self.read(snapshot, 0, _HEADER_BYTES))), None)
+        with damage_named(self.path(snapshot)):
+            for _, message in control_records(header) if header is not None and header.is_control else ():
+                if isinstance(message, SnapshotHeaderRecord):
+                    return message.last_contained_log_timestamp
+        raise DamagedFileError(f"{self.path(snapshot)} is damaged: it has no header")
+
+    def newest(self, start_offset: int = 0) -> Snapshot | None:
+        """The one that reaches furthest. DamagedFileError if it is not complete, or does not reach the log's start."""
+        newest = self.check_reaches(start_offset)
+        return None if newest is None else read_snapshot(self.filesystem, self.path(newest))
 
 
 # --- the reader -------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class LeaderState:
         progress.last_fetch = now
         progress.last_fetch_end_offset = leader_end_offset
         progress.end_offset = fetch_offset
-        self._check_quorum(key, now)
+        self.heard_of(key, now)
         return self._update_high_watermark()
 
     def _progress(self, key: ReplicaKey, now: int) -> ReplicaProgress:
@@ -114,7 +114,8 @@ class LeaderState:
 
     # --- who is still there -------------------------------------------------------------------------------------------
 
-    def _check_quorum(self, key: ReplicaKey, now: int) -> None:
+    def heard_of(self, key: ReplicaKey, now: int) -> None:
+        """It asks for records or for a snapshot, so it is still there, and follows."""
         voter = self.voters.get(key.id)
         if voter is None or voter.key != key or key == self.local:
             return

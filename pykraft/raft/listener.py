@@ -18,6 +18,8 @@ class CommittedBatch(NamedTuple):
     epoch: int
     timestamp: int
     records: Sequence[MetadataRecord]
+    size: int = 0
+    """In bytes, in the log."""
 
 
 class Listener(Protocol):

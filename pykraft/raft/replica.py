@@ -34,10 +34,14 @@ from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
+from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader, ControlRecords
 from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
 from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.storage.checkpoint import DamagedFileError
+
+_CLEAN_INTERVAL_MS = 60_000
 
 
 class ParkedFetch:
@@ -107,6 +111,9 @@ class RaftReplica:
         self.accumulator: BatchAccumulator | None = None
         self.parked: dict[ParkedFetch, None] = {}
         """In the order in which they came."""
+        self.snapshot_fetch: SnapshotFetch | None = None
+        """As a follower: the snapshot that it copies."""
+        self._clean_later(0)
 
     # --- what holds now -----------------------------------------------------------------------------------------------
 
@@ -197,6 +204,7 @@ class RaftReplica:
     def _after_transition(self) -> None:
         self.voting.reset()
         self.fetching.reset()
+        self.drop_snapshot_fetch()
         if not isinstance(self.quorum.role, Leader):
             self.leader = None
             self.accumulator = None
@@ -274,6 +282,73 @@ class RaftReplica:
         self.control_records.truncate_to(end_offset)
         self.trace("metadata_truncate", before=before, end=end_offset)
         return True
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def begin_snapshot_fetch(self, snapshot: OffsetAndEpoch) -> bool:
+        """The leader's log begins after ours ends: copy that snapshot. False if it cannot be what the leader has."""
+        if not self.log.high_watermark <= snapshot.offset or not 0 <= snapshot.epoch <= self.epoch:
+            self.trace("metadata_fetch_refused", reason=f"no snapshot of {snapshot} can be decided")
+            return False
+        self.drop_snapshot_fetch()
+        if self.log.has_snapshot(snapshot):  # copied before, and then the log did not begin there
+            self._begin_at(snapshot)
+        else:
+            self.snapshot_fetch = SnapshotFetch(self.log.snapshots, snapshot)
+        return True
+
+    def append_to_snapshot(self, piece: memoryview, size: int) -> bool:
+        """The next piece of a file of that size; False if it cannot be used, and the copying begins anew."""
+        fetch = self.snapshot_fetch
+        assert fetch is not None
+        if not 0 < len(piece) <= size - fetch.position:
+            self.drop_snapshot_fetch()
+            return False
+        fetch.append(piece)
+        if fetch.position == size:
+            self.snapshot_fetch = None
+            try:
+                fetch.finish()
+            except DamagedFileError as error:
+                self.trace("metadata_fetch_refused", reason=str(error))
+                return False
+            self.log.add_snapshot(fetch.id)
+            self._begin_at(fetch.id)
+        return True
+
+    def drop_snapshot_fetch(self) -> None:
+        if self.snapshot_fetch is not None:
+            self.snapshot_fetch.abandon()
+            self.snapshot_fetch = None
+
+    def _begin_at(self, snapshot: OffsetAndEpoch) -> None:
+        self.log.begin_at(snapshot)
+        self.control_records.update()
+        self.trace("metadata_snapshot_loaded", offset=snapshot.offset, epoch=snapshot.epoch)
+        self.trace("metadata_high_watermark", offset=self.log.high_watermark)
+
+    def snapshot_written(self, snapshot: OffsetAndEpoch) -> None:
+        """This node has written one of what is decided: it is whole, and on the disk."""
+        self.log.add_snapshot(snapshot)
+        self.trace("metadata_snapshot_written", offset=snapshot.offset, epoch=snapshot.epoch)
+        self._clean()
+
+    def _clean_later(self, now: int) -> None:
+        """Every minute: time alone may let something go. (Kafka looks at sizes, too, only then.)"""
+
+        def clean(then: int) -> None:
+            self._clean()
+            self._clean_later(then)
+
+        self.timer.at(now + _CLEAN_INTERVAL_MS, clean)
+
+    def _clean(self) -> None:
+        """See whether snapshots and segments may go."""
+        retention = self.config[keys.METADATA_MAX_RETENTION_BYTES], self.config[keys.METADATA_MAX_RETENTION_MS]
+        if self.log.clean(self.clock.time_ms(), *retention):
+            self.trace("metadata_log_start", offset=self.log.start_offset)
+
+    # --- high watermark -----------------------------------------------------------------------------------------------
 
     def on_high_watermark(self) -> None:
         """As the leader: more is decided."""

@@ -8,7 +8,18 @@ Three things are asked of it that are asked of no other log:
 * *truncate* to where two logs part;
 * *sync* before it is counted: a voter's records count for the majority, so they are on its disk first.
 
-Follows org.apache.kafka.raft.{ReplicatedLog,ValidOffsetAndEpoch} and kafka.raft.KafkaMetadataLog.
+Its beginning goes when snapshots have made it superfluous. The oldest snapshot that is kept is where the log begins::
+
+    snapshot 40      snapshot 70
+         |                |
+         40 .. 55 | 56 .. 70 .. 83        what was before 40 is deleted, segment by segment, and so are older snapshots
+
+`clean` moves it on, from snapshot to snapshot, while the snapshots and the log are larger or older than they may be.
+The start is not written down: after a crash the log begins with its oldest segment, which may be earlier, and never
+later than the oldest snapshot. A follower that is behind the start copies the newest snapshot (`snapshot_fetch`), then
+begins its log anew at that offset; if a crash comes between the two, the next start does it.
+
+Follows org.apache.kafka.raft.{ReplicatedLog,ValidOffsetAndEpoch} and kafka.raft.KafkaMetadataLog (KIP-595, KIP-630).
 """
 
 from enum import Enum
@@ -16,7 +27,8 @@ from typing import NamedTuple
 
 from pykraft.common.core import FileRegion
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.raft.history import SnapshotFolder
+from pykraft.raft.history import SnapshotFolder, by_reach
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
@@ -24,8 +36,7 @@ from pykraft.storage.producer_state import AppendOrigin
 
 
 class Verdict(Enum):
-    """How a replica's log relates to ours. Ours begins at offset 0 as long as no snapshots are written, so the third
-    does not come up yet."""
+    """How a replica's log relates to ours."""
 
     VALID = "it is a prefix of ours: go on from there"
     DIVERGING = "it parts from ours: truncate, and ask again"
@@ -33,7 +44,8 @@ class Verdict(Enum):
 
 
 class Validation(NamedTuple):
-    """The verdict, and what it is about: the place to go on from, or where the replica's epoch ends here."""
+    """The verdict, and what it is about: the place to go on from, where the epoch ends here, or the snapshot to
+    copy."""
 
     verdict: Verdict
     place: OffsetAndEpoch
@@ -43,8 +55,15 @@ class ReplicatedLog:
     """The metadata log of this node."""
 
     def __init__(self, log: UnifiedLog, snapshots: SnapshotFolder) -> None:
+        """DamagedFileError if the log begins after all its snapshots."""
         self._log = log
         self.snapshots = snapshots
+        snapshots.remove_leftovers()
+        self._ids = snapshots.ids()
+        snapshots.check_reaches(self.start_offset)
+        newest = self.newest_snapshot
+        if newest is not None and by_reach(newest) > by_reach(self.end):
+            self.begin_at(newest)
 
     @property
     def unified(self) -> UnifiedLog:
@@ -61,8 +80,12 @@ class ReplicatedLog:
 
     @property
     def last_epoch(self) -> int:
-        """The largest epoch that the log knows of, perhaps one without a record yet; 0 if it knows of none."""
-        return max(0, self._log.latest_epoch)
+        """The largest epoch that the log knows of, perhaps one without a record yet. That of its snapshot if the log is
+        empty; 0 if there is none."""
+        if self._log.latest_epoch >= 0:
+            return self._log.latest_epoch
+        newest = self.newest_snapshot
+        return newest.epoch if newest is not None and newest.offset == self.end_offset else 0
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -127,17 +150,84 @@ class ReplicatedLog:
 
     def validate(self, offset: int, epoch: int) -> Validation:
         """Judge a replica whose log ends at `offset`, with a last record of `epoch`."""
+        newest = self.newest_snapshot
+        if offset == 0 and newest not in (None, BOOTSTRAP_SNAPSHOT):
+            return Validation(Verdict.SNAPSHOT, newest)  # shorter than the whole log
         if offset == 0 and self.start_offset == 0:
             return Validation(Verdict.VALID, OffsetAndEpoch(0, 0))
-        if offset < self.start_offset:
-            return Validation(Verdict.SNAPSHOT, OffsetAndEpoch(self.start_offset, epoch))
+        if newest is not None and self._is_before_snapshots(offset, epoch):
+            return Validation(Verdict.SNAPSHOT, newest)
         end = self._end_of(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Validation(Verdict.DIVERGING, end)
         return Validation(Verdict.VALID, OffsetAndEpoch(offset, epoch))
 
+    def _is_before_snapshots(self, offset: int, epoch: int) -> bool:
+        """Whether this log cannot judge, for it no longer has those records."""
+        oldest, start = self._ids[0], self.start_offset
+        return offset < start or (offset == start and epoch != oldest.epoch) or epoch < oldest.epoch
+
     def _end_of(self, epoch: int) -> OffsetAndEpoch:
-        return self._log.end_offset_for(epoch) or self.end
+        end = self._log.end_offset_for(epoch)
+        if end is None:
+            return self.end
+        if self._ids and end == (self._ids[0].offset, epoch):
+            return self._ids[0]  # an epoch from before the log's start: what the snapshot ends with stands for it
+        return end
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    @property
+    def newest_snapshot(self) -> OffsetAndEpoch | None:
+        """The one that reaches furthest."""
+        return self._ids[-1] if self._ids else None
+
+    def has_snapshot(self, snapshot: OffsetAndEpoch) -> bool:
+        return snapshot in self._ids
+
+    def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """It is whole, and on the disk."""
+        if snapshot not in self._ids:
+            self._ids = sorted([*self._ids, snapshot], key=by_reach)
+
+    def begin_at(self, snapshot: OffsetAndEpoch) -> None:
+        """Drop the whole log: what this node knows is that snapshot."""
+        self._log.truncate_fully(snapshot.offset)
+        self._forget_before(snapshot)
+
+    def clean(self, now_ms: int, retention_bytes: int, retention_ms: int) -> bool:
+        """Let the log begin at a later snapshot while snapshots and log have more than `retention_bytes`, or the oldest
+        snapshot's last record is older than `retention_ms`; -1 is for ever. The newest one stays. Whether anything
+        went."""
+        has_gone = False
+        while len(self._ids) > 1 and self._is_too_much(now_ms, retention_bytes, retention_ms):
+            following = self._ids[1]
+            if not self.start_offset < following.offset <= self.high_watermark:
+                break
+            self._log.increase_log_start(following.offset)
+            segments = self._log.segments
+            count = sum(after.base_offset <= following.offset for after in segments[1:])
+            if count:
+                self._log.delete_segments(count)
+            self._log.forget_epochs()
+            self._forget_before(following)
+            has_gone = True
+        return has_gone
+
+    def _is_too_much(self, now_ms: int, retention_bytes: int, retention_ms: int) -> bool:
+        folder = self.snapshots
+        if retention_bytes >= 0:
+            sizes = sum(folder.size(snapshot) for snapshot in self._ids)
+            if self._log.size + sizes > retention_bytes:
+                return True
+        return retention_ms >= 0 and now_ms - folder.timestamp(self._ids[0]) > retention_ms
+
+    def _forget_before(self, snapshot: OffsetAndEpoch) -> None:
+        """Remove those that reach less far."""
+        kept = [known for known in self._ids if by_reach(known) >= by_reach(snapshot)]
+        for known in self._ids[: len(self._ids) - len(kept)]:
+            self.snapshots.filesystem.remove(self.snapshots.path(known))
+        self._ids = kept
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from pykraft.protocol.messages.quorum import (
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     ListenerEndpoint,
     VoteRequest,
     VoteResponse,
@@ -24,6 +26,7 @@ from pykraft.raft.leader_state import ReplicaProgress
 from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_vote
 from pykraft.raft.replica import RaftReplica, unavailable
 from pykraft.raft.replicated_log import Verdict
+from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)
 """Each election needs an epoch more, and there are 2^31. Who names one above this is not believed: a node that took it
@@ -162,6 +165,29 @@ class RaftService:
         return replica.park(
             partition.fetch_offset, lambda: self._read(partition, request.max_bytes), now + request.max_wait_ms
         )
+
+    def fetch_snapshot(self, request: FetchSnapshotRequest, now: int) -> FetchSnapshotResponse:
+        """A replica that is behind the log's start copies a snapshot, piece by piece."""
+        replica = self._replica
+        if self._is_foreign(request.cluster_id):
+            return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        partition = wire.only_partition(request)
+        if partition is None or request.max_bytes <= 0:
+            return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = self._fetch_error(partition.current_leader_epoch)
+        if error is not ErrorCode.NONE or replica.leader is None:
+            return wire.snapshot_response(replica.view, error)
+        snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        # The first one is of an empty log: each node was formatted with its own.
+        if snapshot == BOOTSTRAP_SNAPSHOT or not replica.log.has_snapshot(snapshot):
+            return wire.snapshot_response(replica.view, ErrorCode.SNAPSHOT_NOT_FOUND)
+        size = replica.log.snapshots.size(snapshot)
+        if not 0 <= partition.position < size:
+            return wire.snapshot_response(replica.view, ErrorCode.POSITION_OUT_OF_RANGE)
+        max_bytes = min(request.max_bytes, replica.config[keys.FETCH_MAX_BYTES])
+        piece = replica.log.snapshots.read(snapshot, partition.position, max_bytes)
+        replica.leader.heard_of(ReplicaKey(request.replica_id, partition.replica_directory_id), now)
+        return wire.snapshot_response(replica.view, ErrorCode.NONE, snapshot, size, partition.position, piece)
 
     def _try_fetch(
         self, key: ReplicaKey, partition: FetchRequest.Topic.Partition, max_bytes: int, now: int

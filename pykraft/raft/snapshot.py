@@ -10,8 +10,10 @@ The first record batch holds the header (and, for the first kind and for snapsho
 and the voters), then batches of metadata records, and at last the footer. A file without the footer is not complete,
 and is not used. The name's offset is exclusive.
 
-Written when a node's directory is formatted. Snapshots of a running node, which let the log's beginning go, are not
-built yet; reading them is (`history`).
+The first two kinds are written when a node's directory is formatted. A running node writes snapshots of its image
+(`metadata.snapshot_generator`), so that the log's beginning can go, or copies one from its leader (`snapshot_fetch`).
+Under its own name a file is whole and on the disk: it was written, synced and renamed. What a crash leaves of one that
+was not finished ends in ``.part``, and the next start removes it.
 
 Follows org.apache.kafka.snapshot.{Snapshots,RecordsSnapshotWriter} (KIP-630) and
 org.apache.kafka.metadata.bootstrap.BootstrapDirectory.
@@ -35,6 +37,11 @@ from pykraft.storage.filesystem import FileSystem, parent
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 SNAPSHOT_SUFFIX = ".checkpoint"
+PART_SUFFIX = ".part"
+LEFTOVER_SUFFIXES = (f"{SNAPSHOT_SUFFIX}{PART_SUFFIX}", f"{SNAPSHOT_SUFFIX}.deleted")
+"""How names end of files that were not finished, and of those that Apache Kafka was about to delete."""
+BATCH_RECORDS = 1024
+"""How many records of the metadata go into one batch."""
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _READ_ONLY = 0o400
 
@@ -61,12 +68,12 @@ def encode_snapshot(
         header.append((ControlRecordType.KRAFT_VOTERS, voters.to_record()))
     data = _control_batch(0, epoch, timestamp, header)
     offset = len(header)
-    if values:
+    for first in range(0, len(values), BATCH_RECORDS):
         builder = RecordBatchBuilder(offset, leader_epoch=epoch)
-        for value in values:
+        for value in values[first : first + BATCH_RECORDS]:
             builder.append(timestamp, None, value)
         data += builder.build()
-        offset += len(values)
+        offset += min(BATCH_RECORDS, len(values) - first)
     return bytes(
         data + _control_batch(offset, epoch, timestamp, [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())])
     )
@@ -83,6 +90,6 @@ def _control_batch(
 
 def write_snapshot(filesystem: FileSystem, path: str, data: bytes) -> None:
     """Put a complete file in its place: under another name first, so that nobody takes a half one for it."""
-    filesystem.write(path + ".part", data, mode=_READ_ONLY)
-    filesystem.rename(path + ".part", path)
+    filesystem.write(path + PART_SUFFIX, data, mode=_READ_ONLY)
+    filesystem.rename(path + PART_SUFFIX, path)
     filesystem.sync_directory(parent(path))

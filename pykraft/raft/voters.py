@@ -122,6 +122,11 @@ class VoterSetHistory:
     def latest_offset(self) -> int:
         return self._history[-1].offset
 
+    def before(self, end_offset: int) -> VoterSet:
+        """The set that a log has which ends there."""
+        found = [entry.voters for entry in self._history if entry.offset < end_offset]
+        return found[-1] if found else self._history[0].voters
+
     def add(self, offset: int, voters: VoterSet) -> None:
         assert offset > self.latest_offset, f"a voter set at offset {offset} follows one at {self.latest_offset}"
         self._history.append(VoterSetAt(offset, voters))

@@ -18,14 +18,18 @@ from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     ListenerEndpoint,
     NodeEndpoint,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
 from pykraft.raft.replicated_log import Validation, Verdict
 
 NO_LEADER = -1
+_NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
 class View(NamedTuple):
@@ -54,15 +58,20 @@ def only_partition(message: Any) -> Any | None:
     topic, partition = topics[0], topics[0].partitions[0]
     if isinstance(message, FetchRequest | FetchResponse):
         is_metadata = topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC
+    elif isinstance(message, FetchSnapshotRequest | FetchSnapshotResponse):
+        is_metadata = topic.name == METADATA_TOPIC
     else:
         is_metadata = topic.topic_name == METADATA_TOPIC
-    index = partition.partition if isinstance(message, FetchRequest) else partition.partition_index
+    if isinstance(message, FetchRequest | FetchSnapshotRequest):
+        index = partition.partition
+    else:
+        index = partition.index if isinstance(message, FetchSnapshotResponse) else partition.partition_index
     return partition if is_metadata and index == 0 else None
 
 
 def view_of(response: Any, partition: Any) -> View:
     """What the sender of a response knows of epoch and leader."""
-    if isinstance(response, FetchResponse):
+    if isinstance(response, FetchResponse | FetchSnapshotResponse):
         current = partition.current_leader or LeaderIdAndEpoch()
         leader_id, epoch = current.leader_id, current.leader_epoch
     else:
@@ -214,6 +223,42 @@ def fetch_response(
     topic = FetchResponse.Topic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
     endpoints = [FetchNodeEndpoint(node_id=e.node_id, host=e.host, port=e.port) for e in view.endpoints]
     return FetchResponse(responses=[topic], node_endpoints=endpoints)
+
+
+def snapshot_request(
+    cluster_id: str, local: ReplicaKey, epoch: int, snapshot: OffsetAndEpoch, position: int, max_bytes: int
+) -> FetchSnapshotRequest:
+    partition = FetchSnapshotRequest.Topic.Partition(
+        partition=0,
+        current_leader_epoch=epoch,
+        snapshot_id=SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch),
+        position=position,
+        replica_directory_id=local.directory_id,
+    )
+    topic = FetchSnapshotRequest.Topic(name=METADATA_TOPIC, partitions=[partition])
+    return FetchSnapshotRequest(cluster_id=cluster_id, replica_id=local.id, max_bytes=max_bytes, topics=[topic])
+
+
+def snapshot_response(
+    view: View,
+    error: ErrorCode,
+    snapshot: OffsetAndEpoch = _NO_SNAPSHOT,
+    size: int = 0,
+    position: int = 0,
+    piece: Any = b"",
+) -> FetchSnapshotResponse:
+    partition_type = FetchSnapshotResponse.Topic.Partition
+    partition = partition_type(
+        index=0,
+        error_code=error,
+        snapshot_id=SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch),
+        current_leader=partition_type.CurrentLeader(leader_id=view.leader_or_none, leader_epoch=view.epoch),
+        size=size,
+        position=position,
+        unaligned_records=piece,
+    )
+    topic = FetchSnapshotResponse.Topic(name=METADATA_TOPIC, partitions=[partition])
+    return FetchSnapshotResponse(topics=[topic], node_endpoints=view.endpoints)
 
 
 def replica_of(request: FetchRequest, directory_id: Uuid) -> ReplicaKey:

@@ -9,9 +9,6 @@ from.
 The levels are where they were written last: in the history of the metadata log (`raft.history`), or, if there was no
 first start yet, in ``bootstrap.checkpoint``. The reading changes nothing: no file is made, locked, cut or recovered.
 
-This node reads a history that begins with a snapshot, but gives no snapshot to others that would need one, and does not
-let its own log begin at one. So it runs on no log that begins above 0, and on none that ends before a snapshot.
-
 Follows org.apache.kafka.controller.FeatureControlManager and
 org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 """
@@ -21,7 +18,7 @@ from contextlib import closing, suppress
 from itertools import takewhile
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch
+from pykraft.common.types import METADATA_TOPIC
 from pykraft.controller.features import KRAFT_VERSION, NEW_CLUSTER, SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.image import FeatureRange
 from pykraft.protocol.messages.control import KRaftVersionRecord
@@ -47,8 +44,8 @@ _FRAME = bytes([FRAME_VERSION, FeatureLevelRecord.record_key, 0])
 
 def check_levels(filesystem: FileSystem, directory: str) -> None:
     """`directory` is the one that the metadata log is stored in. UnsupportedFeatureError, with each feature by name and
-    level, if its cluster runs what this node does not, or if the log begins after offset 0; DamagedFileError if what
-    was before its start is in no snapshot."""
+    level, if its cluster runs what this node does not; DamagedFileError if what was before the log's start is in no
+    snapshot."""
     log = UnopenedLog(filesystem, f"{directory}/{METADATA_TOPIC}-0")
     with damage_named(directory):
         levels = _levels(filesystem, directory, log)
@@ -58,11 +55,6 @@ def check_levels(filesystem: FileSystem, directory: str) -> None:
         raise UnsupportedFeatureError(
             f"the cluster whose metadata are in {directory} runs {', '.join(lacking)}; this node supports {supported}, "
             "and no other feature above level 0: change them where it runs, with Apache Kafka's kafka-features.sh"
-        )
-    if begins_at := log.begins_at():
-        raise UnsupportedFeatureError(
-            f"the metadata log in {directory} begins at offset {begins_at}, and what was before it is in a snapshot: "
-            "this node runs on metadata logs from offset 0 only"
         )
 
 
@@ -89,22 +81,13 @@ class UnopenedLog:
         self.start_offset = min(files, default=0)
         self.snapshots = SnapshotFolder(filesystem, directory)
         self._batches = _whole_batches(filesystem, files.values())
-        self._end = OffsetAndEpoch(0, 0)
 
     def batches_between(self, offset: int, end_offset: int) -> list[RecordBatch]:
         """The next one, if there is one: the files are read once, from the first to the last."""
         for batch in self._batches:
-            self._end = OffsetAndEpoch(batch.next_offset, batch.partition_leader_epoch)
             if offset < batch.next_offset <= end_offset:
                 return [batch]
         return []
-
-    def begins_at(self) -> int:
-        """The log's start, once it was read to its end. If that is before the newest snapshot, what was written has
-        been overtaken (a crash came between the two), and the log begins at the snapshot."""
-        newest = self.snapshots.newest_id() or self._end
-        is_overtaken = (newest.epoch, newest.offset) > (self._end.epoch, self._end.offset)
-        return newest.offset if is_overtaken else self.start_offset
 
 
 def _whole_batches(filesystem: FileSystem, paths: Iterable[str]) -> Iterator[RecordBatch]:

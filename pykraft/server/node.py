@@ -29,6 +29,7 @@ from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, Re
 from pykraft.common.types import Node as Address
 from pykraft.controller.controller import QuorumController
 from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.snapshot_generator import SnapshotGenerator
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
@@ -126,6 +127,16 @@ class Node:
         tell_quorum(self.metrics, self.raft)
         if self.controller is not None:
             tell_controller(self.metrics, self.controller, self.raft)
+        self.loader.add_listener(
+            SnapshotGenerator(
+                self.loader,
+                self.raft.replica,
+                self.config.values,
+                self._background,
+                self._clock,
+                now=lambda: self._trace.now,
+            )
+        )
         self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)

@@ -83,13 +83,15 @@ class ReplicaLog:
         """All of them, as they were read."""
         return (RecordBatch(memoryview(data)) for data in self.data)
 
-    def follow(self, log: UnifiedLog) -> range:
+    def follow(self, log: UnifiedLog, committed: "CommittedLog | None" = None) -> range:
         """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on
-        elsewhere at once, is read anew."""
+        elsewhere at once, is read anew. If it begins with a snapshot, that stands for what is `committed` before."""
         if log.cuts != self.cuts or log.log_end_offset < self.end:
             self.cuts, self.agreed = log.cuts, 0
             for column in (self.ends, self.epochs, self.hashes, self.data):
                 column.clear()
+        if not self.ends and log.log_start_offset and committed is not None:
+            self._begin_with(committed, log.log_start_offset)
         first = len(self.ends)
         while self.end < log.log_end_offset:
             region = log.read(self.end, 1 << 20, Isolation.LOG_END, at_least_one=True).records
@@ -97,6 +99,13 @@ class ReplicaLog:
             for batch in batches(memoryview(data)):
                 self._add(batch)
         return range(first, len(self.ends))
+
+    def _begin_with(self, committed: "CommittedLog", start_offset: int) -> None:
+        count = bisect_right(committed.ends, start_offset)
+        if not count or committed.ends[count - 1] != start_offset:
+            raise Violation(f"{self.name}: it begins at {start_offset}, where nothing committed ends")
+        for batch in committed.batches(0, count):
+            self._add(batch)
 
     def _add(self, batch: RecordBatch) -> None:
         if batch.base_offset != self.end:
@@ -121,11 +130,16 @@ class CommittedLog:
         self.hashes: list[bytes] = []
         self.since: list[int] = []
         """In which epoch each batch was seen to be committed."""
+        self._data: list[bytes] = []
         self._seen: dict[tuple[int, int], bytes] = {}
 
     @property
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
+
+    def batches(self, first: int, end: int) -> Iterator[RecordBatch]:
+        """Those of these numbers."""
+        return (RecordBatch(memoryview(data)) for data in self._data[first:end])
 
     def check_matching(self, replica: ReplicaLog, added: range) -> None:
         """Log Matching."""
@@ -168,6 +182,7 @@ class CommittedLog:
             self.ends.append(replica.ends[index])
             self.hashes.append(replica.hashes[index])
             self.since.append(max(epoch, self.since[-1]) if self.since else epoch)
+            self._data.append(replica.data[index])
         replica.agreed = count
         return [replica.data[index] for index in new]
 

@@ -63,6 +63,10 @@ TRANSACTION_SEEDS = range(100, 200)
 """Of each two hundred seeds these have a bank, and no other groups than that of its copiers."""
 
 
+SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
+"""Of each four hundred seeds these write snapshots of the metadata all the time, and let the log's start go."""
+
+
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -130,7 +134,8 @@ def draw(seed: int) -> Knobs:
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
         properties=_properties(random, _smallest_segment(brokers, groups, transactions))
-        | _fetch_sessions(Random(f"fetch sessions {seed}")),
+        | _fetch_sessions(Random(f"fetch sessions {seed}"))
+        | _snapshots(seed),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -202,6 +207,18 @@ def _properties(random: Random, smallest_segment: int) -> dict[str, int]:
 
 def _fetch_sessions(random: Random) -> dict[str, int]:
     return {"max.incremental.fetch.session.cache.slots": random.choice((0, 1, 2, 1000, 1000))}
+
+
+def _snapshots(seed: int) -> dict[str, int]:
+    """A snapshot goes when the next one is written, so a replica must be able to copy it before that."""
+    if seed % SNAPSHOT_PERIOD not in SNAPSHOT_SEEDS:
+        return {}
+    random = Random(f"snapshots {seed}")
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": random.choice((500, 2_000, 8_000)),
+        "metadata.max.retention.bytes": random.choice((0, 4_000, 16_000)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
+    }
 
 
 def _producer(random: Random) -> dict[str, object]:

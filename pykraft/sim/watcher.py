@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import METADATA_TOPIC, TopicPartition, Uuid
+from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.coordinator.group.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
@@ -40,6 +40,7 @@ from pykraft.sim.invariants import (
     require,
 )
 from pykraft.sim.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
+from pykraft.sim.snapshot_laws import SnapshotLaws
 from pykraft.sim.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.storage.log import UnifiedLog
 
@@ -75,6 +76,10 @@ class Progress:
     moves_prepare_commit: int = 0
     """And while markers of a commit were still to be written."""
     moves_prepare_abort: int = 0
+    snapshots_written: int = 0
+    snapshots_loaded: int = 0
+    """Copied from a leader whose log began later."""
+    log_starts_moved: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -175,6 +180,7 @@ class Watcher:
         self._seen: dict[int, _Seen] = {}
         self.progress = Progress()
         self.metadata = CommittedLog(METADATA_TOPIC)
+        self.snapshots = SnapshotLaws(self.metadata)
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._election = Election()
         self._newest_image: MetadataImage | None = None
@@ -223,6 +229,12 @@ class Watcher:
                     self.metadata.check_leader(seen.metadata, fields["epoch"])
             case "metadata_truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
+            case "metadata_snapshot_written" | "metadata_snapshot_loaded":
+                self.progress.snapshots_written += event.name == "metadata_snapshot_written"
+                self.progress.snapshots_loaded += event.name == "metadata_snapshot_loaded"
+                self.snapshots.check(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+            case "metadata_log_start":
+                self.progress.log_starts_moved += 1
             case "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
                 self._on_truncation(machine, machine.node, _parse(fields["partition"]))
@@ -261,6 +273,7 @@ class Watcher:
         if node.loader.image is not seen.image:
             seen.image = node.loader.image
             check_image(machine.node_id, seen.image)
+            self.snapshots.check_image(machine.node_id, seen.image)
             if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
                 self._newest_image = seen.image
         if node.broker is not None:
@@ -400,10 +413,10 @@ class Watcher:
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog) -> None:
         if log.cuts != replica.cuts:
             before = committed.shared(replica)
-            committed.check_matching(replica, replica.follow(log))
+            committed.check_matching(replica, replica.follow(log, committed))
             committed.check_kept(replica, before)
         elif log.log_end_offset != replica.end:
-            committed.check_matching(replica, replica.follow(log))
+            committed.check_matching(replica, replica.follow(log, committed))
 
     def _ends(self, topic_partition: TopicPartition) -> dict[int, int]:
         """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened

@@ -29,7 +29,12 @@ from pykraft.common.types import (
     Uuid,
 )
 from pykraft.protocol.messages.data import FetchRequest
-from pykraft.protocol.messages.quorum import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
+from pykraft.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchSnapshotRequest,
+    VoteRequest,
+)
 from pykraft.protocol.messages.records import FeatureLevelRecord, MetadataRecord, encode_metadata_record
 from pykraft.raft.client import RaftClient
 from pykraft.raft.config import RAFT_KEYS
@@ -139,6 +144,8 @@ class Heard:
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
+        """Since the last snapshot, and what was in it."""
+        self.snapshots: list[OffsetAndEpoch] = []
         self.leaders: list[LeaderAndEpoch] = []
 
     @property
@@ -153,8 +160,8 @@ class Heard:
         self.batches.append(batch)
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
-        assert snapshot == BOOTSTRAP_SNAPSHOT and not batches, "pykraft writes no snapshots yet"
-        assert not self.batches and not self.leaders, "it comes before everything else"
+        self.snapshots.append(snapshot)
+        self.batches = list(batches)
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)
@@ -284,6 +291,22 @@ class Quorum:
         proposed = self.rafts[self.leader].next_append_offset
         return len(known) == 1 and marks == {written} and proposed == written
 
+    def snapshot(self, node_id: int) -> OffsetAndEpoch:
+        """A replica writes a snapshot of what is decided and its listener has heard: one record for each level."""
+        replica, heard = self.rafts[node_id].replica, self.heard[node_id]
+        last = heard.batches[-1]
+        made = OffsetAndEpoch(last.last_offset + 1, last.epoch)
+        voters = replica.control_records.history.before(made.offset)
+        values = [level(number) for number in heard.levels]
+        data = encode_snapshot(voters, values, epoch=made.epoch, timestamp=self.now, last_timestamp=last.timestamp)
+        write_snapshot(replica.log.snapshots.filesystem, replica.log.snapshots.path(made), data)
+        replica.snapshot_written(made)
+        return made
+
+    def clean(self, node_id: int) -> bool:
+        """A replica lets all go but its newest snapshot."""
+        return self.rafts[node_id].replica.log.clean(self.now, retention_bytes=0, retention_ms=-1)
+
     def append(self, *numbers: int) -> int:
         """The leader proposes; returns the offset of the last record."""
         raft = self.rafts[self.leader]
@@ -325,6 +348,8 @@ def serve(raft: RaftClient, request: Any, now: int) -> Promise[Any]:
             return Promise.of(raft.service.begin_quorum_epoch(request, now))
         case EndQuorumEpochRequest():
             return Promise.of(raft.service.end_quorum_epoch(request, now))
+        case FetchSnapshotRequest():
+            return Promise.of(raft.service.fetch_snapshot(request, now))
         case FetchRequest():
             return raft.service.fetch(request, now)
     raise AssertionError(request)

@@ -220,7 +220,7 @@ class SnapshotId(Struct):
     epoch: int32
 
 
-class FetchSnapshotRequest(Request, api=59, versions=(0, 1), flexible=0):
+class FetchSnapshotRequest(Request, api=59, versions=(0, 1), flexible=0, listeners=CONTROLLER):
     """Read a snapshot from byte `position` on: sent by a replica that the log no longer reaches back to (KIP-630)."""
 
     class Topic(Struct):

@@ -1,7 +1,8 @@
 """The quorum's own messages, on the controller listener.
 
-Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), DescribeQuorum 0
-to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which tools send, only DESCRIBE.
+Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), FetchSnapshot 0
+to 1, DescribeQuorum 0 to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which tools send, only
+DESCRIBE.
 
 Follows kafka.server.ControllerApis.handleRaftRequest.
 """
@@ -16,6 +17,8 @@ from pykraft.protocol.messages.quorum import (
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -52,6 +55,10 @@ class QuorumApis:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.fetch(request, now)
 
+    def fetch_snapshot(self, request: FetchSnapshotRequest, context: RequestContext, now: int) -> FetchSnapshotResponse:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        return self._raft.fetch_snapshot(request, now)
+
     def describe_quorum(
         self, request: DescribeQuorumRequest, context: RequestContext, now: int
     ) -> DescribeQuorumResponse:
@@ -64,5 +71,6 @@ HANDLERS: Handlers = {
     BeginQuorumEpochRequest: QuorumApis.begin_quorum_epoch,
     EndQuorumEpochRequest: QuorumApis.end_quorum_epoch,
     FetchRequest: QuorumApis.fetch,
+    FetchSnapshotRequest: QuorumApis.fetch_snapshot,
     DescribeQuorumRequest: QuorumApis.describe_quorum,
 }
