@@ -72,8 +72,11 @@ class SnapshotGenerator:
     def _reset(self) -> None:
         self._bytes, self._last = 0, self._now()
 
+    def _decided(self) -> MetadataImage:
+        return self._loader.image
+
     def _write(self, batch: CommittedBatch) -> None:
-        image = self._loader.image
+        image = self._decided()
         if image.provenance != (batch.last_offset, batch.epoch):
             return  # a metadata transaction is open: what it has written may come to nothing
         snapshot = OffsetAndEpoch(batch.last_offset + 1, batch.epoch)

@@ -32,6 +32,7 @@ from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
 from pykraft.server.describe import NodeView, describe, never_started
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.storage_format import format_directories
+from pykraft.sim.admin_workload import Administrator
 from pykraft.sim.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.faults import Faults
@@ -121,6 +122,7 @@ class SimulatedCluster:
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
         self._maker: TopicMaker
+        self._administrator: Administrator | None = None
         self._groups: list[GroupWorkload] = []
         self._bank: TransactionStorm | None = None
         self._make_clients()
@@ -194,6 +196,11 @@ class SimulatedCluster:
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
         self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
         self._add_client("admin", self._maker)
+        if knobs.admin_every_ms:
+            self._administrator = Administrator(
+                servers, knobs.brokers, knobs.admin_every_ms, self._dice("administrator")
+            )
+            self._add_client("administrator", self._administrator)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -372,6 +379,8 @@ class SimulatedCluster:
         self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
+        if self._administrator is not None:
+            self._administrator.is_active = False
         if self._bank is not None:
             self._bank.end()
         for group in self._groups:
@@ -430,6 +439,8 @@ class SimulatedCluster:
                 return f"broker {node_id} is {broker.lifecycle.state.value}"
         if not self._maker.is_done:
             return "the topic was not made"
+        if self._administrator is not None and self._administrator.is_waiting:
+            return "the administrator waits for an answer"
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:
@@ -517,6 +528,8 @@ class SimulatedCluster:
             for image in (fresh.image, machine.node.loader.image):
                 known = images.setdefault(image.provenance.offset, image)
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
+        if self._administrator is not None:
+            self._administrator.check(images[max(images)])
         self.watcher.check_replays()
         if self._bank is not None:
             self._bank.ledger.check_total()

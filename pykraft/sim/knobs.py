@@ -115,6 +115,8 @@ class Knobs:
     """From when until when all this goes on, unless too much has happened by then."""
     clock_skew_ms: int
     background_us: int
+    admin_every_ms: int
+    """How often a topic is made or deleted; 0 for never."""
     groups: tuple[GroupKnobs, ...]
     transactions: TransactionKnobs | None
     """None in most seeds, at most one of each protocol."""
@@ -159,6 +161,7 @@ def draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
+        admin_every_ms=_has_snapshots(seed) and Random(f"administrator {seed}").choice((200, 500, 1000)),
         groups=groups,
         transactions=transactions,
     )
@@ -209,9 +212,13 @@ def _fetch_sessions(random: Random) -> dict[str, int]:
     return {"max.incremental.fetch.session.cache.slots": random.choice((0, 1, 2, 1000, 1000))}
 
 
+def _has_snapshots(seed: int) -> bool:
+    return seed % SNAPSHOT_PERIOD in SNAPSHOT_SEEDS
+
+
 def _snapshots(seed: int) -> dict[str, int]:
     """A snapshot goes when the next one is written, so a replica must be able to copy it before that."""
-    if seed % SNAPSHOT_PERIOD not in SNAPSHOT_SEEDS:
+    if not _has_snapshots(seed):
         return {}
     random = Random(f"snapshots {seed}")
     return {

@@ -1,0 +1,81 @@
+"""An administrator who makes topics and deletes them while the cluster is in trouble, and remembers what was promised.
+
+Each topic has a name of its own, so what must be there in the end is plain:
+
+* a topic whose creation was acknowledged is there, unless somebody was told to delete it;
+* a topic whose deletion was acknowledged is gone, also from a node that has only read a snapshot;
+* of a topic whose request failed nobody knows.
+
+Follows Jepsen's set workload: what was acknowledged stays.
+"""
+
+from random import Random
+
+from pykraft.client.admin import AdminCalls, NewTopic
+from pykraft.client.api_driver import ApiDriver
+from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.metadata import ClusterMetadata
+from pykraft.common.core import FOREVER, Poll, merge
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.metadata.image import MetadataImage
+from pykraft.sim.invariants import require
+
+_PATIENCE_MS = 3_000
+_DELETES = 0.4
+
+
+class Administrator:
+    """An admin client's core that acts of its own accord. It is a RequestManager."""
+
+    def __init__(self, bootstrap_servers: str, brokers: int, every_ms: int, random: Random) -> None:
+        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
+        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
+        self._metadata.request_update()
+        self._driver = ApiDriver(config, self._metadata, random)
+        self._brokers = brokers
+        self._every_ms = every_ms
+        self._random = random
+        self._act_at = every_ms
+        self._begun = 0
+        self.is_active = True
+        self.is_waiting = False
+        self.made: set[str] = set()
+        self.deleted: set[str] = set()
+
+    def poll(self, now: int) -> Poll:
+        if self.is_active and not self.is_waiting and now >= self._act_at:
+            self._act_at = now + self._every_ms
+            self._act(now)
+        deadline = self._act_at if self.is_active and not self.is_waiting else FOREVER
+        return merge([Poll(max(now, deadline)), self._driver.poll(now), self._metadata.poll(now)])
+
+    def _act(self, now: int) -> None:
+        calls, deadline = AdminCalls(self._driver), now + _PATIENCE_MS
+        self.is_waiting = True
+        if self.made and self._random.random() < _DELETES:
+            name = self._random.choice(sorted(self.made))
+            self.made.remove(name)
+            calls.delete_topics([name], 1000, deadline).then(lambda result: self._on_deleted(name, result))
+            return
+        self._begun += 1
+        name = f"made-{self._begun}"
+        replicas = self._random.randint(1, min(3, self._brokers))
+        topic = NewTopic(name, self._random.randint(1, 2), replicas)
+        calls.create_topics([topic], False, 1000, deadline).then(lambda result: self._on_made(name, result))
+
+    def _on_made(self, name: str, result: object) -> None:
+        self.is_waiting = False
+        # It asks again after an answer that was lost: then the topic is there.
+        if not isinstance(result, KafkaError) or result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            self.made.add(name)
+
+    def _on_deleted(self, name: str, result: object) -> None:
+        self.is_waiting = False
+        if not isinstance(result, KafkaError) or result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self.deleted.add(name)
+
+    def check(self, image: MetadataImage) -> None:
+        """What was acknowledged is so in the newest image."""
+        lost, back = self.made - image.topic_ids.keys(), self.deleted & image.topic_ids.keys()
+        require(not lost, f"topics whose creation was acknowledged are not there: {sorted(lost)}")
+        require(not back, f"topics whose deletion was acknowledged are there: {sorted(back)}")

@@ -1,0 +1,66 @@
+"""Bugs about snapshots of the metadata, put into the nodes on purpose (see `planted`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykraft.common.types import OffsetAndEpoch
+from pykraft.metadata import snapshot_generator
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.snapshot_generator import SnapshotGenerator
+from pykraft.raft.history import committed
+from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.storage.filesystem import FileSystem
+from tests.sim.planted import bug, put
+
+
+@bug
+def an_uncommitted_record_in_a_snapshot() -> None:
+    """The image that is written has what the log has, decided or not."""
+
+    def decided(self: SnapshotGenerator) -> MetadataImage:
+        image, log = self._loader.image, self._replica.log
+        delta, offset = MetadataDelta(image), image.provenance.offset + 1
+        for batch in log.batches_between(offset, log.end_offset):
+            for record in committed(batch).records:
+                delta.replay(record)
+        return delta.apply(image.provenance)
+
+    put(SnapshotGenerator, "_decided", decided)
+
+
+@bug
+def a_log_start_moved_before_the_snapshot_is_durable() -> None:
+    """The file is written and not synced; the log's beginning goes all the same."""
+
+    def write(filesystem: FileSystem, path: str, data: bytes) -> None:
+        file = filesystem.open(path)
+        file.append(data)
+        file.close()
+
+    put(snapshot_generator, "write_snapshot", write)
+
+
+@bug
+def a_deleted_topic_that_survives_a_snapshot() -> None:
+    """A snapshot is replayed onto the image that is there, and what it does not mention stays."""
+
+    def handle_load_snapshot(self: MetadataLoader, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
+        for batch in batches:
+            for record in batch.records:
+                self._delta.replay(record)
+        self._loaded = OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch)
+        self._apply()
+        for listener in self._listeners:
+            listener.handle_load_snapshot(snapshot, batches)
+
+    put(MetadataLoader, "handle_load_snapshot", handle_load_snapshot)
+
+
+@bug
+def a_log_that_goes_on_after_a_snapshot_was_copied() -> None:
+    """A replica copies a snapshot and keeps the log that it had."""
+    put(ReplicatedLog, "begin_at", lambda self, snapshot: self._log.update_high_watermark(snapshot.offset))
