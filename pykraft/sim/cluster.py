@@ -198,7 +198,11 @@ class SimulatedCluster:
         self._add_client("admin", self._maker)
         if knobs.admin_every_ms:
             self._administrator = Administrator(
-                servers, knobs.brokers, knobs.admin_every_ms, self._dice("administrator")
+                servers,
+                knobs.brokers,
+                knobs.admin_every_ms,
+                self.watcher.topic_id,
+                self._dice("administrator"),
             )
             self._add_client("administrator", self._administrator)
         for number, producer in enumerate(knobs.producers):

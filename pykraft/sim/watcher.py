@@ -210,6 +210,10 @@ class Watcher:
         assert self._newest_image is not None
         return self._newest_image.topics[topic_id].name
 
+    def topic_id(self, name: str) -> Uuid | None:
+        """The id of a topic, if a node knows it."""
+        return None if self._newest_image is None else self._newest_image.topic_ids.get(name)
+
     # --- events that a node reports -----------------------------------------------------------------------------------
 
     def on_trace(self, event: TraceEvent) -> None:

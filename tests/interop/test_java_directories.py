@@ -25,6 +25,7 @@ from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.asking import KEPT, PATIENT, T0
 from tests.harness.untouched import everything
+from tests.harness.waiting import wait_until
 from tests.interop.clients import Confluent, Row
 
 pytestmark = pytest.mark.limit(300)
@@ -39,6 +40,12 @@ LOWERED = [word for feature in FEATURES for word in ("--feature", f"{feature}=0"
 PARTITIONS = 2
 PART = 300
 SMALL = {**KEPT, "segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "1000",
+    "metadata.max.retention.bytes": "1",
+}
+"""Let either write a snapshot of the metadata again and again, and keep as little before it as it may."""
+SHORT = {**PATIENT, "internal.metadata.log.segment.bytes": "4000"}
 CLIENT = Confluent()
 
 
@@ -115,20 +122,32 @@ def adopt_properties(kafka: ApacheKafka, node: int, home: pathlib.Path) -> None:
     (home / f"node-{node}.properties").write_text(properties)
 
 
+def begins_with_a_snapshot(home: pathlib.Path) -> bool:
+    """Whether the metadata log has let its first records go."""
+    folder = home / "node-1" / "__cluster_metadata-0"
+    snapshots = [int(path.stem.partition("-")[0]) for path in folder.glob("0*.checkpoint")]
+    return min(int(path.stem) for path in folder.glob("*.log")) > 0 and max(snapshots, default=0) > 0
+
+
 # --- whole directories ------------------------------------------------------------------------------------------------
 
 
 def test_a_directory_of_ours_is_served_by_apache_kafka_and_then_by_us_again(tmp_path: pathlib.Path) -> None:
-    with Cluster(1, directory=tmp_path, properties=PATIENT) as cluster:
+    """All that is left of the beginning of the metadata is in snapshots, of ours and then of theirs."""
+    with Cluster(1, directory=tmp_path, properties=SHORT | SNAPSHOTS) as cluster:
         with cluster.admin() as admin:
             admin.create_topic("ours", PARTITIONS, 1, SMALL)
+            for number in range(12):
+                admin.create_topic(f"more-{number}", 1, 1)
         write(cluster.bootstrap_servers, "ours", 0, "none")
-    with apache(tmp_path) as kafka:
+        wait_until(lambda: begins_with_a_snapshot(tmp_path), "it begins with a snapshot")
+    with apache(tmp_path, properties=SNAPSHOTS) as kafka:
         check(kafka.bootstrap_servers, "ours", PART)
         write(kafka.bootstrap_servers, "ours", PART, "zstd")
         CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1, KEPT)
         write(kafka.bootstrap_servers, "theirs", 0, "lz4")
         stop(kafka)
+    assert begins_with_a_snapshot(tmp_path)
     with Cluster(1, directory=tmp_path, properties=PATIENT) as cluster:
         check(cluster.bootstrap_servers, "ours", 2 * PART)
         check(cluster.bootstrap_servers, "theirs", PART)
