@@ -126,7 +126,7 @@ def replica(
             control_records=ControlRecords(log),
             quorum_file=QuorumStateFile(filesystem, FOLDER),
             bootstrap=[Node(-2 - n, HOST, 9000 + voter) for n, voter in enumerate(voters) if voter != node_id],
-            config=CONFIG.resolve().with_values(**settings),
+            config=CONFIG.resolve().with_values(**{"metadata_max_retention_ms": -1, **settings}),
             random=Random(f"{seed} {node_id}"),
             clock=ManualClock(),
             trace=Tracer(node_id, journal or RingBuffer()),
@@ -298,7 +298,8 @@ class Quorum:
         made = OffsetAndEpoch(last.last_offset + 1, last.epoch)
         voters = replica.control_records.history.before(made.offset)
         values = [level(number) for number in heard.levels]
-        data = encode_snapshot(voters, values, epoch=made.epoch, timestamp=self.now, last_timestamp=last.timestamp)
+        time_ms = replica.clock.time_ms()
+        data = encode_snapshot(voters, values, epoch=made.epoch, timestamp=time_ms, last_timestamp=time_ms)
         write_snapshot(replica.log.snapshots.filesystem, replica.log.snapshots.path(made), data)
         replica.snapshot_written(made)
         return made
