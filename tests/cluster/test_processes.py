@@ -249,7 +249,10 @@ def test_an_unknown_key_is_warned_about_and_the_node_runs(tmp_path: Path) -> Non
     file = written(tmp_path, properties(tmp_path, zookeeper_connect="localhost:2181"))
     done = pykraft("storage", "format", "-t", CLUSTER_ID, "-c", file)
     assert done.returncode == 0
-    assert done.stderr == f"pykraft: {file} sets zookeeper.connect, which pykraft does not know and ignores\n"
+    told = (
+        f"pykraft: {file} sets zookeeper.connect, which pykraft does not know and ignores: there is no ZooKeeper since "
+    )
+    assert done.stderr == f"{told}Kafka 4: leave it out; controller.quorum.voters names the controllers\n"
     server = Server(file)
     server.wait_until_running()
     assert "zookeeper.connect" in server.said

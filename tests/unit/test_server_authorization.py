@@ -55,6 +55,7 @@ from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
+    FetchSnapshotRequest,
     VoteRequest,
 )
 from pykraft.protocol.messages.transactions import (
@@ -585,6 +586,7 @@ def of_nodes() -> list[Row]:
     alter = AlterPartitionRequest(broker_id=1, broker_epoch=0, topics=[])
     requests = [
         *(VoteRequest(topics=[]), BeginQuorumEpochRequest(topics=[]), EndQuorumEpochRequest(topics=[]), fetch),
+        FetchSnapshotRequest(topics=[]),
         *(registration(7), HEARTBEAT, alter, producer_ids, ENVELOPE),
     ]
     denied = (cluster(AclOperation.CLUSTER_ACTION),)
