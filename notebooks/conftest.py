@@ -32,6 +32,8 @@ os.environ[HEADLESS] = "1"  # kernels inherit it
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path.name == "templates":  # to be filled in before they run
+        return True
     known = SYLLABUS.get(collection_path.name[:2])
     is_left_out = collection_path.suffix == ".ipynb" and known is not None and not known.deterministic
     return True if config.getoption("nbval", default=False) and is_left_out else None
