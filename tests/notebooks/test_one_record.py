@@ -8,7 +8,16 @@ import pytest
 from confluent_kafka import Producer
 
 from pykraft import Cluster, NewTopic
-from pykraft.course.rigs.one_record import Place, RecordWay, different_bytes, different_fields, header_fields
+from pykraft.course.rigs.one_record import (
+    _ORDER,
+    Place,
+    RecordWay,
+    _Event,
+    _in_order,
+    different_bytes,
+    different_fields,
+    header_fields,
+)
 from pykraft.viz.record_chart import COMMITTED, CUT_OFF, DOWN, TORN, UNCOMMITTED
 
 VALUE = b"flight 51"
@@ -66,6 +75,12 @@ def _check_steps(way: RecordWay) -> None:
     assert said.index("cut it off") < said.index(f"{first} appends it at offset 1") < said.index("you kill it")
     assert {step.states.get(first) for step in steps} >= {CUT_OFF, DOWN}
     assert all(copy.state == COMMITTED for copy in steps[-1].copies.values()) and len(steps[-1].copies) == 3
+
+
+def test_a_node_that_cuts_its_log_and_copies_in_one_millisecond_has_the_record_then() -> None:
+    copy = _Event(5, _ORDER.index("copy"), "node 1", "copies it", change="copy", value=Place(2, 1))
+    cut = _Event(5, _ORDER.index("truncate"), "node 1", "truncates its log", change="gone")
+    assert _in_order([copy, cut]) == [cut, copy]
 
 
 def test_a_batch_that_differs_beyond_its_header_says_so(cluster: Cluster) -> None:

@@ -36,8 +36,8 @@ HEADER_FIELDS = (
     "base timestamp", "max timestamp", "producer id", "producer epoch", "base sequence", "count",
 )  # fmt: skip
 PRODUCER, READERS = "producer", "readers"
-_ORDER = ("done", "append", "copy", "leadership", "truncate", "high_watermark", "isr", "heard")
-"""What comes first of what happens in the same millisecond."""
+_ORDER = ("done", "truncate", "append", "copy", "leadership", "high_watermark", "isr", "heard")
+"""What comes first of what happens in the same millisecond. (A node cuts its log before it copies what it lacks.)"""
 _POLL_MS = 200
 _PATIENCE_S = 30
 
