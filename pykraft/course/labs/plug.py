@@ -26,6 +26,8 @@ class Plug:
     name: str
     code: Callable[..., Any]
     original: Callable[..., Any]
+    verdicts: tuple[type[Exception], ...] = ()
+    """What the code raises on purpose, because the place says no by raising it."""
     calls: int = 0
     errors: int = 0
     first_error: str = ""
@@ -34,6 +36,8 @@ class Plug:
         self.calls += 1
         try:
             return self.code(*args, **kwargs)
+        except self.verdicts:
+            raise
         except (Exception, SystemExit) as error:  # the learner's, whatever it is
             self.errors += 1
             self.first_error = self.first_error or f"{type(error).__name__}: {error}"
@@ -57,16 +61,19 @@ def owner_and_name(place: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def plugged(code: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, Plug]]:
+def plugged(
+    code: Mapping[str, Callable[..., Any]], verdicts: tuple[type[Exception], ...] = ()
+) -> Iterator[dict[str, Plug]]:
     """Put each function in its place, such as ``{"pykraft.client.producer.partition_of_key": mine}``; yields the plugs
-    by place. In a class the place is a method's, and the function gets the object first."""
+    by place. In a class the place is a method's, and the function gets the object first. `verdicts` are exceptions that
+    are no mistake: they reach whoever called the place."""
     plugs: dict[str, Plug] = {}
     places = []
     try:
         for place, function in code.items():
             owner, name = owner_and_name(place)
             original = getattr(owner, name)
-            plug = plugs[place] = Plug(place, function, original)
+            plug = plugs[place] = Plug(place, function, original, verdicts)
             places.append((owner, name, original))
             setattr(owner, name, _as_method(plug) if isinstance(owner, type) else plug)
         yield plugs

@@ -18,7 +18,7 @@ from pykraft.story.story import Story
 
 _RECORD_SEED, _RECORD_STEP = 3, 1_500
 _ANSWER_SEED, _MARKER_SEED = 7, 114
-_ONE_RECORD_A_BATCH = {
+ONE_RECORD_A_BATCH = {
     "batch.size": 1,
     "linger.ms": 0,
     "compression.type": "none",
@@ -40,7 +40,7 @@ def records_on_their_way() -> Story:
 def answer_on_its_way() -> Story:
     """One idempotent producer; the answer to its first record is on its way."""
     small = _small(_ANSWER_SEED)
-    one_producer = replace(small, producers=(_ONE_RECORD_A_BATCH,), transactions=None)
+    one_producer = replace(small, producers=(ONE_RECORD_A_BATCH,), transactions=None)
     return _standing_at(_ANSWER_SEED, one_producer, "Produce response", "at offset")
 
 
