@@ -8,11 +8,12 @@ Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.controller.features import METADATA_VERSION
+from pykraft.controller.features import METADATA_VERSION, check_broker_features
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
 from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
+from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, LATEST
 from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -136,20 +137,13 @@ class ClusterControl:
 
 def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     """Whether a broker may be so."""
-    _check_directories(image, request)
+    if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_2_DIRECTORIES:
+        _check_directories(image, request)
     if request.broker_id < 0 or not request.listeners:
         raise _invalid("a broker has an id of at least 0 and a listener")
     if not {listener.security_protocol for listener in request.listeners} <= _SECURITY_PROTOCOLS:
         raise _invalid("a listener has an unknown security protocol")
-    supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    if METADATA_VERSION not in supported:
-        raise _invalid(f"a broker says which levels of {METADATA_VERSION} it can run with")
-    low, high = supported[METADATA_VERSION]
-    level = image.features.get(METADATA_VERSION, low)
-    if not low <= level <= high:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, f"the cluster runs {METADATA_VERSION} {level}, the broker {low} to {high}"
-        )
+    check_broker_features(image, request.features)
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:

@@ -31,6 +31,7 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
+from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.producer_ids import allocate_producer_ids
@@ -40,6 +41,7 @@ from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.versions import METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
@@ -49,6 +51,7 @@ from pykraft.protocol.messages.brokers import (
     BrokerRegistrationRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from pykraft.protocol.messages.features import UpdateFeaturesRequest
 from pykraft.protocol.messages.records import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
@@ -109,6 +112,7 @@ class QuorumController:
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._configs = ConfigControl(node_id, properties or {})
+        self._features = FeatureControl(node_id, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft))
         self._plans = self._table_of_plans()
         self._loader = loader
         self._supported: MetadataImage | None = None
@@ -237,7 +241,12 @@ class QuorumController:
             DeleteTopicsRequest: self._topics.delete_topics,
             IncrementalAlterConfigsRequest: self._configs.incremental_alter_configs,
             AlterConfigsRequest: self._configs.alter_configs,
+            UpdateFeaturesRequest: self._features.update_features,
         }
+
+    def _upgrade_kraft(self, level: int, validate_only: bool) -> None:
+        """Whether ``kraft.version`` may be raised, or raise it."""
+        self._raft.upgrade_kraft_version(self._epoch, level, validate_only)
 
     def _alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
         self._cluster.checked(image, request.broker_id, request.broker_epoch)
@@ -271,7 +280,10 @@ class QuorumController:
 
     def _append_together(self, records: Sequence[VersionedRecord], now: int) -> None:
         """Give the records to the log, and let the newest image take them in. KafkaError(RECORD_LIST_TOO_LARGE) if they
-        are too large for one batch: nothing has changed then."""
+        are too large for one batch: nothing has changed then. Each is written as the level of the metadata allows: the
+        image has no level only where the records set the first one."""
+        level = self._image.features.get(METADATA_VERSION, self._first_levels[METADATA_VERSION])
+        records = [as_of_level(record, version, level) for record, version in records]
         values = [encode_metadata_record(record, version) for record, version in records]
         last_offset = self._raft.append(self._epoch, values, now)
         delta = MetadataDelta(self._image)

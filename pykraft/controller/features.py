@@ -1,43 +1,87 @@
 """The levels at which this code runs, and the records of a new cluster.
 
-A level is a promise to every node and client, so only what is built is supported: there is one metadata version, that
-of Kafka 4.2, and no eligible leader replicas, share or streams groups. A new cluster gets the highest levels, or those
-that it is formatted with. They are written in the order of their names after ``metadata.version``; level 0 is no
-record. An older directory keeps the levels that it has.
+A level is a promise to every node and client, so only what is built is supported: every ``metadata.version`` of Kafka
+3.3 to 4.2, and neither eligible leader replicas nor share or streams groups. `metadata.versions` has the levels
+themselves, and what each of them adds.
 
-Follows org.apache.kafka.server.common.{MetadataVersion,Feature} and
+A new cluster gets the highest levels, those of an older release, or those that it is formatted with. They are written
+in the order of their names after ``metadata.version``; level 0 is no record. An older directory keeps the levels that
+it has, until an administrator changes them (`controller.feature_control`).
+
+Follows org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.storage.Formatter and
 org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from pykraft.common.errors import ConfigError
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
+from pykraft.metadata.versions import (
+    ELR_VERSION,
+    FEATURES,
+    GROUP_VERSION,
+    IV_3_6_1_TRANSACTIONS,
+    KRAFT_VERSION,
+    LATEST,
+    LOWEST,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    default_level,
+    feature_level,
+    version_named,
+    why_not,
+)
 from pykraft.protocol.messages.records import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
 from pykraft.raft.voters import SUPPORTED_KRAFT_VERSIONS
 
-METADATA_VERSION = "metadata.version"
-KRAFT_VERSION = "kraft.version"
-GROUP_VERSION = "group.version"
-"""1: the coordinator assigns partitions to consumer groups that ask for it (KIP-848)."""
-TRANSACTION_VERSION = "transaction.version"
-"""1: the transaction log has tagged fields. 2: a producer's epoch rises with each transaction (KIP-890)."""
-METADATA_VERSION_4_2_IV1 = 29
+__all__ = [
+    "ELR_VERSION",
+    "GROUP_VERSION",
+    "KRAFT_VERSION",
+    "METADATA_VERSION",
+    "METADATA_VERSION_4_2_IV1",
+    "NEW_CLUSTER",
+    "SUPPORTED_FEATURES",
+    "TRANSACTION_VERSION",
+    "UnsupportedFeatureError",
+    "bootstrap_records",
+    "check_broker_features",
+    "check_supported",
+    "level_records",
+    "levels_of_release",
+    "parse_levels",
+]
+
+METADATA_VERSION_4_2_IV1 = LATEST.level
 
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
-    METADATA_VERSION: FeatureRange(METADATA_VERSION_4_2_IV1, METADATA_VERSION_4_2_IV1),
+    METADATA_VERSION: FeatureRange(LOWEST.level, LATEST.level),
     KRAFT_VERSION: FeatureRange(*SUPPORTED_KRAFT_VERSIONS),
     GROUP_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
-
-NEW_CLUSTER: Mapping[str, int] = {METADATA_VERSION: METADATA_VERSION_4_2_IV1, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
-"""The levels of a cluster that is formatted without others."""
+UNSUPPORTED = FeatureRange(0, 0)
+"""The levels of a feature that a node has never heard of."""
 
 
 class UnsupportedFeatureError(Exception):
     """This node cannot be part of this cluster; the message names the feature and its level."""
+
+
+def levels_of_release(metadata_version: int) -> dict[str, int]:
+    """The levels of a new cluster at this ``metadata.version``, as far as this code has them."""
+    chosen = {
+        name: min(default_level(name, metadata_version), SUPPORTED_FEATURES.get(name, UNSUPPORTED).maximum)
+        for name in FEATURES
+        if name != KRAFT_VERSION
+    }
+    return {METADATA_VERSION: metadata_version, **{name: level for name, level in chosen.items() if level > 0}}
+
+
+NEW_CLUSTER: Mapping[str, int] = levels_of_release(LATEST.level)
+"""The levels of a cluster that is formatted without others."""
 
 
 def level_records(levels: Mapping[str, int]) -> list[VersionedRecord]:
@@ -48,31 +92,82 @@ def level_records(levels: Mapping[str, int]) -> list[VersionedRecord]:
 
 
 def bootstrap_records(levels: Mapping[str, int] = NEW_CLUSTER) -> list[VersionedRecord]:
-    """The first records of a cluster's metadata log, after Raft's own."""
-    return [(BeginTransactionRecord(name="Bootstrap records"), 0), *level_records(levels), (EndTransactionRecord(), 0)]
+    """The first records of a cluster's metadata log, after Raft's own: a transaction, if the level knows that."""
+    first = level_records(levels)
+    if levels[METADATA_VERSION] < IV_3_6_1_TRANSACTIONS:
+        return first
+    return [(BeginTransactionRecord(name="Bootstrap records"), 0), *first, (EndTransactionRecord(), 0)]
 
 
-def parse_levels(settings: Iterable[str]) -> dict[str, int]:
-    """The levels of a new cluster, some of them given as ``feature=level``; ConfigError if this code has no such
-    feature or level."""
-    levels = dict(NEW_CLUSTER)
-    for setting in settings:
-        name, equals, text = (part.strip() for part in setting.partition("="))
-        if not equals or not text.isdecimal():
-            raise ConfigError(f"--feature {setting} must be a feature and its level, like {TRANSACTION_VERSION}=2")
-        supported = SUPPORTED_FEATURES.get(name)
-        if supported is None:
-            raise ConfigError(f"--feature {setting}: the features are {', '.join(sorted(SUPPORTED_FEATURES))}")
-        low, high = supported
-        if not low <= int(text) <= high:
-            raise ConfigError(f"--feature {setting}: {name} must be {low}" + (f" to {high}" if high > low else ""))
-        levels[name] = int(text)
+def parse_levels(settings: Iterable[str], release: str | None = None) -> dict[str, int]:
+    """The levels of a new cluster: those of a release, some of them given as ``feature=level``. ConfigError if this
+    code has no such feature or level, or if a level lacks one that it depends on."""
+    wanted = dict(_parse_level(setting) for setting in settings)
+    version = LATEST if release is None else version_named(release)
+    if version is None:
+        raise ConfigError(f"--release-version {release} must be a release from {LOWEST.name} to {LATEST.name}")
+    if release is not None and METADATA_VERSION in wanted:
+        raise ConfigError(f"--release-version names the level of {METADATA_VERSION}, so --feature must not")
+    defaults = levels_of_release(wanted.get(METADATA_VERSION, version.level))
+    levels = {name: level for name, level in (defaults | wanted).items() if level > 0}
+    for name, level in levels.items():
+        found = feature_level(name, level)
+        if found is not None and (reason := why_not(name, found, levels)) is not None:
+            raise ConfigError(f"--feature {name}={level}: {reason}")
     return levels
+
+
+def _parse_level(setting: str) -> tuple[str, int]:
+    name, equals, text = (part.strip() for part in setting.partition("="))
+    if not equals or not text.isdecimal():
+        raise ConfigError(f"--feature {setting} must be a feature and its level, like {TRANSACTION_VERSION}=2")
+    supported = SUPPORTED_FEATURES.get(name)
+    if supported is None:
+        if name in FEATURES and int(text) == 0:
+            return name, 0
+        raise ConfigError(f"--feature {setting}: the features are {', '.join(sorted(SUPPORTED_FEATURES))}")
+    low, high = supported
+    if not low <= int(text) <= high:
+        raise ConfigError(f"--feature {setting}: {name} must be {low}" + (f" to {high}" if high > low else ""))
+    return name, int(text)
 
 
 def check_supported(image: MetadataImage) -> None:
     """UnsupportedFeatureError if the cluster runs a feature at a level that this code cannot."""
     for name, level in sorted(image.features.items()):
-        low, high = SUPPORTED_FEATURES.get(name, FeatureRange(0, 0))
+        low, high = SUPPORTED_FEATURES.get(name, UNSUPPORTED)
         if not low <= level <= high:
             raise UnsupportedFeatureError(f"the cluster runs {name} at level {level}; supported is {low} to {high}")
+
+
+class _Supported(Protocol):
+    """The levels of a feature that a broker says it supports."""
+
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+def check_broker_features(image: MetadataImage, features: Iterable[_Supported]) -> None:
+    """KafkaError(UNSUPPORTED_VERSION) if the cluster runs a feature at a level that a broker cannot, or does not name;
+    KafkaError(INVALID_REGISTRATION) if it does not name ``metadata.version``."""
+    supported = {
+        f.name: FeatureRange(f.min_supported_version, f.max_supported_version)
+        for f in features
+        if f.name != KRAFT_VERSION  # which Raft looks after
+    }
+    for name, (low, high) in supported.items():
+        level = image.features.get(name, low if name == METADATA_VERSION else 0)
+        if not low <= level <= high:
+            raise _too_old(name, level, low, high)
+    if METADATA_VERSION not in supported:
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION, f"a broker says which levels of {METADATA_VERSION} it can run with"
+        )
+    for name, level in image.features.items():
+        if name not in supported:
+            raise _too_old(name, level, *UNSUPPORTED)
+
+
+def _too_old(name: str, level: int, low: int, high: int) -> KafkaError:
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the cluster runs {name} {level}, the broker {low} to {high}")

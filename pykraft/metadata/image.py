@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
+from pykraft.metadata.versions import LATEST, METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -39,6 +40,8 @@ BROKER_RESOURCE = 4
 TOPIC_RESOURCE = 2
 RECOVERED = 0
 NOWHERE = OffsetAndEpoch(-1, -1)
+MIGRATING_DIRECTORY = Uuid((2).to_bytes(16, "big"))
+"""The directory of a replica whose record has no directories: it was written below ``metadata.version`` 17."""
 
 
 class FeatureRange(NamedTuple):
@@ -116,7 +119,7 @@ class PartitionRegistration:
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
         return cls(
             replicas=tuple(record.replicas),
-            directories=tuple(record.directories) or (Uuid(bytes(16)),) * len(record.replicas),
+            directories=tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(record.replicas),
             isr=tuple(record.isr),
             leader=record.leader,
             leader_epoch=record.leader_epoch,
@@ -204,8 +207,15 @@ class MetadataImage:
         return broker is not None and broker.is_active
 
     def to_records(self) -> Iterator[tuple[MetadataRecord, int]]:
-        """(record, version) from which this image is built again, in an order that can be replayed."""
-        for name, level in sorted(self.features.items()):
+        """(record, version) from which this image is built again, in an order that can be replayed, and as the
+        cluster's ``metadata.version`` allows them."""
+        level = self.features.get(METADATA_VERSION, LATEST.level)
+        for record, version in self._newest_records():
+            yield as_of_level(record, version, level)
+
+    def _newest_records(self) -> Iterator[tuple[MetadataRecord, int]]:
+        # The level of the metadata comes first: it says how the others are to be read.
+        for name, level in sorted(self.features.items(), key=lambda item: (item[0] != METADATA_VERSION, item[0])):
             yield FeatureLevelRecord(name=name, feature_level=level), 0
         for controller_id in sorted(self.controllers):
             yield self.controllers[controller_id], 0

@@ -27,6 +27,7 @@ from pykraft.protocol.messages import (
     cluster,
     configs,
     data,
+    features,
     groups,
     logs,
     offsets,
@@ -37,7 +38,7 @@ from pykraft.protocol.schema import Request
 
 __all__ = ["Api", "ListenerKind", "advertised", "apis", "formats", "requests", "served", "table"]
 
-_MODULES = (admin, brokers, cluster, configs, data, groups, logs, offsets, quorum, transactions)
+_MODULES = (admin, brokers, cluster, configs, data, features, groups, logs, offsets, quorum, transactions)
 
 
 class Api(NamedTuple):

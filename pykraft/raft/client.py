@@ -50,6 +50,7 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
 from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader
+from pykraft.raft.voters import KRAFT_VERSION
 
 _MAX_FETCH_WAIT_MS = 500
 
@@ -105,6 +106,18 @@ class RaftClient:
     @property
     def high_watermark(self) -> int:
         return self._replica.log.high_watermark
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of ``kraft.version``."""
+        return KRAFT_VERSION
+
+    def upgrade_kraft_version(self, epoch: int, level: int, validate_only: bool) -> None:
+        """Raise the level of ``kraft.version``, or only see whether that would be allowed. It is the highest there is,
+        so nothing is left to do. KafkaError(NOT_CONTROLLER) unless this node leads that epoch."""
+        if not self.leads(epoch):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
+        assert level == self.kraft_version, f"{level} is supported"
 
     # --- what the controller does -------------------------------------------------------------------------------------
 

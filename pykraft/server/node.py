@@ -241,6 +241,7 @@ class Node:
             self.cluster_id,
             image=lambda: self.loader.image,
             voters=lambda: self.raft.replica.control_records.voters,
+            kraft_version=lambda: self.raft.kraft_version,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
             create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
             create_internal=forwarding_apis.create_internal if forwarding_apis else lambda *_: None,

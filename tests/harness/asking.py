@@ -15,6 +15,7 @@ from pykraft.protocol.messages.configs import (
     ResourceType,
 )
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.messages.features import UPGRADE, UpdateFeaturesRequest
 from pykraft.protocol.schema import Request
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
@@ -199,6 +200,18 @@ def grow(
             for topic in topics
         ],
         timeout_ms=30_000,
+        validate_only=validate_only,
+    )
+
+
+def update(*changes: tuple[str, int] | tuple[str, int, int], validate_only: bool = False) -> UpdateFeaturesRequest:
+    """Set features to levels: the name, the level, and perhaps the type of the upgrade."""
+    update_type = UpdateFeaturesRequest.Update
+    return UpdateFeaturesRequest(
+        feature_updates=[
+            update_type(feature=name, max_version_level=level, upgrade_type=said[0] if said else UPGRADE)
+            for name, level, *said in changes
+        ],
         validate_only=validate_only,
     )
 

@@ -17,7 +17,7 @@ from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Uuid
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
-from pykraft.controller.features import METADATA_VERSION, METADATA_VERSION_4_2_IV1
+from pykraft.controller.features import NEW_CLUSTER, SUPPORTED_FEATURES
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -30,6 +30,7 @@ from pykraft.protocol.messages.brokers import (
 )
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, Operation
 from pykraft.raft.client import RaftClient
+from tests.harness.asking import update
 from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 
 SESSION_MS = 9000
@@ -43,17 +44,15 @@ def incarnation(broker_id: int, life: int = 1) -> Uuid:
 
 
 def registration(broker_id: int, life: int = 1, rack: str | None = None, **fields: Any) -> BrokerRegistrationRequest:
-    supported = SupportedFeature(
-        name=METADATA_VERSION,
-        min_supported_version=METADATA_VERSION_4_2_IV1,
-        max_supported_version=METADATA_VERSION_4_2_IV1,
-    )
     return BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,
         incarnation_id=incarnation(broker_id, life),
         listeners=[SecuredEndpoint(name="PLAINTEXT", host="broker", port=9100 + broker_id, security_protocol=0)],
-        features=[supported],
+        features=[
+            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
         rack=rack,
         log_dirs=[directory_id(100 + broker_id)],
     ).replace(**fields)
@@ -82,8 +81,13 @@ def make(*topics: CreateTopicsRequest.Topic, validate_only: bool = False) -> Cre
 class ControllerScript:
     """The active controller, and what it is asked."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, **settings: Any) -> None:
-        """`properties` is the node's file."""
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        levels: Mapping[str, int] = NEW_CLUSTER,
+        **settings: Any,
+    ) -> None:
+        """`properties` is the node's file, `levels` those of the features that the cluster begins with."""
         self.now = 1000
         self.raft: RaftClient = replica(1, voters=[1])
         self.loader = MetadataLoader()
@@ -96,6 +100,7 @@ class ControllerScript:
             random=Random(1),
             trace=Tracer(1, Silence()),
             properties=properties,
+            first_levels=levels,
         )
         self.heard = Heard()
         self.raft.register(self.loader)
@@ -177,6 +182,11 @@ class ControllerScript:
         """What became of each topic."""
         response = self.answered(self.controller.answer(request, self.now))
         return [(topic.name, ErrorCode.of(topic.error_code)) for topic in response.results]
+
+    def update(self, *changes: tuple[str, int] | tuple[str, int, int], validate_only: bool = False) -> ErrorCode:
+        """Change the levels of features; what came of it."""
+        response = self.answered(self.controller.answer(update(*changes, validate_only=validate_only), self.now))
+        return ErrorCode.of(response.error_code)
 
     def delete(self, *topics: DeleteTopicsRequest.Topic) -> list[ErrorCode]:
         request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000)

@@ -91,8 +91,8 @@ def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
 
 def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
     delta = MetadataDelta(EMPTY_IMAGE)
-    delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=28))
-    with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 28; supported is 29 to 29"):
+    delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 30; supported is 7 to 29"):
         check_supported(delta.apply(OffsetAndEpoch(0, 1)))
 
 

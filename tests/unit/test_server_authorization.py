@@ -71,7 +71,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch, grow
+from tests.harness.asking import batch, grow, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -550,7 +550,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     may_not_create = (cluster(AclOperation.CREATE), topic(AclOperation.CREATE, "new"))
     no_delete = (cluster(AclOperation.DELETE), topic(AclOperation.DELETE))
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
-    grow_t = topic(AclOperation.ALTER)
+    grow_t, alter_cluster = topic(AclOperation.ALTER), cluster(AclOperation.ALTER)
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
     of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
@@ -571,6 +571,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a new topic", kind, lambda _: several, may_not_create, topics, mixed),
         Row("a new topic, unseen", kind, lambda _: fresh, (hidden,), made, (0, TOPIC_REFUSED, -1, -1, 0)),
         Row("more partitions", kind, lambda _: grow(("t", 9), ("u", 0)), (grow_t,), grown, [*t_refused, ("u", 37)]),
+        Row("levels", kind, lambda _: update(("group.version", 1)), (alter_cluster,), error, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),

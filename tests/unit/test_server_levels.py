@@ -90,7 +90,7 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
     ("files", "complaint"),
     [
         ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 3))}, "transaction.version at level 3;"),
-        ({"log": kraft(1) + batch(1, level("metadata.version", 28))}, "metadata.version at level 28;"),
+        ({"log": kraft(1) + batch(1, level("metadata.version", 6))}, "metadata.version at level 6;"),
         ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 31))}, "metadata.version at level 31;"),
         ({"log": batch(0, OURS)}, "kraft.version at level 0;"),
         ({"log": kraft(2) + batch(1, OURS)}, "kraft.version at level 2;"),
@@ -163,7 +163,7 @@ def test_a_cluster_runs_at_the_levels_that_it_was_formatted_with(transactions: i
         ("transaction.version=two", "must be a feature and its level"),
         ("transaction.version=-1", "must be a feature and its level"),
         ("transaction.version=3", "transaction.version must be 0 to 2"),
-        ("metadata.version=28", "metadata.version must be 29"),
+        ("metadata.version=6", "metadata.version must be 7 to 29"),
         ("share.version=1", "the features are group.version, kraft.version, metadata.version, transaction.version"),
     ],
 )

@@ -1,7 +1,8 @@
 """What clients ask of the active controller, mostly by way of a broker: to make and delete topics, to change settings.
 
 Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1,
-AlterConfigs 0 to 2. Only the active controller does what is asked; the others answer NOT_CONTROLLER.
+AlterConfigs 0 to 2, UpdateFeatures 0 to 2. Only the active controller does what is asked; the others answer
+NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -12,6 +13,7 @@ controller is asked for the rest. Behaviour to know:
 * DeleteTopics needs DELETE on the cluster, or on each topic. To a client without DESCRIBE on a topic, the answer hides
   the name that belongs to an id, and whether a topic of that name exists.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
+* UpdateFeatures needs ALTER on the cluster.
 * A topic or resource that a request names twice is refused, with or without the right to it.
 
 Follows kafka.server.ControllerApis.
@@ -37,9 +39,10 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsResponse,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
+from pykraft.protocol.messages.features import UpdateFeaturesRequest
 from pykraft.server.apis.controller import ask
 from pykraft.server.apis.dispatch import Handlers
-from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_configs
+from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster, check_configs
 from pykraft.transport.server_channel import RequestContext
 
 _KEPT = frozenset(ResourceType) - {ResourceType.BROKER_LOGGER}
@@ -161,6 +164,12 @@ class AdminApis:
             lambda response: response.replace(responses=[*refused, *response.responses])
         )
 
+    # --- levels of features -------------------------------------------------------------------------------------------
+
+    def update_features(self, request: UpdateFeaturesRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        return ask(self._controller, request, now)
+
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: AdminApis.create_topics,
@@ -168,6 +177,7 @@ HANDLERS: Handlers = {
     DeleteTopicsRequest: AdminApis.delete_topics,
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,
+    UpdateFeaturesRequest: AdminApis.update_features,
 }
 
 

@@ -32,7 +32,7 @@ from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
-from pykraft.controller.features import SUPPORTED_FEATURES
+from pykraft.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from pykraft.controller.topics import check_topic_name
 from pykraft.coordinator.runtime import partition_for
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
@@ -94,15 +94,17 @@ def _spoken(kind: ListenerKind) -> tuple[ApiVersionsResponse.ApiVersion, ...]:
     )
 
 
-def api_versions(kind: ListenerKind, image: MetadataImage) -> ApiVersionsResponse:
-    """What a listener of this kind speaks, and which features the cluster has."""
+def api_versions(kind: ListenerKind, image: MetadataImage, kraft_version: int) -> ApiVersionsResponse:
+    """What a listener of this kind speaks, and which features the cluster has. A feature at level 0 is not shown. The
+    image has no ``kraft.version``: that is Raft's."""
+    levels = dict(image.features) | ({KRAFT_VERSION: kraft_version} if kraft_version else {})
     return ApiVersionsResponse(
         api_keys=_spoken(kind),
         supported_features=_SUPPORTED_FEATURES,
         finalized_features_epoch=image.provenance.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
         ],
     )
 
@@ -116,6 +118,7 @@ class ClusterApis:
         cluster_id: str,
         image: Callable[[], MetadataImage],
         voters: Callable[[], VoterSet],
+        kraft_version: Callable[[], int],
         controller_id: Callable[[], int],
         create_topics: Callable[[list[str], RequestContext, int], None],
         create_internal: Callable[[CreateTopicsRequest.Topic, int], None],
@@ -127,13 +130,14 @@ class ClusterApis:
         self._cluster_id = cluster_id
         self._image = image
         self._voters = voters
+        self._kraft_version = kraft_version
         self._controller_id = controller_id
         self._create_topics = create_topics
         self._create_internal = create_internal
         self._authorizer = authorizer
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
-        return api_versions(context.kind, self._image())
+        return api_versions(context.kind, self._image(), self._kraft_version())
 
     # --- Metadata -----------------------------------------------------------------------------------------------------
 
