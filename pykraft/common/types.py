@@ -54,10 +54,11 @@ ZERO_UUID = Uuid(bytes(16))
 METADATA_TOPIC_ID = Uuid((1).to_bytes(16, "big"))
 METADATA_TOPIC = "__cluster_metadata"
 
-# Kafka's marks for "a replica whose directory nobody named yet" (org.apache.kafka.common.DirectoryId).
-UNASSIGNED_DIRECTORY = ZERO_UUID
-LOST_DIRECTORY = Uuid((1).to_bytes(16, "big"))
-MIGRATING_DIRECTORY = Uuid((2).to_bytes(16, "big"))
+# Kafka's marks for a replica without a directory of its own (org.apache.kafka.common.DirectoryId): the record that made
+# it has no directories; its broker has several and has not chosen yet; the directory is offline.
+MIGRATING_DIRECTORY = ZERO_UUID
+UNASSIGNED_DIRECTORY = Uuid((1).to_bytes(16, "big"))
+LOST_DIRECTORY = Uuid((2).to_bytes(16, "big"))
 
 
 class TopicPartition(NamedTuple):

@@ -35,6 +35,7 @@ from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.producer_ids import allocate_producer_ids
+from pykraft.controller.reassignment import ReassignmentControl
 from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord, check_size
 from pykraft.controller.topics import TopicControl
@@ -52,6 +53,10 @@ from pykraft.protocol.messages.brokers import (
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
+from pykraft.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
 from pykraft.protocol.messages.records import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
@@ -111,6 +116,7 @@ class QuorumController:
         self._next_elections = 0
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
+        self._reassignments = ReassignmentControl(self._replication)
         self._configs = ConfigControl(node_id, properties or {})
         self._features = FeatureControl(node_id, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft))
         self._plans = self._table_of_plans()
@@ -239,6 +245,8 @@ class QuorumController:
             CreateTopicsRequest: self._topics.create_topics,
             CreatePartitionsRequest: self._topics.create_partitions,
             DeleteTopicsRequest: self._topics.delete_topics,
+            AlterPartitionReassignmentsRequest: self._reassignments.alter,
+            ListPartitionReassignmentsRequest: self._reassignments.list_ongoing,
             IncrementalAlterConfigsRequest: self._configs.incremental_alter_configs,
             AlterConfigsRequest: self._configs.alter_configs,
             UpdateFeaturesRequest: self._features.update_features,

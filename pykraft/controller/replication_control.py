@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
-from pykraft.common.types import Uuid
+from pykraft.common.types import TopicIdPartition, Uuid
+from pykraft.controller.assignment import Assignment
 from pykraft.controller.partition_change import plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
@@ -79,7 +80,29 @@ class ReplicationControl:
                 break
         return records
 
-    def _allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
+    def plan_assignment(
+        self,
+        image: MetadataImage,
+        key: TopicIdPartition,
+        partition: PartitionRegistration,
+        assignment: Assignment,
+        isr: Sequence[int],
+        unclean: bool,
+    ) -> VersionedRecord | None:
+        """The record that gives the partition the replicas that `assignment` names; None if nothing changes."""
+        known = {replica: image.brokers[replica] for replica in assignment.replicas if replica in image.brokers}
+        return plan_partition_change(
+            key.topic_id,
+            key.partition,
+            partition,
+            new_isr=isr,
+            may_lead=image.is_active,
+            unclean=unclean,
+            assignment=assignment,
+            directories={replica: broker.default_directory for replica, broker in known.items()},
+        )
+
+    def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
         own = image.config_of(TOPIC_RESOURCE, topic)
         return topic_setting(UNCLEAN, own, node_layers(image, self._node_id, self._properties))
 
@@ -99,7 +122,7 @@ class ReplicationControl:
             topic.partitions[number],
             new_isr=new_isr,
             may_lead=may_lead,
-            unclean=self._allows_unclean_election(image, topic.name),
+            unclean=self.allows_unclean_election(image, topic.name),
             recovery_state=recovery_state,
         )
         return [] if record is None else [record]

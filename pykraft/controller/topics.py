@@ -14,7 +14,7 @@ from random import Random
 from pykraft.common.config import Config
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.topic_config import check_topic_settings
-from pykraft.common.types import METADATA_TOPIC, UNASSIGNED_DIRECTORY, ZERO_UUID, Uuid
+from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from pykraft.controller.placement import UsableBroker, place
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
@@ -172,10 +172,9 @@ class TopicControl:
         in_sync = tuple(replica for replica in replicas if image.is_active(replica))
         if not in_sync:
             raise _bad_assignment(f"all brokers of partition {number} are fenced: {tuple(replicas)}")
-        directories = (image.brokers[replica].directories for replica in replicas)
         return PartitionRegistration(
             replicas=tuple(replicas),
-            directories=tuple(known[0] if len(known) == 1 else UNASSIGNED_DIRECTORY for known in directories),
+            directories=tuple(image.brokers[replica].default_directory for replica in replicas),
             isr=in_sync,
             leader=in_sync[0],
             leader_epoch=0,

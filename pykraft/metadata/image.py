@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
+from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Endpoint, OffsetAndEpoch, Uuid
 from pykraft.metadata.versions import LATEST, METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.records import (
     NO_LEADER,
@@ -72,6 +72,13 @@ class BrokerRegistration:
         """Whether it may lead and may join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def default_directory(self) -> Uuid:
+        """Where a new replica goes: into its only log directory, or the broker will choose."""
+        if not self.directories:
+            return MIGRATING_DIRECTORY
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
@@ -103,7 +110,7 @@ class PartitionRegistration:
         recovery_state = change.leader_recovery_state
         return PartitionRegistration(
             replicas=_changed(self.replicas, change.replicas),
-            directories=self.directories if change.directories is None else tuple(change.directories),
+            directories=self._directories_after(change),
             isr=_changed(self.isr, change.isr),
             leader=change.leader if has_leader else self.leader,
             leader_epoch=self.leader_epoch + 1 if has_leader else self.leader_epoch,
@@ -114,6 +121,12 @@ class PartitionRegistration:
             eligible_leader_replicas=_changed(self.eligible_leader_replicas, change.eligible_leader_replicas),
             last_known_leader=_changed(self.last_known_leader, change.last_known_elr),
         )
+
+    def _directories_after(self, change: PartitionChangeRecord) -> tuple[Uuid, ...]:
+        """One directory for each replica, also where other replicas come without directories (metadata before 3.7)."""
+        if change.directories is not None:
+            return tuple(change.directories)
+        return self.directories if change.replicas is None else (MIGRATING_DIRECTORY,) * len(change.replicas)
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":

@@ -32,13 +32,27 @@ from pykraft.protocol.messages import (
     logs,
     offsets,
     quorum,
+    reassignments,
     transactions,
 )
 from pykraft.protocol.schema import Request
 
 __all__ = ["Api", "ListenerKind", "advertised", "apis", "formats", "requests", "served", "table"]
 
-_MODULES = (admin, brokers, cluster, configs, data, features, groups, logs, offsets, quorum, transactions)
+_MODULES = (
+    admin,
+    brokers,
+    cluster,
+    configs,
+    data,
+    features,
+    groups,
+    logs,
+    offsets,
+    quorum,
+    reassignments,
+    transactions,
+)
 
 
 class Api(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from pykraft.common.types import ZERO_UUID, Uuid
@@ -16,6 +17,10 @@ from pykraft.protocol.messages.configs import (
 )
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.messages.features import UPGRADE, UpdateFeaturesRequest
+from pykraft.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
 from pykraft.protocol.schema import Request
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
@@ -214,6 +219,35 @@ def update(*changes: tuple[str, int] | tuple[str, int, int], validate_only: bool
         ],
         validate_only=validate_only,
     )
+
+
+def reassign(
+    *targets: tuple[str, int, Sequence[int] | None], allow_replication_factor_change: bool = True
+) -> AlterPartitionReassignmentsRequest:
+    """Move partitions: topic, number and the brokers of each, or None to cancel. Targets of one topic that follow each
+    other are asked for together."""
+    topic_type = AlterPartitionReassignmentsRequest.Topic
+    return AlterPartitionReassignmentsRequest(
+        topics=[
+            topic_type(
+                name=name,
+                partitions=[
+                    topic_type.Partition(partition_index=number, replicas=None if brokers is None else list(brokers))
+                    for _, number, brokers in group
+                ],
+            )
+            for name, group in groupby(targets, key=lambda target: target[0])
+        ],
+        timeout_ms=30_000,
+        allow_replication_factor_change=allow_replication_factor_change,
+    )
+
+
+def reassignments(*topics: tuple[str, Sequence[int]]) -> ListPartitionReassignmentsRequest:
+    """Which of these partitions are being reassigned; of all if none is named."""
+    topic_type = ListPartitionReassignmentsRequest.Topic
+    named = [topic_type(name=name, partition_indexes=list(numbers)) for name, numbers in topics]
+    return ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=named or None)
 
 
 def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:

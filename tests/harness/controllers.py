@@ -15,6 +15,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Uuid
+from pykraft.controller.assignment import Assignment
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.controller.features import NEW_CLUSTER, SUPPORTED_FEATURES
@@ -30,7 +31,7 @@ from pykraft.protocol.messages.brokers import (
 )
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, Operation
 from pykraft.raft.client import RaftClient
-from tests.harness.asking import update
+from tests.harness.asking import reassign, reassignments, update
 from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 
 SESSION_MS = 9000
@@ -187,6 +188,25 @@ class ControllerScript:
         """Change the levels of features; what came of it."""
         response = self.answered(self.controller.answer(update(*changes, validate_only=validate_only), self.now))
         return ErrorCode.of(response.error_code)
+
+    def reassign(self, *targets: tuple[str, int, Sequence[int] | None], **settings: bool) -> list[ErrorCode]:
+        """What became of each partition."""
+        response = self.answered(self.controller.answer(reassign(*targets, **settings), self.now))
+        assert not response.error_code
+        return [ErrorCode.of(answer.error_code) for topic in response.responses for answer in topic.partitions]
+
+    def reassigning(self, *topics: tuple[str, Sequence[int]]) -> list[tuple[str, int, Assignment]]:
+        """The reassignments that the controller lists."""
+        response = self.answered(self.controller.answer(reassignments(*topics), self.now))
+        return [
+            (
+                topic.name,
+                each.partition_index,
+                Assignment(tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)),
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        ]
 
     def delete(self, *topics: DeleteTopicsRequest.Topic) -> list[ErrorCode]:
         request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000)

@@ -27,7 +27,7 @@ from pykraft.common.types import (
     [
         (ZERO_UUID, "A" * 22),
         (METADATA_TOPIC_ID, "A" * 21 + "Q"),
-        (MIGRATING_DIRECTORY, "A" * 21 + "g"),
+        (LOST_DIRECTORY, "A" * 21 + "g"),
         (Uuid(b"\xff" * 16), "_" * 21 + "w"),
         (Uuid(b"\xfb" * 16), "-_v7" * 5 + "-w"),
     ],
@@ -39,7 +39,7 @@ def test_a_uuid_is_written_as_22_characters_and_read_back(uuid: Uuid, text: str)
 
 
 def test_the_directory_marks_are_kafkas() -> None:
-    marks = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
+    marks = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
     assert [int.from_bytes(mark, "big") for mark in marks] == [0, 1, 2]
 
 

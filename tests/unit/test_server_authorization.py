@@ -71,7 +71,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch, grow, update
+from tests.harness.asking import batch, grow, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -540,6 +540,10 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def grown(response: Any) -> Any:
         return [(result.name, result.error_code) for result in response.results]
 
+    def moved(response: Any) -> Any:
+        answers = [(each.partition_index, each.error_code) for topic in response.responses for each in topic.partitions]
+        return response.error_code, answers
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -550,6 +554,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     may_not_create = (cluster(AclOperation.CREATE), topic(AclOperation.CREATE, "new"))
     no_delete = (cluster(AclOperation.DELETE), topic(AclOperation.DELETE))
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
+    move_t = reassign(("t", 0, [1]))
     grow_t, alter_cluster = topic(AclOperation.ALTER), cluster(AclOperation.ALTER)
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
@@ -572,6 +577,8 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a new topic, unseen", kind, lambda _: fresh, (hidden,), made, (0, TOPIC_REFUSED, -1, -1, 0)),
         Row("more partitions", kind, lambda _: grow(("t", 9), ("u", 0)), (grow_t,), grown, [*t_refused, ("u", 37)]),
         Row("levels", kind, lambda _: update(("group.version", 1)), (alter_cluster,), error, CLUSTER_REFUSED),
+        Row("a reassignment", kind, lambda _: move_t, (cluster(AclOperation.ALTER),), moved, (31, [(0, 31)])),
+        Row("reassignments", kind, lambda _: reassignments(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),

@@ -1,8 +1,8 @@
-"""What clients ask of the active controller, mostly by way of a broker: to make and delete topics, to change settings.
+"""What clients ask of the active controller, mostly by way of a broker: topics, the places of replicas, settings.
 
-Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, IncrementalAlterConfigs 0 to 1,
-AlterConfigs 0 to 2, UpdateFeatures 0 to 2. Only the active controller does what is asked; the others answer
-NOT_CONTROLLER.
+Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, AlterPartitionReassignments 0 to 1,
+ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2, UpdateFeatures 0 to 2. Only the
+active controller does what is asked; the others answer NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -12,6 +12,7 @@ controller is asked for the rest. Behaviour to know:
 * CreatePartitions needs ALTER on each topic.
 * DeleteTopics needs DELETE on the cluster, or on each topic. To a client without DESCRIBE on a topic, the answer hides
   the name that belongs to an id, and whether a topic of that name exists.
+* AlterPartitionReassignments needs ALTER on the cluster, ListPartitionReassignments DESCRIBE.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
 * UpdateFeatures needs ALTER on the cluster.
 * A topic or resource that a request names twice is refused, with or without the right to it.
@@ -40,8 +41,14 @@ from pykraft.protocol.messages.admin import (
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
+from pykraft.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from pykraft.server.apis.controller import ask
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster, check_configs
 from pykraft.transport.server_channel import RequestContext
 
@@ -140,6 +147,24 @@ class AdminApis:
                 )
         return refused
 
+    # --- reassignments ------------------------------------------------------------------------------------------------
+
+    def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext, now: int
+    ) -> Handled:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        if not request.topics:
+            return AlterPartitionReassignmentsResponse(responses=[])  # any controller can say so
+        return ask(self._controller, request, now)
+
+    def list_reassignments(
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext, now: int
+    ) -> Handled:
+        check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
+        if request.topics is not None and not request.topics:
+            return ListPartitionReassignmentsResponse(topics=[])
+        return ask(self._controller, request, now)
+
     # --- changing settings --------------------------------------------------------------------------------------------
 
     def alter_configs(
@@ -175,6 +200,8 @@ HANDLERS: Handlers = {
     CreateTopicsRequest: AdminApis.create_topics,
     CreatePartitionsRequest: AdminApis.create_partitions,
     DeleteTopicsRequest: AdminApis.delete_topics,
+    AlterPartitionReassignmentsRequest: AdminApis.alter_reassignments,
+    ListPartitionReassignmentsRequest: AdminApis.list_reassignments,
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,
     UpdateFeaturesRequest: AdminApis.update_features,
