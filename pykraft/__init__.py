@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pykraft.client.admin import NewPartitions, NewTopic
     from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
     from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
+    from pykraft.client.elections import ElectionType
     from pykraft.client.errors import (
         ClientTimeoutError,
         CommitFailedError,
@@ -51,6 +52,7 @@ _HOMES = {
     "ConsumerGroupMetadata": "pykraft.client.commits",
     "ConsumerRebalanceListener": "pykraft.consumer",
     "CorruptRecordError": "pykraft.common.errors",
+    "ElectionType": "pykraft.client.elections",
     "ErrorCode": "pykraft.common.errors",
     "FencedInstanceIdError": "pykraft.client.errors",
     "KafkaError": "pykraft.common.errors",
@@ -86,6 +88,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "CorruptRecordError",
+    "ElectionType",
     "ErrorCode",
     "FencedInstanceIdError",
     "KafkaError",

@@ -41,6 +41,7 @@ from pykraft.client.configs import (
     ConfigResourceType,
     config_resource,
 )
+from pykraft.client.elections import Elected, ElectionCalls, ElectionType, election_type
 from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
 from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
 from pykraft.client.logs import LogCalls, LogDirDescription
@@ -77,6 +78,7 @@ class _AdminCore:
         self.lookups = OffsetLookups(self.config, self._driver)
         self.ask = AdminCalls(self._driver)
         self.configs = ConfigCalls(self._driver)
+        self.elections = ElectionCalls(self._driver)
         self.logs = LogCalls(self._driver)
         self.groups = GroupCalls(self._driver)
         self.group_offsets = GroupOffsetCalls(self._driver)
@@ -147,6 +149,16 @@ class Admin(ClosesOnExit):
         wanted = {topic_partition(key): timestamp for key, timestamp in timestamps.items()}
         found = self._ask(lambda deadline: self._core.lookups.find(wanted, isolation_level, deadline))
         return dict(found)
+
+    def elect_leaders(self, kind: ElectionType | str, partitions: Iterable[TopicPartition] | None = None) -> Elected:
+        """Elect leaders of these partitions, or of all: "preferred" is the first replica of the assignment, if it is in
+        sync; "unclean" is any replica that is alive, if there is no leader, and may cost acknowledged records. Returns
+        for each partition None, or the KafkaError that says why no leader was elected. Of all partitions, those that
+        have the right leader already are left out."""
+        wanted = None if partitions is None else [topic_partition(key) for key in partitions]
+        which = election_type(kind)
+        timeout_ms = self._request_timeout_ms
+        return self._ask(lambda deadline: self._core.elections.elect_leaders(which, wanted, timeout_ms, deadline))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 

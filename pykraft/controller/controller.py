@@ -31,6 +31,7 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
+from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
@@ -52,6 +53,7 @@ from pykraft.protocol.messages.brokers import (
     BrokerRegistrationRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -112,6 +114,7 @@ class QuorumController:
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
         self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
         self._replication = ReplicationControl(node_id, properties or {})
+        self._elections = LeaderElections(self._replication)
         self._elections_ms = config[keys.UNCLEAN_LEADER_ELECTION_INTERVAL_MS]
         self._next_elections = 0
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
@@ -200,7 +203,7 @@ class QuorumController:
             self._append(self._cluster.plan_fencing(self._image, broker_id), now)
         if now >= self._next_elections:
             self._next_elections = now + self._elections_ms
-            self._append(self._replication.plan_unclean_elections(self._image), now)
+            self._append(self._elections.plan_unclean(self._image), now)
         deadline = min(self._heartbeats.next_expiry(self._unfenced()), self._next_elections)
         if self._idle_ms:
             if now >= self._last_append + self._idle_ms:
@@ -242,6 +245,7 @@ class QuorumController:
             BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self._now),
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: allocate_producer_ids,
+            ElectLeadersRequest: self._elections.elect_leaders,
             CreateTopicsRequest: self._topics.create_topics,
             CreatePartitionsRequest: self._topics.create_partitions,
             DeleteTopicsRequest: self._topics.delete_topics,

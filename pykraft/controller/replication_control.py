@@ -2,8 +2,7 @@
 
 A topic may allow an *unclean* election: when no member of its ISR is alive, a replica that lacks acknowledged records
 may lead. ``unclean.leader.election.enable`` says so, for one topic, for this controller's node, for all brokers, or in
-the node's file, the strongest first. The setting may change while a partition has no leader, so the controller looks at
-such partitions again every ``unclean.leader.election.interval.ms``.
+the node's file, the strongest first. `elections` looks again at partitions without a leader from time to time.
 
 A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
 (AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
@@ -19,7 +18,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
 from pykraft.common.types import TopicIdPartition, Uuid
 from pykraft.controller.assignment import Assignment
-from pykraft.controller.partition_change import plan_partition_change
+from pykraft.controller.partition_change import Election, plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import node_layers, topic_setting
@@ -28,10 +27,6 @@ from pykraft.protocol.messages.records import PartitionChangeRecord
 
 Answer = AlterPartitionResponse.Topic.Partition
 Wanted = AlterPartitionRequest.Topic.Partition
-
-
-MAX_ELECTIONS = 1000
-"""One look at the partitions without a leader plans at most this many unclean elections."""
 
 
 class ReplicationControl:
@@ -50,10 +45,14 @@ class ReplicationControl:
 
         return [
             record
-            for topic_id, number, partition in _partitions(image)
+            for topic_id, number, partition in all_partitions(image)
             if broker_id in partition.isr or partition.leader == broker_id
-            for record in self._plan(
-                image, topic_id, number, [replica for replica in partition.isr if replica != broker_id], may_lead
+            for record in self.plan(
+                image,
+                topic_id,
+                number,
+                may_lead=may_lead,
+                new_isr=[replica for replica in partition.isr if replica != broker_id],
             )
         ]
 
@@ -65,20 +64,10 @@ class ReplicationControl:
 
         return [
             record
-            for topic_id, number, partition in _partitions(image)
+            for topic_id, number, partition in all_partitions(image)
             if not partition.has_leader and broker_id in partition.replicas
-            for record in self._plan(image, topic_id, number, partition.isr, may_lead)
+            for record in self.plan(image, topic_id, number, may_lead=may_lead)
         ]
-
-    def plan_unclean_elections(self, image: MetadataImage) -> list[VersionedRecord]:
-        """Leaders for partitions that have none and whose topics allow an unclean election by now."""
-        records: list[VersionedRecord] = []
-        for topic_id, number, partition in _partitions(image):
-            if not partition.has_leader:
-                records += self._plan(image, topic_id, number, partition.isr, image.is_active)
-            if len(records) == MAX_ELECTIONS:
-                break
-        return records
 
     def plan_assignment(
         self,
@@ -97,39 +86,46 @@ class ReplicationControl:
             partition,
             new_isr=isr,
             may_lead=image.is_active,
-            unclean=unclean,
+            election=Election.UNCLEAN if unclean else Election.ONLINE,
             assignment=assignment,
             directories={replica: broker.default_directory for replica, broker in known.items()},
         )
 
     def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
+        """Whether a replica of the topic may lead that lacks acknowledged records."""
         own = image.config_of(TOPIC_RESOURCE, topic)
         return topic_setting(UNCLEAN, own, node_layers(image, self._node_id, self._properties))
 
-    def _plan(
+    def plan(
         self,
         image: MetadataImage,
         topic_id: Uuid,
         number: int,
-        new_isr: Sequence[int],
+        *,
         may_lead: Callable[[int], bool],
+        election: Election | None = None,
+        new_isr: Sequence[int] | None = None,
         recovery_state: int | None = None,
     ) -> list[VersionedRecord]:
+        """The record, if there is one, of one partition's next state. The election is the one that the topic allows,
+        unless another is wanted."""
         topic = image.topics[topic_id]
+        if election is None:
+            election = Election.UNCLEAN if self.allows_unclean_election(image, topic.name) else Election.ONLINE
         record = plan_partition_change(
             topic_id,
             number,
             topic.partitions[number],
-            new_isr=new_isr,
             may_lead=may_lead,
-            unclean=self.allows_unclean_election(image, topic.name),
+            election=election,
+            new_isr=new_isr,
             recovery_state=recovery_state,
         )
         return [] if record is None else [record]
 
     @staticmethod
     def leads_partitions(image: MetadataImage, broker_id: int) -> bool:
-        return any(partition.leader == broker_id for _, _, partition in _partitions(image))
+        return any(partition.leader == broker_id for _, _, partition in all_partitions(image))
 
     # --- AlterPartition -----------------------------------------------------------------------------------------------
 
@@ -161,12 +157,12 @@ class ReplicationControl:
         new_isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
         _check_claim(partition, broker_id, wanted)
         _check_isr(image, partition, wanted, new_isr)
-        records = self._plan(
+        records = self.plan(
             image,
             topic_id,
             wanted.partition_index,
-            new_isr,
-            image.is_active,
+            may_lead=image.is_active,
+            new_isr=new_isr,
             recovery_state=wanted.leader_recovery_state,
         )
         after = partition
@@ -185,7 +181,7 @@ class ReplicationControl:
         )
 
 
-def _partitions(image: MetadataImage) -> Iterator[tuple[Uuid, int, PartitionRegistration]]:
+def all_partitions(image: MetadataImage) -> Iterator[tuple[Uuid, int, PartitionRegistration]]:
     """Every partition, in an order that is the same everywhere."""
     for topic_id in sorted(image.topics):
         for number, partition in sorted(image.topics[topic_id].partitions.items()):

@@ -40,8 +40,6 @@ BROKER_RESOURCE = 4
 TOPIC_RESOURCE = 2
 RECOVERED = 0
 NOWHERE = OffsetAndEpoch(-1, -1)
-MIGRATING_DIRECTORY = Uuid((2).to_bytes(16, "big"))
-"""The directory of a replica whose record has no directories: it was written below ``metadata.version`` 17."""
 
 
 class FeatureRange(NamedTuple):
@@ -103,6 +101,11 @@ class PartitionRegistration:
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        """Whether the first replica of the assignment leads."""
+        return self.leader == self.replicas[0]
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
         """The registration after a change. All at once: when a broker comes or goes, there are thousands of them."""

@@ -16,6 +16,7 @@ from pykraft.protocol.messages.configs import (
     ResourceType,
 )
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UPGRADE, UpdateFeaturesRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -248,6 +249,16 @@ def reassignments(*topics: tuple[str, Sequence[int]]) -> ListPartitionReassignme
     topic_type = ListPartitionReassignmentsRequest.Topic
     named = [topic_type(name=name, partition_indexes=list(numbers)) for name, numbers in topics]
     return ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=named or None)
+
+
+def elect(kind: int, *topics: tuple[str, Sequence[int]]) -> ElectLeadersRequest:
+    """Elect leaders of these partitions of each topic."""
+    topic_type = ElectLeadersRequest.TopicPartitions
+    return ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=[topic_type(topic=name, partitions=list(numbers)) for name, numbers in topics],
+        timeout_ms=30_000,
+    )
 
 
 def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:

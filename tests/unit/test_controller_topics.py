@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, Uuid
-from pykraft.controller.partition_change import elect, plan_partition_change
+from pykraft.controller.partition_change import Election, elect, plan_partition_change
 from pykraft.controller.topics import MAX_RECORDS_PER_REQUEST, check_topic_name
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
@@ -208,24 +208,32 @@ def registration(
     return PartitionRegistration(replicas, (ZERO_UUID,) * len(replicas), isr, leader, 4, 9)
 
 
+ONLINE, PREFERRED, UNCLEANLY = Election.ONLINE, Election.PREFERRED, Election.UNCLEAN
+
+
 @pytest.mark.parametrize(
-    ("partition", "new_isr", "may_lead", "unclean", "elected"),
+    ("partition", "isr", "may_lead", "election", "elected"),
     [
-        (registration(), [1, 2, 3], {1, 2, 3}, False, (1, False)),  # the leader stays
-        (registration(leader=3), [1, 2, 3], {1, 2, 3}, False, (3, False)),  # though it is not the preferred one
-        (registration(), [2, 3], {1, 2, 3}, False, (2, False)),
-        (registration(replicas=(1, 3, 2)), [2, 3], {2, 3}, False, (3, False)),  # in the order of the assignment
-        (registration(), [1, 2, 3], {3}, False, (3, False)),
-        (registration(), [1], {2, 3}, False, (NOBODY, False)),
-        (registration(), [1], {2, 3}, True, (2, True)),
-        (registration(), [1, 2, 3], set(), True, (NOBODY, False)),
-        (registration(isr=(1,), leader=NOBODY), [1], {1, 2}, True, (1, False)),  # a clean one is preferred
+        (registration(), [1, 2, 3], {1, 2, 3}, ONLINE, (1, False)),  # the leader stays
+        (registration(leader=3), [1, 2, 3], {1, 2, 3}, ONLINE, (3, False)),  # though it is not the preferred one
+        (registration(), [2, 3], {1, 2, 3}, ONLINE, (2, False)),
+        (registration(replicas=(1, 3, 2)), [2, 3], {2, 3}, ONLINE, (3, False)),  # in the order of the assignment
+        (registration(), [1, 2, 3], {3}, ONLINE, (3, False)),
+        (registration(), [1], {2, 3}, ONLINE, (NOBODY, False)),
+        (registration(), [1], {2, 3}, UNCLEANLY, (2, True)),
+        (registration(), [1, 2, 3], set(), UNCLEANLY, (NOBODY, False)),
+        (registration(isr=(1,), leader=NOBODY), [1], {1, 2}, UNCLEANLY, (1, False)),  # a clean one is preferred
+        (registration(leader=3), [1, 2, 3], {1, 2, 3}, PREFERRED, (1, False)),
+        (registration(leader=3), [2, 3], {1, 2, 3}, PREFERRED, (3, False)),  # out of sync: the leader stays
+        (registration(leader=3), [1, 2, 3], {2, 3}, PREFERRED, (3, False)),  # fenced: the leader stays
+        (registration(leader=3), [2, 3], {1, 2}, PREFERRED, (2, False)),
+        (registration(leader=NOBODY), [1], {2, 3}, PREFERRED, (NOBODY, False)),
     ],
 )
 def test_who_is_elected(
-    partition: PartitionRegistration, new_isr: list[int], may_lead: set[int], unclean: bool, elected: tuple[int, bool]
+    partition: PartitionRegistration, isr: list[int], may_lead: set[int], election: Election, elected: tuple[int, bool]
 ) -> None:
-    assert elect(partition, new_isr, may_lead.__contains__, unclean) == elected
+    assert elect(partition, isr, may_lead.__contains__, election) == elected
 
 
 @given(
@@ -233,14 +241,14 @@ def test_who_is_elected(
     st.sets(st.integers(1, 4), min_size=1),
     st.sets(st.integers(1, 4)),
     st.sets(st.integers(1, 4)),
-    st.booleans(),
+    st.sampled_from(Election),
 )
 def test_whatever_is_planned_the_isr_is_never_empty_and_a_clean_leader_is_in_it(
-    replicas: list[int], isr: set[int], new_isr: set[int], may_lead: set[int], unclean: bool
+    replicas: list[int], isr: set[int], new_isr: set[int], may_lead: set[int], election: Election
 ) -> None:
     before = registration(tuple(replicas), tuple(sorted(isr)), min(isr))
     plan = plan_partition_change(
-        ZERO_UUID, 0, before, new_isr=sorted(new_isr), may_lead=may_lead.__contains__, unclean=unclean
+        ZERO_UUID, 0, before, new_isr=sorted(new_isr), may_lead=may_lead.__contains__, election=election
     )
     after = before if plan is None else before.merge(plan[0])  # type: ignore[arg-type]
     assert after.isr
@@ -248,7 +256,7 @@ def test_whatever_is_planned_the_isr_is_never_empty_and_a_clean_leader_is_in_it(
     assert after.leader_epoch == before.leader_epoch + (after.leader != before.leader)
     assert after.partition_epoch == before.partition_epoch + (plan is not None)
     if after.leader_recovery_state == RECOVERING:
-        assert unclean and not new_isr & may_lead and after.isr == (after.leader,)
+        assert election is UNCLEANLY and not new_isr & may_lead and after.isr == (after.leader,)
 
 
 def test_without_anybody_in_sync_a_topic_may_choose_to_go_on_with_less() -> None:

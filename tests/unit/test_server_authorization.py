@@ -71,7 +71,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch, grow, reassign, reassignments, update
+from tests.harness.asking import batch, elect, grow, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -544,6 +544,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         answers = [(each.partition_index, each.error_code) for topic in response.responses for each in topic.partitions]
         return response.error_code, answers
 
+    def elected(response: Any) -> Any:
+        return response.error_code
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -579,6 +582,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("levels", kind, lambda _: update(("group.version", 1)), (alter_cluster,), error, CLUSTER_REFUSED),
         Row("a reassignment", kind, lambda _: move_t, (cluster(AclOperation.ALTER),), moved, (31, [(0, 31)])),
         Row("reassignments", kind, lambda _: reassignments(), (see_quorum,), error, CLUSTER_REFUSED),
+        Row("elections", kind, lambda _: elect(0, ("t", [0])), (alter_cluster,), elected, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),

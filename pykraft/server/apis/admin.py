@@ -1,8 +1,8 @@
-"""What clients ask of the active controller, mostly by way of a broker: topics, the places of replicas, settings.
+"""What clients ask of the active controller, mostly by way of a broker: topics, leaders, places of replicas, settings.
 
-Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, AlterPartitionReassignments 0 to 1,
-ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2, UpdateFeatures 0 to 2. Only the
-active controller does what is asked; the others answer NOT_CONTROLLER.
+Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2,
+AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2,
+UpdateFeatures 0 to 2. Only the active controller does what is asked; the others answer NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -12,6 +12,7 @@ controller is asked for the rest. Behaviour to know:
 * CreatePartitions needs ALTER on each topic.
 * DeleteTopics needs DELETE on the cluster, or on each topic. To a client without DESCRIBE on a topic, the answer hides
   the name that belongs to an id, and whether a topic of that name exists.
+* ElectLeaders needs ALTER on the cluster.
 * AlterPartitionReassignments needs ALTER on the cluster, ListPartitionReassignments DESCRIBE.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
 * UpdateFeatures needs ALTER on the cluster.
@@ -40,6 +41,7 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsResponse,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
+from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -165,6 +167,12 @@ class AdminApis:
             return ListPartitionReassignmentsResponse(topics=[])
         return ask(self._controller, request, now)
 
+    # --- elections ----------------------------------------------------------------------------------------------------
+
+    def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        return ask(self._controller, request, now)
+
     # --- changing settings --------------------------------------------------------------------------------------------
 
     def alter_configs(
@@ -200,6 +208,7 @@ HANDLERS: Handlers = {
     CreateTopicsRequest: AdminApis.create_topics,
     CreatePartitionsRequest: AdminApis.create_partitions,
     DeleteTopicsRequest: AdminApis.delete_topics,
+    ElectLeadersRequest: AdminApis.elect_leaders,
     AlterPartitionReassignmentsRequest: AdminApis.alter_reassignments,
     ListPartitionReassignmentsRequest: AdminApis.list_reassignments,
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,

@@ -1,0 +1,113 @@
+"""Elections that an administrator asks for, and those that the controller holds from time to time.
+
+A leader that stopped and came back finds another replica leading, and follows it. After a few restarts one broker may
+lead everything. A *preferred* election gives the leadership back to the first replica of the assignment, if it is in
+sync. An *unclean* election gives a partition without a leader any live replica, at the price of acknowledged records.
+
+An administrator asks for either with ElectLeaders (KIP-460); each partition has an answer of its own. The controller
+itself looks every ``unclean.leader.election.interval.ms`` for partitions without a leader whose topics allow an unclean
+election by now.
+
+Follows org.apache.kafka.controller.ReplicationControlManager (electLeaders, maybeElectUncleanLeaders).
+"""
+
+from collections.abc import Iterator
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.partition_change import Election
+from pykraft.controller.replication_control import ReplicationControl, all_partitions
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
+from pykraft.metadata.image import MetadataImage
+from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest, ElectLeadersResponse
+
+MAX_ELECTIONS = 1000
+"""One look at the partitions plans at most this many elections."""
+
+TopicAnswer = ElectLeadersResponse.ReplicaElectionResult
+Answer = TopicAnswer.PartitionResult
+
+_ELECTIONS = {ElectionType.PREFERRED: Election.PREFERRED, ElectionType.UNCLEAN: Election.UNCLEAN}
+_UNAVAILABLE = {
+    ElectionType.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ElectionType.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+
+
+class LeaderElections:
+    """Plans elections."""
+
+    def __init__(self, replication: ReplicationControl) -> None:
+        self._replication = replication
+
+    # --- ElectLeaders -------------------------------------------------------------------------------------------------
+
+    def elect_leaders(self, image: MetadataImage, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+        """An answer for each partition that is named. Null means all partitions; then those that have the right leader
+        are not answered."""
+        if request.topic_partitions is not None and not request.topic_partitions:
+            return Result([], ElectLeadersResponse(replica_election_results=[]))
+        if request.election_type not in set(ElectionType):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election")
+        kind = ElectionType(request.election_type)
+        planned: dict[tuple[str, int], list[VersionedRecord]] = {}
+        results = []
+        for name, numbers in _wanted(image, request):
+            answers = []
+            for number in numbers:
+                answer = Answer(partition_id=number)
+                try:
+                    planned[name, number] = self._elect(image, name, number, kind)
+                except KafkaError as error:
+                    answer.error_code, answer.error_message = error.code, error.detail
+                if request.topic_partitions is not None or answer.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                    answers.append(answer)
+            results.append(TopicAnswer(topic=name, partition_result=answers))
+        records = [record for some in planned.values() for record in some]
+        if len(records) > MAX_RECORDS_PER_REQUEST:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{len(records)} elections at once; {MAX_RECORDS_PER_REQUEST} are allowed"
+            )
+        return Result(records, ElectLeadersResponse(replica_election_results=results))
+
+    def _elect(self, image: MetadataImage, name: str, number: int, kind: ElectionType) -> list[VersionedRecord]:
+        """The record of one election. KafkaError if it cannot be, or need not be."""
+        topic = image.topic_named(name)
+        partition = None if topic is None else topic.partitions.get(number)
+        if topic is None or partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {number} of topic {name}")
+        is_right = partition.has_preferred_leader if kind is ElectionType.PREFERRED else partition.has_leader
+        if is_right:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{number} is led by broker {partition.leader}")
+        records = self._replication.plan(
+            image, topic.topic_id, number, may_lead=image.is_active, election=_ELECTIONS[kind]
+        )
+        if not records:
+            raise KafkaError(
+                _UNAVAILABLE[kind],
+                f"the preferred leader of {name}-{number}, broker {partition.replicas[0]}, is not in sync or not alive"
+                if kind is ElectionType.PREFERRED
+                else f"no broker that holds {name}-{number} is alive",
+            )
+        return records
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def plan_unclean(self, image: MetadataImage) -> list[VersionedRecord]:
+        """Leaders for partitions that have none and whose topics allow an unclean election by now."""
+        records: list[VersionedRecord] = []
+        for topic_id, number, partition in all_partitions(image):
+            if not partition.has_leader:
+                records += self._replication.plan(image, topic_id, number, may_lead=image.is_active)
+            if len(records) == MAX_ELECTIONS:
+                break
+        return records
+
+
+def _wanted(image: MetadataImage, request: ElectLeadersRequest) -> Iterator[tuple[str, list[int]]]:
+    """The topics and partitions that the request means."""
+    if request.topic_partitions is not None:
+        for topic in request.topic_partitions:
+            yield topic.topic, list(topic.partitions)
+        return
+    for name, topic_id in sorted(image.topic_ids.items()):
+        yield name, sorted(image.topics[topic_id].partitions)
