@@ -28,6 +28,18 @@ UNCLEAN_LEADER_ELECTION_INTERVAL_MS = integer(
     at_least=1,
     kind="long",
 )
+AUTO_LEADER_REBALANCE_ENABLE = boolean(
+    "auto.leader.rebalance.enable",
+    True,
+    "whether the controller gives leaderships back to the first replicas of the assignments",
+)
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = integer(
+    "leader.imbalance.check.interval.seconds",
+    300,
+    "how often the controller looks for partitions that are led by another than their first replica",
+    at_least=1,
+    kind="long",
+)
 
 CONTROLLER_KEYS: list[Key[Any]] = [
     BROKER_SESSION_TIMEOUT_MS,
@@ -36,4 +48,6 @@ CONTROLLER_KEYS: list[Key[Any]] = [
     DELETE_TOPIC_ENABLE,
     METADATA_MAX_IDLE_INTERVAL_MS,
     UNCLEAN_LEADER_ELECTION_INTERVAL_MS,
+    AUTO_LEADER_REBALANCE_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
 ]

@@ -35,6 +35,7 @@ from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
 from pykraft.controller.heartbeats import BrokerHeartbeats
+from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.reassignment import ReassignmentControl
 from pykraft.controller.replication_control import ReplicationControl
@@ -115,8 +116,7 @@ class QuorumController:
         self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
         self._replication = ReplicationControl(node_id, properties or {})
         self._elections = LeaderElections(self._replication)
-        self._elections_ms = config[keys.UNCLEAN_LEADER_ELECTION_INTERVAL_MS]
-        self._next_elections = 0
+        self._periodic = PeriodicTasks(self._elections.periodic_tasks(config))
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._reassignments = ReassignmentControl(self._replication)
@@ -187,8 +187,7 @@ class QuorumController:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def poll(self, now: int) -> int:
-        """Fence brokers whose session is over, elect where that became possible, and keep the log alive; returns when
-        to be called again.
+        """Fence brokers whose session is over, do what is due, and keep the log alive; returns when to be called again.
 
         UnsupportedFeatureError if the cluster runs, by now, what this controller cannot. The levels that it has run
         before do not matter."""
@@ -201,10 +200,8 @@ class QuorumController:
         for broker_id in self._heartbeats.stale(self._unfenced(), now):
             self._trace("broker_session_expired", broker=broker_id)
             self._append(self._cluster.plan_fencing(self._image, broker_id), now)
-        if now >= self._next_elections:
-            self._next_elections = now + self._elections_ms
-            self._append(self._elections.plan_unclean(self._image), now)
-        deadline = min(self._heartbeats.next_expiry(self._unfenced()), self._next_elections)
+        next_task = self._periodic.run(lambda: self._image, lambda records: self._append(records, now), now)
+        deadline = min(self._heartbeats.next_expiry(self._unfenced()), next_task)
         if self._idle_ms:
             if now >= self._last_append + self._idle_ms:
                 self._append([(NoOpRecord(), 0)], now)
@@ -218,7 +215,7 @@ class QuorumController:
         if self.is_active and not self._knows_sessions:
             self._knows_sessions = True
             self._heartbeats.begin(self._unfenced(), now)
-            self._next_elections = now + self._elections_ms
+            self._periodic.begin(now)
 
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in sorted(self._image.brokers.items()) if not broker.fenced]

@@ -5,19 +5,27 @@ lead everything. A *preferred* election gives the leadership back to the first r
 sync. An *unclean* election gives a partition without a leader any live replica, at the price of acknowledged records.
 
 An administrator asks for either with ElectLeaders (KIP-460); each partition has an answer of its own. The controller
-itself looks every ``unclean.leader.election.interval.ms`` for partitions without a leader whose topics allow an unclean
-election by now.
+holds some without being asked:
 
-Follows org.apache.kafka.controller.ReplicationControlManager (electLeaders, maybeElectUncleanLeaders).
+* Every ``leader.imbalance.check.interval.seconds`` it gives leaderships back to first replicas that are in sync, unless
+  ``auto.leader.rebalance.enable`` is false. Each such partition counts: Kafka 4 has no percentage per broker any more.
+* Every ``unclean.leader.election.interval.ms`` it looks at the partitions without a leader whose topics allow an
+  unclean election by now. A setting that changes acts no earlier.
+
+Follows org.apache.kafka.controller.ReplicationControlManager (electLeaders, maybeBalancePartitionLeaders,
+maybeElectUncleanLeaders).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller import config as keys
 from pykraft.controller.partition_change import Election
+from pykraft.controller.periodic import PeriodicTask
 from pykraft.controller.replication_control import ReplicationControl, all_partitions
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest, ElectLeadersResponse
 
 MAX_ELECTIONS = 1000
@@ -92,13 +100,37 @@ class LeaderElections:
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
+    def periodic_tasks(self, config: Config) -> list[PeriodicTask]:
+        """The looks that the settings ask for."""
+        tasks = [PeriodicTask(config[keys.UNCLEAN_LEADER_ELECTION_INTERVAL_MS], self.plan_unclean, MAX_ELECTIONS)]
+        if config[keys.AUTO_LEADER_REBALANCE_ENABLE]:
+            interval_ms = config[keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS] * 1000
+            tasks.insert(0, PeriodicTask(interval_ms, self.plan_preferred, MAX_ELECTIONS))
+        return tasks
+
+    def plan_preferred(self, image: MetadataImage) -> list[VersionedRecord]:
+        """Leadership for first replicas that are in sync and do not lead."""
+        return self._plan_for(image, Election.PREFERRED, lambda topic, partition: not partition.has_preferred_leader)
+
     def plan_unclean(self, image: MetadataImage) -> list[VersionedRecord]:
         """Leaders for partitions that have none and whose topics allow an unclean election by now."""
+        return self._plan_for(
+            image,
+            Election.UNCLEAN,
+            lambda topic, partition: (
+                not partition.has_leader and self._replication.allows_unclean_election(image, topic.name)
+            ),
+        )
+
+    def _plan_for(
+        self, image: MetadataImage, election: Election, is_meant: Callable[[TopicImage, PartitionRegistration], bool]
+    ) -> list[VersionedRecord]:
+        """Elections of the partitions that are meant."""
         records: list[VersionedRecord] = []
         for topic_id, number, partition in all_partitions(image):
-            if not partition.has_leader:
-                records += self._replication.plan(image, topic_id, number, may_lead=image.is_active)
-            if len(records) == MAX_ELECTIONS:
+            if is_meant(image.topics[topic_id], partition):
+                records += self._replication.plan(image, topic_id, number, may_lead=image.is_active, election=election)
+            if len(records) >= MAX_ELECTIONS:
                 break
         return records
 

@@ -2,7 +2,7 @@
 
 A topic may allow an *unclean* election: when no member of its ISR is alive, a replica that lacks acknowledged records
 may lead. ``unclean.leader.election.enable`` says so, for one topic, for this controller's node, for all brokers, or in
-the node's file, the strongest first. `elections` looks again at partitions without a leader from time to time.
+the node's file, the strongest first. `elections` looks at partitions without a leader again from time to time.
 
 A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
 (AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
@@ -21,7 +21,7 @@ from pykraft.controller.assignment import Assignment
 from pykraft.controller.partition_change import Election, plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
-from pykraft.metadata.settings import node_layers, topic_setting
+from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
 from pykraft.protocol.messages.brokers import RECOVERED, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
 
@@ -36,6 +36,7 @@ class ReplicationControl:
         """`properties` is this node's file, which has defaults for settings of topics."""
         self._node_id = node_id
         self._properties = properties
+        self._known_layers: tuple[MetadataImage, NodeLayers] | None = None
 
     def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may neither lead nor count as in sync any more."""
@@ -94,7 +95,13 @@ class ReplicationControl:
     def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
         """Whether a replica of the topic may lead that lacks acknowledged records."""
         own = image.config_of(TOPIC_RESOURCE, topic)
-        return topic_setting(UNCLEAN, own, node_layers(image, self._node_id, self._properties))
+        return topic_setting(UNCLEAN, own, self._layers(image))
+
+    def _layers(self, image: MetadataImage) -> NodeLayers:
+        """What this node says of its topics' settings: the same for all partitions of an image."""
+        if self._known_layers is None or self._known_layers[0] is not image:
+            self._known_layers = image, node_layers(image, self._node_id, self._properties)
+        return self._known_layers[1]
 
     def plan(
         self,

@@ -20,7 +20,9 @@ COORDINATORS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-PROPERTIES = PATIENT | UNDISTURBED | COORDINATORS | {"replica.fetch.wait.max.ms": "100"}
+STAYING = {"auto.leader.rebalance.enable": "false"}
+"""A leader stays where it is until a case moves it."""
+PROPERTIES = PATIENT | UNDISTURBED | COORDINATORS | STAYING | {"replica.fetch.wait.max.ms": "100"}
 
 
 class Server(Protocol):

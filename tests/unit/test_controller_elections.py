@@ -1,11 +1,14 @@
-"""Elections that are asked for: each answer by its error code, and which replica leads after it."""
+"""Elections that are asked for, each answer by its error code, and those that the controller holds by itself."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 import pykraft.controller.elections as elections
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.replication_control import ReplicationControl
 from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest
 from tests.harness.asking import elect
@@ -122,3 +125,61 @@ def test_more_elections_than_one_request_may_hold_are_refused(monkeypatch: pytes
         ask_for_all(script, UNCLEAN)
     monkeypatch.setattr(elections, "MAX_RECORDS_PER_REQUEST", 2)
     assert ask_for_all(script, UNCLEAN) == {("a", 0): NONE, ("b", 0): NONE}
+
+
+# --- from time to time ------------------------------------------------------------------------------------------------
+
+
+def away_and_back(topics: int = 1, **settings: Any) -> ControllerScript:
+    """Broker 1 is the first replica of each topic, was away, and is in sync again; broker 2 leads."""
+    script = ControllerScript(**settings)
+    script.bring_up(1, 2)
+    names = [f"t{number}" for number in range(topics)]
+    script.create(*(new_topic(name, assignment={0: [1, 2]}) for name in names))
+    script.live(2, SESSION_MS)
+    script.heartbeat(1)
+    for name in names:
+        assert script.partition(name).leader == 2
+        script.alter(name, [2, 1])
+    return script
+
+
+def live_both(script: ControllerScript, duration_ms: int) -> None:
+    end = script.now + duration_ms
+    while script.now < end:
+        script.live(1, min(1000, end - script.now))
+        script.heartbeat(2)
+
+
+@pytest.mark.parametrize(("enabled", "leader"), [(True, 1), (False, 2)])
+def test_the_first_replica_gets_its_leadership_back_when_the_interval_is_over(enabled: bool, leader: int) -> None:
+    script = away_and_back(leader_imbalance_check_interval_seconds=20, auto_leader_rebalance_enable=enabled)
+    live_both(script, 20_000 - script.now)
+    assert script.partition("t0").leader == 2
+    live_both(script, 2000)
+    assert script.partition("t0").leader == leader
+    epoch = script.partition("t0").partition_epoch
+    live_both(script, 45_000)
+    assert script.partition("t0").partition_epoch == epoch, "a partition that is led as it should be stays as it is"
+
+
+def test_a_first_replica_that_is_not_in_sync_gets_nothing_back_until_it_is() -> None:
+    script = away_and_back(leader_imbalance_check_interval_seconds=20)
+    script.alter("t0", [2])
+    live_both(script, 25_000)
+    assert script.partition("t0").leader == 2
+    script.alter("t0", [2, 1])
+    live_both(script, 25_000)
+    assert script.partition("t0").leader == 1
+
+
+def test_many_elections_are_held_in_portions_and_do_not_wait_for_another_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(elections, "MAX_ELECTIONS", 2)
+    script = away_and_back(topics=5, leader_imbalance_check_interval_seconds=20)
+
+    portion = elections.LeaderElections(ReplicationControl(1, {})).plan_preferred(script.image)
+    assert len(portion) == 2
+    live_both(script, 21_500 - script.now)
+    assert [script.partition(f"t{number}").leader for number in range(5)] == [1] * 5

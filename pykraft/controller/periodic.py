@@ -1,0 +1,45 @@
+"""What the active controller does from time to time: tasks, each with an interval of its own.
+
+An interval begins when the controller becomes active, and again when the task has run. A task that has more to do than
+it may do at once runs again after a short pause, so that requests are heard in between.
+
+Follows org.apache.kafka.controller.{PeriodicTask,PeriodicTaskControlManager}.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pykraft.common.core import FOREVER
+from pykraft.controller.result import VersionedRecord
+from pykraft.metadata.image import MetadataImage
+
+IMMEDIATE_MS = 10
+
+
+class PeriodicTask(NamedTuple):
+    """A plan that is made every `interval_ms`. With `most` records or more it is made again soon."""
+
+    interval_ms: int
+    plan: Callable[[MetadataImage], list[VersionedRecord]]
+    most: int
+
+
+class PeriodicTasks:
+    """The tasks, and when each is due."""
+
+    def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
+        self._tasks = tasks
+        self._due = [FOREVER] * len(tasks)
+
+    def begin(self, now: int) -> None:
+        """The controller has become active."""
+        self._due = [now + task.interval_ms for task in self._tasks]
+
+    def run(self, image: Callable[[], MetadataImage], append: Callable[[list[VersionedRecord]], None], now: int) -> int:
+        """Run what is due, each task on the image that the one before has left; returns when the next one is due."""
+        for number, task in enumerate(self._tasks):
+            if now >= self._due[number]:
+                records = task.plan(image())
+                append(records)
+                self._due[number] = now + (IMMEDIATE_MS if len(records) >= task.most else task.interval_ms)
+        return min(self._due, default=FOREVER)
