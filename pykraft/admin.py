@@ -13,7 +13,7 @@ The work is done by `pykraft.client.admin`, which has no thread; this file gives
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ from pykraft.client.logs import LogCalls, LogDirDescription
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
+from pykraft.client.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
 from pykraft.client.transaction_admin import (
     AbortTransactionSpec,
     ProducerState,
@@ -80,6 +81,7 @@ class _AdminCore:
         self.configs = ConfigCalls(self._driver)
         self.elections = ElectionCalls(self._driver)
         self.logs = LogCalls(self._driver)
+        self.reassignments = ReassignmentCalls(self._driver)
         self.groups = GroupCalls(self._driver)
         self.group_offsets = GroupOffsetCalls(self._driver)
         self.transactions = TransactionAdminCalls(self._driver)
@@ -159,6 +161,37 @@ class Admin(ClosesOnExit):
         which = election_type(kind)
         timeout_ms = self._request_timeout_ms
         return self._ask(lambda deadline: self._core.elections.elect_leaders(which, wanted, timeout_ms, deadline))
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        allow_replication_factor_change: bool = True,
+    ) -> None:
+        """Move partitions: each to these brokers, the preferred leader first; None cancels a reassignment. Returns when
+        the reassignments have begun; they have ended when `list_partition_reassignments` is empty. KafkaError says why
+        the first of those that failed did; the others go on."""
+        _without_errors(self.try_alter_partition_reassignments(targets, allow_replication_factor_change))
+
+    def try_alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        allow_replication_factor_change: bool = True,
+    ) -> PartitionErrors:
+        """As `alter_partition_reassignments`; returns each partition's error, or None."""
+        wanted = {topic_partition(key): target_replicas(brokers) for key, brokers in targets.items()}
+        ask, timeout_ms = self._core.reassignments.alter_partition_reassignments, self._request_timeout_ms
+        return self._ask(lambda deadline: ask(wanted, allow_replication_factor_change, timeout_ms, deadline))
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Those of these partitions, or of all, that are being reassigned: their replicas at the moment, and which of
+        them are added and removed."""
+        wanted = None if partitions is None else list(map(topic_partition, partitions))
+        ask, timeout_ms = self._core.reassignments.list_partition_reassignments, self._request_timeout_ms
+        return self._ask(lambda deadline: ask(wanted, timeout_ms, deadline))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 

@@ -119,6 +119,7 @@ def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
     metrics.gauge(kind, "UnderReplicatedPartitions", lambda: sum(map(_is_under_replicated, led())))
     metrics.gauge(kind, "UnderMinIsrPartitionCount", lambda: sum(each.is_under_min_isr for each in led()))
     metrics.gauge(kind, "AtMinIsrPartitionCount", lambda: sum(map(_is_at_min_isr, led())))
+    metrics.gauge(kind, "ReassigningPartitions", lambda: sum(each.is_reassigning for each in led()))
     metrics.gauge("ReplicaFetcherManager", "MaxLag", lambda: replicas.max_lag, clientId="Replica")
     purgatories = {"Produce": replicas.produces, "Fetch": replicas.fetches, "DeleteRecords": replicas.deletes}
     for name, purgatory in purgatories.items():

@@ -100,6 +100,9 @@ class Partition:
         self.leader_epoch_start = 0
         self.followers: dict[int, FollowerState] = {}
         self._replicas: tuple[int, ...] = ()
+        self.adding: frozenset[int] = frozenset()
+        """Replicas that a reassignment adds; like the others they fetch, and may join the ISR."""
+        self.is_reassigning = False
         self._image: MetadataImage | None = None
 
     def __repr__(self) -> str:
@@ -124,10 +127,14 @@ class Partition:
     def update(self, registration: PartitionRegistration, image: MetadataImage, now: int) -> bool:
         """Take over what the controller decided; whether leader or leader epoch changed."""
         self._image = image
-        if registration.partition_epoch <= self.partition_epoch:
-            return False  # known already; an answer of the controller may even have told more
-        is_new = registration.leader_epoch > self.leader_epoch or registration.leader != self.leader_id
+        if registration.partition_epoch < self.partition_epoch:
+            return False  # an answer of the controller has told more
         self._replicas = registration.replicas
+        self.adding = frozenset(registration.adding_replicas)
+        self.is_reassigning = bool(registration.adding_replicas or registration.removing_replicas)
+        if registration.partition_epoch == self.partition_epoch:
+            return False  # known; but the answer to an ISR change does not say that it ended a reassignment
+        is_new = registration.leader_epoch > self.leader_epoch or registration.leader != self.leader_id
         self.partition_epoch = registration.partition_epoch
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch

@@ -200,7 +200,7 @@ class ReplicaFetcher:
             # What was here before may be of a leader that nobody followed: no crash must bring it back.
             self._on_all_deleted()
         if count:
-            self._topic_metrics.replicated(len(records))
+            self._topic_metrics.replicated(len(records), is_added=self._broker_id in partition.adding)
             self._on_append(partition)
         followed = self._followed.get(partition.key.topic_partition)
         if followed is not None:

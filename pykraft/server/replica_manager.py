@@ -29,7 +29,7 @@ from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.fetching import FetchPlace, FetchResult, is_prefix, read_partition
-from pykraft.server.partition import IsrProposal, Partition
+from pykraft.server.partition import NO_EPOCH, IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
@@ -392,6 +392,11 @@ class ReplicaManager:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
+    def is_adding(self, topic_partition: TopicPartition, replica: int) -> bool:
+        """Whether a reassignment adds this replica to a partition that is led here."""
+        partition = self.partitions.get(topic_partition)
+        return partition is not None and replica in partition.adding
+
     def led(self, place: FetchPlace) -> Partition:
         """The partition that a fetch asks for; KafkaError unless it is led here in the epoch that the reader knows."""
         if place.refused is not None:
@@ -433,6 +438,9 @@ class ReplicaManager:
         partition = self._prefixed_by(place)
         if partition is None:
             return place
+        if replica not in partition.followers and place.current_leader_epoch != NO_EPOCH:
+            # The metadata log may have told the follower first that it is one. It asks again.
+            return place._replace(refused=ErrorCode.UNKNOWN_LEADER_EPOCH)
         try:
             rose = partition.record_fetch(replica, place.offset, broker_epoch, now, place.log_start_offset)
         except KafkaError as error:

@@ -35,6 +35,8 @@ class BrokerTopicMetrics:
         self._topics: dict[str, _Topic] = {}
         self._replicated_in = metrics.meter(_KIND, "ReplicationBytesInPerSec")
         self._replicated_out = metrics.meter(_KIND, "ReplicationBytesOutPerSec")
+        self._reassigned_in = metrics.meter(_KIND, "ReassignmentBytesInPerSec")
+        self._reassigned_out = metrics.meter(_KIND, "ReassignmentBytesOutPerSec")
         for name in _BY_TOPIC:
             metrics.sum(_KIND, name)
 
@@ -53,18 +55,23 @@ class BrokerTopicMetrics:
         """A batch was not appended."""
         (self._topics.get(topic) or self._make(topic)).produces.count += 1
 
-    def fetched(self, topic: str, size: int, is_follower: bool) -> None:
-        """A reader has got so many bytes of one partition."""
+    def fetched(self, topic: str, size: int, is_follower: bool, is_added: bool = False) -> None:
+        """A reader has got so many bytes of one partition; `is_added` says that it is a replica which a reassignment
+        adds."""
         meters = self._topics.get(topic) or self._make(topic)
         meters.fetches.count += 1
         if is_follower:
             self._replicated_out.count += size
+            if is_added:
+                self._reassigned_out.count += size
         else:
             meters.bytes_out.count += size
 
-    def replicated(self, size: int) -> None:
-        """This broker has fetched so many bytes from a leader."""
+    def replicated(self, size: int, is_added: bool = False) -> None:
+        """This broker has fetched so many bytes from a leader; `is_added` says that a reassignment adds it."""
         self._replicated_in.count += size
+        if is_added:
+            self._reassigned_in.count += size
 
     def forget(self, topic: str) -> None:
         """No replica of the topic is here any more."""

@@ -371,6 +371,34 @@ def test_what_the_log_tells_late_changes_nothing() -> None:
     assert led.isr_state.isr == {1, 2} and led.partition_epoch == 7
 
 
+def test_a_reassignment_ends_for_its_leader_when_the_log_tells_it_though_the_isr_was_known_before() -> None:
+    led = partition(isr=(1, 2))
+    led.update(replace(registration(isr=(1, 2), change=2), adding_replicas=(3,)), image(), 0)
+    assert led.is_reassigning and led.adding == {3}
+    fetched(3, 0, led)
+    led.propose_expansion(3)
+    led.accept_isr(frozenset({1, 2, 3}), 3, 0)
+    assert led.is_reassigning, "an answer has no replicas in it"
+    proposal = led.propose_shrinking(2 * MAX_LAG_MS)
+    assert proposal is not None
+    led.update(registration(change=3), image(), 2 * MAX_LAG_MS)
+    assert not led.is_reassigning and not led.adding
+    assert led.isr_state.is_in_flight, "what was asked for since is not forgotten"
+
+
+def test_a_leader_whose_partition_loses_a_replica_hears_no_fetch_of_it_any_more() -> None:
+    led = partition()
+    append(led)
+    fetched(2, 1, led)
+    assert led.log.high_watermark == 0
+    led.update(registration(isr=(1, 2), epoch=6, change=2, replicas=(1, 2)), image(), 0)
+    assert led.log.high_watermark == 0, "replica 2 shows anew in the new epoch what it has"
+    with pytest.raises(KafkaError) as refused:
+        fetched(3, 1, led)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(2, 1, led)
+
+
 def test_a_follower_is_caught_up_as_of_its_last_fetch_from_where_the_log_had_ended_at_the_fetch_before() -> None:
     follower = FollowerState(2, last_caught_up=-(1 << 62))
     # (now, its end, the leader's end): caught up as of

@@ -149,8 +149,10 @@ class FetchApis:
                 continue
             answer = self._fetched_partition(result)
             if result.error is ErrorCode.NONE:
+                topic_partition = result.place.topic_partition
+                is_added = replica_id >= 0 and self._replicas.is_adding(topic_partition, replica_id)
                 self._replicas.topic_metrics.fetched(
-                    result.place.topic_partition.topic, len(result.records), replica_id >= 0
+                    topic_partition.topic, len(result.records), replica_id >= 0, is_added
                 )
             if tells_leader and result.error in NOT_LEADER:
                 answer.current_leader = current_leader(
