@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pykraft.client import config as keys
 from pykraft.client.admin import (
+    PARTITIONS_PER_RESPONSE,
     AdminCalls,
     ApiVersions,
     ClusterDescription,
@@ -30,7 +31,14 @@ from pykraft.client.admin import (
     new_topic,
 )
 from pykraft.client.api_driver import Answers, ApiDriver
-from pykraft.client.arguments import by_name, committed_offset, topic_names, topic_partition
+from pykraft.client.arguments import (
+    LARGEST_INT32,
+    by_name,
+    committed_offset,
+    topic_names,
+    topic_partition,
+    whole_number,
+)
 from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import (
@@ -137,12 +145,16 @@ class Admin(ClosesOnExit):
 
     def list_topics(self) -> list[str]:
         """The names of all topics."""
-        return sorted(self.describe_topics())
+        return self._ask(self._core.ask.list_topics)
 
-    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """Partitions, leaders, replicas and in-sync replicas of these topics, or of all."""
+    def describe_topics(
+        self, names: Iterable[str] | None = None, partition_size_limit_per_response: int = PARTITIONS_PER_RESPONSE
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders, replicas, in-sync and eligible leader replicas of these topics, or of all. A response
+        has at most this many partitions, and at most ``max.request.partition.size.limit`` of the broker."""
         wanted = None if names is None else topic_names(names)
-        return self._ask(lambda deadline: self._core.ask.describe_topics(wanted, deadline))
+        limit = whole_number("partition_size_limit_per_response", partition_size_limit_per_response, LARGEST_INT32)
+        return self._ask(lambda deadline: self._core.ask.describe_topics(wanted, deadline, limit))
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0

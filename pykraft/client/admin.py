@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHandler, key_answer
+from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHandler, converted, key_answer
 from pykraft.client.arguments import LARGEST_INT32, whole_number
 from pykraft.client.configs import setting_text
 from pykraft.client.lookups import BrokerStrategy
@@ -28,12 +28,16 @@ from pykraft.protocol.messages.cluster import (
     ApiVersionsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
+    TopicPartitionCursor,
 )
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ListenerEndpoint
 
 CLUSTER_DEFAULT = -1
+PARTITIONS_PER_RESPONSE = 2000
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class PartitionDescription(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    """Replicas outside the ISR that hold everything committed (KIP-966). None: the brokers are too old to say."""
+    last_known_elr: tuple[int, ...] | None = None
+    """Those that were eligible before, and may have lost records since."""
 
 
 class TopicDescription(NamedTuple):
@@ -209,17 +217,51 @@ class AdminCalls:
 
         return self._driver.ask_any("to delete topics", request, read, deadline)
 
+    def list_topics(self, deadline: int) -> "Promise[list[str] | KafkaError]":
+        """The names of all topics, in order."""
+        return converted(self._describe_by_metadata(None, deadline), sorted)
+
     def describe_topics(
+        self, names: Iterable[str] | None, deadline: int, partition_limit: int = PARTITIONS_PER_RESPONSE
+    ) -> "Promise[dict[str, TopicDescription] | KafkaError]":
+        """These topics, or all: `partition_limit` partitions in one response, so many responses for large topics.
+        Older brokers do not serve DescribeTopicPartitions, and are asked for metadata instead."""
+        wanted = None if names is None else sorted(set(names))
+        answer: Promise[dict[str, TopicDescription] | KafkaError] = Promise()
+        if wanted is not None and not wanted:
+            answer.keep({})  # to name no topic means all
+            return answer
+        pages = _TopicPages(wanted, partition_limit)
+
+        def ask(request: DescribeTopicPartitionsRequest) -> None:
+            self._driver.ask_any("to describe topics", request, pages.take, deadline).then(go_on)
+
+        def go_on(request: DescribeTopicPartitionsRequest | KafkaError | None) -> None:
+            if isinstance(request, DescribeTopicPartitionsRequest):
+                ask(request)
+            elif request is None:
+                answer.keep(pages.described())
+            elif request.code is ErrorCode.UNSUPPORTED_VERSION:
+                self._describe_by_metadata(wanted, deadline).then(answer.keep)
+            else:
+                answer.keep(request)
+
+        ask(pages.request(None))
+        return answer
+
+    def _describe_by_metadata(
         self, names: Iterable[str] | None, deadline: int
     ) -> "Promise[dict[str, TopicDescription] | KafkaError]":
-        """These topics, or all."""
         wanted = None if names is None else [MetadataRequest.Topic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
         def read(response: MetadataResponse) -> dict[str, TopicDescription]:
             for topic in response.topics:
                 _check_topic(topic.error_code, topic.name or "", None)
-            return {topic.name or "": _topic(topic) for topic in response.topics}
+            return {
+                topic.name or "": TopicDescription(topic.name or "", topic.topic_id, _partitions(topic.partitions))
+                for topic in response.topics
+            }
 
         return self._driver.ask_any("to describe topics", request, read, deadline)
 
@@ -301,8 +343,48 @@ def _check_topic(code: int, name: str, message: str | None) -> None:
     _check(code, name, message)
 
 
-def _topic(topic: MetadataResponse.Topic) -> TopicDescription:
-    partitions = tuple(
+class _TopicPages:
+    """A description that comes in several responses. A topic that is cut in two has its second half in the next."""
+
+    def __init__(self, names: Sequence[str] | None, partition_limit: int) -> None:
+        """`names` are in order; None means all topics."""
+        self._names = names
+        self._limit = partition_limit
+        self._ids: dict[str, Uuid] = {}
+        self._partitions: dict[str, list[PartitionDescription]] = {}
+
+    def request(self, cursor: TopicPartitionCursor | None) -> DescribeTopicPartitionsRequest:
+        """Ask for what comes at the cursor and after it."""
+        names = [name for name in self._names or () if cursor is None or name >= cursor.topic_name]
+        return DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.Topic(name=name) for name in names],
+            response_partition_limit=self._limit,
+            cursor=cursor,
+        )
+
+    def take(self, response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsRequest | None:
+        """Take one response in; the request for the next one, None after the last. KafkaError: a topic has one."""
+        for topic in response.topics:
+            _check_topic(topic.error_code, topic.name or "", None)
+        for topic in response.topics:
+            name = topic.name or ""
+            if self._ids.setdefault(name, topic.topic_id) != topic.topic_id:  # deleted and created again meanwhile
+                self._ids[name] = topic.topic_id
+                self._partitions[name] = []
+            self._partitions.setdefault(name, []).extend(_partitions(topic.partitions))
+        return None if response.next_cursor is None else self.request(response.next_cursor)
+
+    def described(self) -> dict[str, TopicDescription]:
+        return {
+            name: TopicDescription(name, self._ids[name], tuple(partitions))
+            for name, partitions in self._partitions.items()
+        }
+
+
+def _partitions(
+    partitions: Iterable[MetadataResponse.Topic.Partition | DescribeTopicPartitionsResponse.Topic.Partition],
+) -> tuple[PartitionDescription, ...]:
+    return tuple(
         PartitionDescription(
             partition.partition_index,
             partition.leader_id,
@@ -310,10 +392,15 @@ def _topic(topic: MetadataResponse.Topic) -> TopicDescription:
             tuple(partition.replica_nodes),
             tuple(partition.isr_nodes),
             tuple(partition.offline_replicas),
+            _optional(getattr(partition, "eligible_leader_replicas", None)),
+            _optional(getattr(partition, "last_known_elr", None)),
         )
-        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+        for partition in sorted(partitions, key=lambda partition: partition.partition_index)
     )
-    return TopicDescription(topic.name or "", topic.topic_id, partitions)
+
+
+def _optional(brokers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if brokers is None else tuple(brokers)
 
 
 def _replica(state: DescribeQuorumResponse.Topic.Partition.ReplicaState) -> QuorumReplica:

@@ -3,8 +3,8 @@
 Exactly one of ``--list``, ``--describe``, ``--create``, ``--delete`` says what is done. ``--topic`` is the name of the
 topic to create, and for the others a regular expression that must fit the whole name.
 
-A description is what the Metadata API tells, with the settings that are not the default. Kafka's tool shows eligible
-leader replicas (DescribeTopicPartitions) as well; that API is not served, and the columns are not shown.
+A description is what DescribeTopicPartitions tells, with the settings that are not the default. ``Elr`` are the
+eligible leader replicas: outside the ISR, and yet with everything committed. Older brokers do not know them: ``N/A``.
 
 Follows org.apache.kafka.tools.TopicCommand.
 """
@@ -13,7 +13,8 @@ import argparse
 from collections.abc import Iterable, Iterator
 
 from pykraft.admin import Admin
-from pykraft.client.admin import NewTopic, PartitionDescription, TopicDescription
+from pykraft.client.admin import PARTITIONS_PER_RESPONSE, NewTopic, PartitionDescription, TopicDescription
+from pykraft.client.arguments import LARGEST_INT32
 from pykraft.client.configs import ConfigEntry, ConfigResource, ConfigResourceType
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
@@ -36,6 +37,7 @@ _ACTIONS_OF = {
     "replication_factor": ("create",),
     "replica_assignment": ("create",),
     "config": ("create",),
+    "partition_size_limit_per_response": ("describe",),
     "under_replicated_partitions": ("describe",),
     "unavailable_partitions": ("describe",),
     "under_min_isr_partitions": ("describe",),
@@ -81,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-min-isr-partitions", action="store_true", help="--describe: only those that cannot lose another replica"
     )
+    parser.add_argument(
+        "--partition-size-limit-per-response",
+        type=int,
+        metavar="N",
+        help=f"--describe: ask for so many partitions at once, by default {PARTITIONS_PER_RESPONSE}",
+    )
     parser.add_argument("--topic-id", metavar="ID", help="--describe: the topic with this id")
     parser.add_argument(
         "--topics-with-overrides", action="store_true", help="--describe: only topics whose settings were changed"
@@ -93,6 +101,9 @@ def run(options: argparse.Namespace) -> int:
     for name, actions in _ACTIONS_OF.items():
         if getattr(options, name) and action not in actions:
             raise CommandError(f"--{name.replace('_', '-')} is for --{' and --'.join(actions)}, not for --{action}")
+    limit = options.partition_size_limit_per_response
+    if limit is not None and not 1 <= limit <= LARGEST_INT32:
+        raise CommandError(f"--partition-size-limit-per-response is {limit}, but must be 1 to {LARGEST_INT32}")
     new_topic = _new_topic(options) if options.action is _create else None
     if options.action is _delete and not options.topic:
         raise CommandError("--delete needs --topic")
@@ -112,7 +123,9 @@ def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicDescription]
         raise CommandError("--topic and --topic-id both say which topics are meant: leave one out")
     is_meant = topic_filter(options.topic)
     hidden = INTERNAL_TOPICS if options.exclude_internal else frozenset()
-    topics = admin.describe_topics()
+    topics = admin.describe_topics(
+        partition_size_limit_per_response=options.partition_size_limit_per_response or PARTITIONS_PER_RESPONSE
+    )
     found = [topics[name] for name in sorted(topics) if is_meant(name) and name not in hidden]
     if options.topic_id is not None:
         found = [topic for topic in found if str(topic.topic_id) == options.topic_id]
@@ -256,8 +269,9 @@ def _partition_line(topic: str, partition: PartitionDescription) -> str:
     return (
         f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
         f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+        f"\tElr: {_ids(partition.eligible_leader_replicas)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
     )
 
 
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
+def _ids(brokers: Iterable[int] | None) -> str:
+    return "N/A" if brokers is None else ",".join(map(str, brokers))

@@ -99,6 +99,9 @@ FETCH_MAX_BYTES = integer("fetch.max.bytes", 57_671_680, "how much any fetch may
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = integer(
     "max.incremental.fetch.session.cache.slots", 1000, "fetch sessions at most", at_least=0
 )
+MAX_REQUEST_PARTITION_SIZE_LIMIT = integer(
+    "max.request.partition.size.limit", 2000, "partitions at most in one answer of DescribeTopicPartitions", at_least=1
+)
 SOCKET_REQUEST_MAX_BYTES = integer(
     "socket.request.max.bytes", 100 << 20, "a larger request closes its connection", at_least=1
 )
@@ -223,6 +226,7 @@ _NODE_KEYS: list[Key[Any]] = [
     CONTROLLER_SOCKET_TIMEOUT_MS,
     FETCH_MAX_BYTES,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    MAX_REQUEST_PARTITION_SIZE_LIMIT,
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     SOCKET_RECEIVE_BUFFER_BYTES,

@@ -38,7 +38,17 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.state_machine import ControlRecords
 from pykraft.server import config as keys
-from pykraft.server.apis import admin, cluster, config_changes, configs, controller, envelope, forwarding, quorum
+from pykraft.server.apis import (
+    admin,
+    cluster,
+    config_changes,
+    configs,
+    controller,
+    envelope,
+    forwarding,
+    quorum,
+    topic_partitions,
+)
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
@@ -251,6 +261,8 @@ class Node:
         for kind in ListenerKind:
             serve(kind, cluster_apis, cluster.HANDLERS)
             serve(kind, config_apis, configs.HANDLERS)
+        partition_apis = topic_partitions.TopicPartitionApis(self.config, lambda: self.loader.image, authorizer)
+        serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -68,8 +68,10 @@ def test_topics_are_made_listed_described_and_deleted(run: Run, make: Make) -> N
         line.split("\t")[0] for line in run("topics", "--describe", "--topics-with-overrides").out.splitlines()
     ].count("Topic: cli-made") == 1
     for number, line in enumerate(partitions):
-        ids = "[123],[123],[123]"
-        assert re.fullmatch(f"\tTopic: cli-made\tPartition: {number}\tLeader: [123]\tReplicas: {ids}\tIsr: {ids}", line)
+        ids, nobody = "[123],[123],[123]", "Elr: \\tLastKnownElr: "
+        assert re.fullmatch(
+            f"\tTopic: cli-made\tPartition: {number}\tLeader: [123]\tReplicas: {ids}\tIsr: {ids}\t{nobody}", line
+        )
     assert len(partitions) == 2
     assert run("topics", "--describe", "--topic", "cli-made", "--unavailable-partitions").out == ""
     assert run("topics", "--delete", "--topic", "cli-made") == Done(0, "", "")

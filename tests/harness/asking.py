@@ -8,6 +8,7 @@ from typing import Any
 
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.cluster import DescribeTopicPartitionsRequest, TopicPartitionCursor
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -258,6 +259,17 @@ def elect(kind: int, *topics: tuple[str, Sequence[int]]) -> ElectLeadersRequest:
         election_type=kind,
         topic_partitions=[topic_type(topic=name, partitions=list(numbers)) for name, numbers in topics],
         timeout_ms=30_000,
+    )
+
+
+def describe_partitions(
+    *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> DescribeTopicPartitionsRequest:
+    """Describe these topics, or all; `cursor` is the topic and the partition to begin with."""
+    return DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.Topic(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else TopicPartitionCursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
 
 

@@ -25,6 +25,7 @@ SERVERS: dict[str, Callable[[], Cluster | ApacheKafka]] = {
 }
 TOPIC = "measured"
 TOOLS = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -41,6 +42,8 @@ CALLS = (
     "cluster list-endpoints --bootstrap-server SERVERS",
     "cluster list-endpoints --bootstrap-server SERVERS --include-fenced-brokers",
     "broker-api-versions --bootstrap-server SERVERS",
+    "topics --bootstrap-server SERVERS --describe --topic measured",
+    "topics --bootstrap-server SERVERS --describe --topic measured --partition-size-limit-per-response 1",
     f"{_SENT} -1 --record-size 100",
     f"{_SENT} 1500 --payload-monotonic --warmup-records 300 --reporting-interval 600000",
     f"{_SENT} -1 --record-size 10 --transaction-duration-ms 50 --command-property linger.ms=1 acks=all",

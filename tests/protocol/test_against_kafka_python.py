@@ -73,7 +73,7 @@ def on_the_wire(value: Any) -> Any:
 def assert_same(ours: Struct, theirs: Any, version: int) -> None:
     """Same fields in the same order, with the same values."""
     present = [f for f in ours.fields if f.present(version)]
-    names = [THEIR_NAMES.get(f.name, f.name) for f in present]
+    names = [f.name if f.name in theirs.fields else THEIR_NAMES.get(f.name, f.name) for f in present]
     assert names == [f.name for f in theirs.fields.values() if f.for_version_q(version)]
     for f, name in zip(present, names, strict=True):
         one, other = getattr(ours, f.name), getattr(theirs, name)
@@ -96,7 +96,7 @@ def assert_kafka_python_agrees(message: Any, theirs: Any, version: int) -> None:
 def test_kafka_python_knows_what_clients_send() -> None:
     known = {message.__name__ for message in MESSAGES if issubclass(message, Request)}
     assert known >= {"ProduceRequest", "FetchRequest", "MetadataRequest", "DescribeQuorumRequest"}
-    assert len(known) >= 40
+    assert len(known) >= 4038
 
 
 @each_version(MESSAGES)

@@ -28,7 +28,14 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from pykraft.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest
+from pykraft.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    TopicPartitionCursor,
+)
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from tests.harness.scripted import HOST, Script, described, knowing, settings, topic_id
 
@@ -145,32 +152,113 @@ def test_what_was_deleted_is_gone() -> None:
     assert promise.kept and promise.value is None
 
 
+TOPIC = DescribeTopicPartitionsResponse.Topic
+
+
+def page(
+    *topics: tuple[str, range], following: tuple[str, int] | None = None, errors: dict[str, ErrorCode] | None = None
+) -> DescribeTopicPartitionsResponse:
+    """Topics with partitions of these numbers, and where the next page begins."""
+    kind = TOPIC.Partition
+    broker = {"leader_id": 2, "leader_epoch": 5, "replica_nodes": [1, 2, 3], "isr_nodes": [2], "offline_replicas": [1]}
+    eligible = {"eligible_leader_replicas": [3], "last_known_elr": []}
+    found = [
+        TOPIC(
+            name=name,
+            topic_id=topic_id(name),
+            partitions=[kind(partition_index=number, **broker, **eligible) for number in numbers],  # type: ignore[arg-type]
+        )
+        for name, numbers in topics
+    ]
+    found += [TOPIC(name=name, error_code=error, partitions=[]) for name, error in (errors or {}).items()]
+    cursor = None if following is None else TopicPartitionCursor(topic_name=following[0], partition_index=following[1])
+    return DescribeTopicPartitionsResponse(topics=found, next_cursor=cursor)
+
+
 def test_a_topic_reads_like_this() -> None:
     ask, script = asking()
     promise = ask.describe_topics(["t"], 60_000)
     script.poll()
-    request = script.asked(MetadataRequest)
-    assert not request.allow_auto_topic_creation, "to look is not to make"
-    script.answer(MetadataRequest, described({"t": [(2, 5), None]}))
+    script.answer(DescribeTopicPartitionsRequest, page(("t", range(2))))
     assert isinstance(promise.value, dict)
     first, second = promise.value["t"].partitions
-    assert first == PartitionDescription(0, 2, 5, (1, 2, 3), (1, 2, 3), ())
-    assert (second.partition, second.leader) == (1, -1)
+    assert first == PartitionDescription(0, 2, 5, (1, 2, 3), (2,), (1,), (3,), ())
+    assert second.partition == 1
 
 
-def test_all_topics_are_asked_for_by_naming_none() -> None:
+def test_what_does_not_fit_into_one_response_is_asked_for_from_the_cursor_on() -> None:
     ask, script = asking()
-    ask.describe_topics(None, 60_000)
-    script.poll()
-    assert script.asked(MetadataRequest).topics is None
+    promise = ask.describe_topics(["c", "a", "b", "c"], 60_000, 3)
+    pages = [
+        (["a", "b", "c"], None, page(("a", range(2)), ("b", range(1)), following=("b", 1))),
+        (["b", "c"], ("b", 1), page(("b", range(1, 4)), following=("c", 0))),
+        (["c"], ("c", 0), page(("c", range(1)))),
+    ]
+    for names, cursor, response in pages:
+        script.poll()
+        request = script.asked(DescribeTopicPartitionsRequest)
+        asked_from = request.cursor and (request.cursor.topic_name, request.cursor.partition_index)
+        assert ([topic.name for topic in request.topics], asked_from) == (names, cursor)
+        assert request.response_partition_limit == 3
+        script.answer(DescribeTopicPartitionsRequest, response)
+    assert isinstance(promise.value, dict)
+    found = {name: [each.partition for each in topic.partitions] for name, topic in promise.value.items()}
+    assert found == {"a": [0, 1], "b": [0, 1, 2, 3], "c": [0]}
 
 
-def test_a_topic_that_is_not_there_cannot_be_described() -> None:
+def test_a_topic_that_is_created_again_between_two_responses_has_only_its_new_partitions() -> None:
     ask, script = asking()
     promise = ask.describe_topics(["t"], 60_000)
     script.poll()
-    script.answer(MetadataRequest, described({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
-    assert str(promise.value) == "UNKNOWN_TOPIC_OR_PARTITION: there is no topic t"
+    script.answer(DescribeTopicPartitionsRequest, page(("t", range(2)), following=("t", 2)))
+    script.poll()
+    again = page(("t", range(2, 3)))
+    again.topics[0].topic_id = topic_id("another")
+    script.answer(DescribeTopicPartitionsRequest, again)
+    assert isinstance(promise.value, dict)
+    assert promise.value["t"].topic_id == topic_id("another")
+    assert [each.partition for each in promise.value["t"].partitions] == [2]
+
+
+def test_all_topics_are_asked_for_by_naming_none_and_no_topics_are_not_asked_for() -> None:
+    ask, script = asking()
+    ask.describe_topics(None, 60_000)
+    script.poll()
+    assert list(script.asked(DescribeTopicPartitionsRequest).topics) == []
+    assert ask.describe_topics([], 60_000).value == {}
+    listed = ask.list_topics(60_000)
+    script.poll()
+    script.answer(MetadataRequest, described({"b": [(1, 0)], "a": [(1, 0)]}))
+    assert listed.value == ["a", "b"]
+
+
+def test_an_older_broker_is_asked_for_metadata_and_does_not_know_eligible_leader_replicas() -> None:
+    ask, script = asking()
+    promise = ask.describe_topics(["t"], 60_000)
+    script.poll()
+    script.fail(DescribeTopicPartitionsRequest, Failure.UNSUPPORTED_VERSION)
+    script.poll()
+    assert not script.asked(MetadataRequest).allow_auto_topic_creation, "to look is not to make"
+    script.answer(MetadataRequest, described({"t": [(2, 5), None]}))
+    assert isinstance(promise.value, dict)
+    first, second = promise.value["t"].partitions
+    assert first == PartitionDescription(0, 2, 5, (1, 2, 3), (1, 2, 3), (), None, None)
+    assert (second.partition, second.leader) == (1, -1)
+
+
+def test_a_topic_that_is_not_there_cannot_be_described() -> None:
+    for is_old in (False, True):
+        ask, script = asking()
+        promise = ask.describe_topics(["t"], 60_000)
+        script.poll()
+        errors = {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        if is_old:
+            script.fail(DescribeTopicPartitionsRequest, Failure.UNSUPPORTED_VERSION)
+            script.poll()
+            script.answer(MetadataRequest, described({}, errors=errors))
+        else:
+            script.answer(DescribeTopicPartitionsRequest, page(errors=errors))
+        assert str(promise.value) == "UNKNOWN_TOPIC_OR_PARTITION: there is no topic t"
 
 
 # --- the cluster ------------------------------------------------------------------------------------------------------

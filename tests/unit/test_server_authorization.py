@@ -71,7 +71,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch, elect, grow, reassign, reassignments, update
+from tests.harness.asking import batch, describe_partitions, elect, grow, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -218,7 +218,7 @@ def rows() -> list[Row]:
 def of_cluster() -> list[Row]:
     describe_t, create_new = topic(AclOperation.DESCRIBE), topic(AclOperation.CREATE, "new")
     both = MetadataRequest(topics=None)
-    missing = metadata("new", "u")
+    missing, paged = metadata("new", "u"), describe_partitions("t", "u")
     topic_bits = metadata("t", include_topic_authorized_operations=True)
     cluster_bits = metadata(include_cluster_authorized_operations=True)
     create, see, alter = map(cluster, (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.ALTER))
@@ -244,6 +244,9 @@ def of_cluster() -> list[Row]:
     return [
         Row("a topic that is hidden", BROKER, lambda _: metadata("t", "u"), (describe_t,), topics_and_ids, seen),
         Row("a hidden topic by id", BROKER, metadata_by_id, (describe_t,), topics_and_ids, by_id),
+        Row("partitions, hidden", BROKER, lambda _: paged, (describe_t,), topics_and_ids, [*reversed(seen)]),
+        Row("all partitions", BROKER, lambda _: describe_partitions(), (describe_t,), topics, [("u", 0)]),
+        Row("bits of a paged topic", BROKER, lambda _: paged, (topic(AclOperation.WRITE),), bits_of_topic, 0xDE8),
         Row("all topics", BROKER, lambda _: both, (describe_t,), topics, [("u", 0)]),
         Row("all topics, once", BROKER, lambda _: metadata(), (describe_t,), topics, [("u", 0)], 0),
         Row("a new topic", BROKER, lambda _: missing, (create, create_new), topics, made_by_others),

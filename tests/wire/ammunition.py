@@ -19,6 +19,7 @@ from pykraft.protocol.messages.brokers import (
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
     DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
     FindCoordinatorRequest,
     MetadataRequest,
 )
@@ -53,6 +54,7 @@ def requests(topic_id: Uuid) -> dict[ListenerKind, list[Request]]:
         fetch(TOPIC, 0, topic_id=topic_id),
         list_offsets(TOPIC, -1),
         MetadataRequest(topics=[MetadataRequest.Topic(name=TOPIC)], allow_auto_topic_creation=False),
+        DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.Topic(name=TOPIC)]),
         FindCoordinatorRequest(key="group", coordinator_keys=["group"]),
         InitProducerIdRequest(transaction_timeout_ms=1000),
         epoch_end(TOPIC, 0),

@@ -1,4 +1,5 @@
-"""Messages with which a client finds its way: ApiVersions, Metadata, DescribeCluster, FindCoordinator.
+"""Messages with which a client finds its way: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster,
+FindCoordinator.
 
 A client asks one bootstrap address which APIs it speaks (ApiVersions), then who leads which partition (Metadata), and
 from then on talks to those brokers directly. The two lists of operations are bit sets, bit n for operation n of the
@@ -131,6 +132,61 @@ class MetadataResponse(Response, to=MetadataRequest):
     topics: Array[Topic]
     cluster_authorized_operations: int32 = field(default=OPERATIONS_NOT_ASKED_FOR, since=8, until=10)
     error_code: int16 = field(default=0, since=13)
+
+
+class TopicPartitionCursor(Struct):
+    """Where a description that fills several responses goes on: this partition of this topic comes next."""
+
+    topic_name: string
+    partition_index: int32
+
+
+class DescribeTopicPartitionsRequest(Request, api=75, versions=(0, 0), flexible=0, listeners=BROKER):
+    """How are the partitions of these topics, or of all if none is named? The answer has at most
+    `response_partition_limit` of them, from `cursor` on; it says where the next one is to begin (KIP-966)."""
+
+    class Topic(Struct):
+        name: string
+
+    topics: Array[Topic]
+    response_partition_limit: int32 = field(default=2000)
+    cursor: TopicPartitionCursor | None = field(default=None)
+
+    def refusal(self, error: KafkaError) -> "DescribeTopicPartitionsResponse":
+        """Each topic that was asked for gets the error: there is no other place for it."""
+        topic_type = DescribeTopicPartitionsResponse.Topic
+        return DescribeTopicPartitionsResponse(
+            topics=[topic_type(error_code=error.code, name=topic.name, partitions=[]) for topic in self.topics]
+        )
+
+
+class DescribeTopicPartitionsResponse(Response, to=DescribeTopicPartitionsRequest):
+    """Topics in the order of their names, each with partitions in the order of their numbers."""
+
+    class Topic(Struct):
+        class Partition(Struct):
+            error_code: int16 = field(default=0)
+            partition_index: int32
+            leader_id: int32
+            leader_epoch: int32 = field(default=-1)
+            replica_nodes: Array[int32]
+            isr_nodes: Array[int32]
+            # Replicas outside the ISR that hold everything committed.
+            eligible_leader_replicas: Array[int32] | None = field(default=None)
+            last_known_elr: Array[int32] | None = field(default=None)
+            offline_replicas: Array[int32]
+
+        error_code: int16 = field(default=0)
+        name: string | None
+        topic_id: uuid = field(default=ZERO_UUID)
+        is_internal: boolean = field(default=False)
+        partitions: Array[Partition]
+        topic_authorized_operations: int32 = field(default=OPERATIONS_NOT_ASKED_FOR)
+
+    throttle_time_ms: int32 = field(default=0)
+    topics: Array[Topic]
+    # Null when there is nothing more to tell.
+    next_cursor: TopicPartitionCursor | None = field(default=None)
 
 
 class DescribeClusterRequest(Request, api=60, versions=(0, 2), flexible=0, listeners=BOTH):

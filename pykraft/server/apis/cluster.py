@@ -252,7 +252,7 @@ class ClusterApis:
             return MetadataResponse.Topic(error_code=refused, name=name, partitions=[])
         topic = image.topic_named(name)
         if topic is None:
-            return MetadataResponse.Topic(error_code=_missing(name), name=name, partitions=[])
+            return MetadataResponse.Topic(error_code=why_missing(name), name=name, partitions=[])
         return self._topic(topic, context)
 
     def _topic(self, topic: TopicImage, context: RequestContext) -> MetadataResponse.Topic:
@@ -385,7 +385,7 @@ def _is_by_id(topic: MetadataRequest.Topic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
 
 
-def _missing(name: str) -> ErrorCode:
+def why_missing(name: str) -> ErrorCode:
     """Why there is no topic of this name: it could not even be made, or nobody made it."""
     try:
         check_topic_name(name)
@@ -398,7 +398,7 @@ def _partition(
     image: MetadataImage, number: int, partition: PartitionRegistration, context: RequestContext
 ) -> MetadataResponse.Topic.Partition:
     """What the client is told of a partition, and of those of its brokers that it can reach."""
-    offline = [replica for replica in partition.replicas if not _is_reachable(image, replica, context.listener)]
+    offline = [replica for replica in partition.replicas if not is_reachable(image, replica, context.listener)]
     replicas, in_sync = partition.replicas, partition.isr
     if context.api_version == _ONLY_LIVE_REPLICAS:
         replicas = tuple(replica for replica in replicas if replica not in offline)
@@ -422,6 +422,6 @@ def _partition(
     )
 
 
-def _is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
+def is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and listener in broker.endpoints
