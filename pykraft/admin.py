@@ -386,6 +386,12 @@ class Admin(ClosesOnExit):
         """The brokers: those that are not fenced, or all."""
         return self._ask(lambda deadline: self._core.ask.describe_cluster(deadline, include_fenced_brokers))
 
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker that will not come back. Its replicas stay assigned to it. A broker that is alive leads
+        nothing from then on, and takes part again when it is restarted. KafkaError: BROKER_ID_NOT_REGISTERED."""
+        number = whole_number("a broker's id", broker_id, LARGEST_INT32)
+        self._ask(lambda deadline: self._core.ask.unregister_broker(number, deadline))
+
     def describe_api_versions(self, brokers: Iterable[int]) -> Answers[int, ApiVersions]:
         """Which APIs each of these brokers serves, in which versions; the error in their place if it does not say."""
         wanted = list(brokers)

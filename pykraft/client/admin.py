@@ -22,6 +22,8 @@ from pykraft.protocol.messages.admin import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -278,6 +280,13 @@ class AdminCalls:
 
         request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
         return self._driver.ask_any("to describe the cluster", request, read, deadline)
+
+    def unregister_broker(self, broker_id: int, deadline: int) -> "Promise[KafkaError | None]":
+        def read(response: UnregisterBrokerResponse) -> None:
+            _check(response.error_code, f"broker {broker_id}", response.error_message)
+
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        return self._driver.ask_any("to unregister a broker", request, read, deadline)
 
     def describe_api_versions(
         self, brokers: Iterable[int], deadline: int

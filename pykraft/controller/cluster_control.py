@@ -4,6 +4,10 @@ A broker registers with a fresh incarnation id; the offset of its registration r
 everybody tells the processes of one id apart. It begins fenced, and is unfenced when it has applied the metadata log up
 to its own registration. A fenced broker leads nothing and is in no ISR of more than itself.
 
+An administrator may unregister a broker that will not come back. If the broker is alive, other brokers lead what it
+led, and its heartbeats are refused with STALE_BROKER_EPOCH; it does not register again until it is restarted. Replicas
+stay assigned to a broker that is not registered.
+
 Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
@@ -14,6 +18,7 @@ from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, LATEST
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -25,6 +30,7 @@ from pykraft.protocol.messages.records import (
     Endpoint,
     RegisterBrokerRecord,
     SupportedFeature,
+    UnregisterBrokerRecord,
 )
 
 REGISTER_BROKER_VERSION = 3
@@ -100,6 +106,18 @@ class ClusterControl:
             response,
             after=(lambda offset: self.heartbeats.begin_shutdown(broker.broker_id, offset)) if is_leaving else None,
         )
+
+    def unregister_broker(
+        self, image: MetadataImage, request: UnregisterBrokerRequest
+    ) -> Result[UnregisterBrokerResponse]:
+        """The broker leads nothing, is in no ISR of more than itself, and is not registered any more."""
+        broker_id = request.broker_id
+        broker = image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {broker_id} is registered")
+        records = self._replication.plan_broker_gone(image, broker_id)
+        records.append((UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
+        return Result(records, UnregisterBrokerResponse(), after=lambda _: self.heartbeats.forget(broker_id))
 
     def _plan_state(
         self, image: MetadataImage, broker: BrokerRegistration, state: BrokerState

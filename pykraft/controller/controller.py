@@ -45,7 +45,12 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.versions import METADATA_VERSION, as_of_level
-from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    UnregisterBrokerRequest,
+)
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -240,6 +245,7 @@ class QuorumController:
                 image, request, self._raft.next_append_offset, self._now
             ),
             BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self._now),
+            UnregisterBrokerRequest: cluster.unregister_broker,
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: allocate_producer_ids,
             ElectLeadersRequest: self._elections.elect_leaders,

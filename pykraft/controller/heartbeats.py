@@ -76,6 +76,10 @@ class BrokerHeartbeats:
         """Another process has this id now."""
         self._contacts[broker_id] = BrokerContact(now)
 
+    def forget(self, broker_id: int) -> None:
+        """No broker of this id is registered any more."""
+        self._contacts.pop(broker_id, None)
+
     def has_valid_session(self, broker_id: int, now: int) -> bool:
         contact = self._contacts.get(broker_id)
         return contact is not None and now < contact.last_contact + self._session_timeout_ms

@@ -11,13 +11,14 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import UNASSIGNED_DIRECTORY, Uuid
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState
 from pykraft.metadata.image import BrokerRegistration
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     BrokerHeartbeatRequest,
     SecuredEndpoint,
     SupportedFeature,
 )
-from pykraft.protocol.messages.records import RegisterBrokerRecord
+from pykraft.protocol.messages.records import RegisterBrokerRecord, UnregisterBrokerRecord
 from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic, registration
 from tests.harness.quorum import directory_id
 
@@ -128,6 +129,56 @@ def test_who_takes_an_id_before_the_old_process_is_fenced_does_not_take_what_tha
     records = [(batch.base_offset + n, each) for batch in script.heard.batches for n, each in enumerate(batch.records)]
     (*_, offset) = [offset for offset, each in records if isinstance(each, RegisterBrokerRecord)]
     assert epoch == script.image.brokers[1].epoch == offset, "its epoch is its record's place, whatever came before it"
+
+
+def forget(script: ControllerScript, broker_id: int) -> None:
+    script.answered(script.controller.answer(UnregisterBrokerRequest(broker_id=broker_id), script.now))
+
+
+def test_a_broker_is_unregistered_after_others_lead_what_it_led() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2], 1: [2, 1]}), new_topic("alone", assignment={0: [1]}))
+    offset = script.image.provenance.offset
+    forget(script, 1)
+    assert list(script.image.brokers) == [2]
+    assert [
+        (each.leader, each.isr, each.replicas) for each in (script.partition("t", 0), script.partition("t", 1))
+    ] == [
+        (2, (2,), (1, 2)),
+        (2, (2,), (2, 1)),
+    ]
+    assert script.partition("alone").leader == NOBODY
+    records = [each for batch in script.heard.batches if batch.last_offset > offset for each in batch.records]
+    assert isinstance(records[-1], UnregisterBrokerRecord)
+
+
+def test_a_broker_that_is_unregistered_and_lives_registers_anew_when_it_is_restarted() -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}), new_topic("alone", assignment={0: [1]}))
+    epoch = script.image.brokers[1].epoch
+    forget(script, 1)
+    late = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=epoch, current_metadata_offset=0, want_fence=False, want_shut_down=False
+    )
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
+        script.answered(script.controller.answer(late, script.now))
+    script.run(2 * SESSION_MS)  # no session is left that could end
+    assert script.register(1, life=2) > epoch
+    script.heartbeat(1)
+    assert script.partition("alone").leader == 1
+    assert script.partition("t").isr == (2,), "it has to catch up first"
+
+
+def test_a_broker_that_is_not_registered_cannot_be_unregistered() -> None:
+    script = ControllerScript()
+    script.bring_up(1)
+    before = script.image.provenance
+    for broker_id in (2, -1):
+        with pytest.raises(KafkaError, match=f"BROKER_ID_NOT_REGISTERED: no broker {broker_id} is registered"):
+            forget(script, broker_id)
+    assert script.image.provenance == before
 
 
 def test_a_heartbeat_that_changes_nothing_leaves_nothing_in_the_log() -> None:

@@ -15,7 +15,7 @@ from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.api import ListenerKind, apis
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -561,7 +561,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     no_delete = (cluster(AclOperation.DELETE), topic(AclOperation.DELETE))
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
     move_t = reassign(("t", 0, [1]))
-    grow_t, alter_cluster = topic(AclOperation.ALTER), cluster(AclOperation.ALTER)
+    grow_t, alter_cluster, unregister = topic(AclOperation.ALTER), cluster(AclOperation.ALTER, UnregisterBrokerRequest(broker_id=9)
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
     of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
@@ -586,6 +586,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a reassignment", kind, lambda _: move_t, (cluster(AclOperation.ALTER),), moved, (31, [(0, 31)])),
         Row("reassignments", kind, lambda _: reassignments(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("elections", kind, lambda _: elect(0, ("t", [0])), (alter_cluster,), elected, CLUSTER_REFUSED),
+        Row("forgetting a broker", kind, lambda _: unregister, (cluster(AclOperation.ALTER),), error, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),

@@ -9,6 +9,7 @@ from random import Random
 
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Uuid
 from pykraft.protocol.api import ListenerKind, apis
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -47,6 +48,7 @@ def requests(topic_id: Uuid) -> dict[ListenerKind, list[Request]]:
         create(new_topic(TOPIC, 1, 1, configs=[("retention.ms", "1000")]), validate_only=True),
         delete("nobody-made-it"),
         DescribeClusterRequest(),
+        UnregisterBrokerRequest(broker_id=99),
         quorum,
     ]
     broker: list[Request] = [

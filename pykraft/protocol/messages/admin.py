@@ -1,4 +1,5 @@
-"""Messages that change the cluster for an administrator: CreateTopics, CreatePartitions, DeleteTopics.
+"""Messages that change the cluster for an administrator: CreateTopics, CreatePartitions, DeleteTopics, and
+UnregisterBroker.
 
 A client sends them to any broker, which forwards them in an Envelope to the active controller (KIP-590). They are
 answered when the change is committed in the metadata log; brokers may see it a moment later.
@@ -158,3 +159,17 @@ class DeleteTopicsResponse(Response, to=DeleteTopicsRequest):
 
     throttle_time_ms: int32 = field(default=0)
     responses: Array[Topic]
+
+
+class UnregisterBrokerRequest(Request, api=64, versions=(0, 0), flexible=0, listeners=BOTH, forwardable=True):
+    """Forget the broker of this id: it is not coming back. The replicas on it stay assigned to it."""
+
+    broker_id: int32
+
+
+class UnregisterBrokerResponse(Response, to=UnregisterBrokerRequest):
+    """Whether there was such a broker."""
+
+    throttle_time_ms: int32 = field(default=0)
+    error_code: int16 = field(default=0)
+    error_message: string | None = field(default=None)

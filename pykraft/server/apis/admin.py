@@ -1,8 +1,10 @@
-"""What clients ask of the active controller, mostly by way of a broker: topics, leaders, places of replicas, settings.
+"""What clients ask of the active controller, mostly by way of a broker: topics, leaders, places of replicas,
+settingssettings, to unregister brokers.
 
 Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2,
 AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2,
-UpdateFeatures 0 to 2. Only the active controller does what is asked; the others answer NOT_CONTROLLER.
+UpdateFeatures 0 to 2, UnregisterBroker 0. Only the active controller does what is asked; the others answer
+NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -16,6 +18,7 @@ controller is asked for the rest. Behaviour to know:
 * AlterPartitionReassignments needs ALTER on the cluster, ListPartitionReassignments DESCRIBE.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
 * UpdateFeatures needs ALTER on the cluster.
+* UnregisterBroker needs ALTER on the cluster.
 * A topic or resource that a request names twice is refused, with or without the right to it.
 
 Follows kafka.server.ControllerApis.
@@ -39,6 +42,7 @@ from pykraft.protocol.messages.admin import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    UnregisterBrokerRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
 from pykraft.protocol.messages.elections import ElectLeadersRequest
@@ -203,6 +207,12 @@ class AdminApis:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         return ask(self._controller, request, now)
 
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def unregister_broker(self, request: UnregisterBrokerRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        return ask(self._controller, request, now)
+
 
 HANDLERS: Handlers = {
     CreateTopicsRequest: AdminApis.create_topics,
@@ -214,6 +224,7 @@ HANDLERS: Handlers = {
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,
     UpdateFeaturesRequest: AdminApis.update_features,
+    UnregisterBrokerRequest: AdminApis.unregister_broker,
 }
 
 
