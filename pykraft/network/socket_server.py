@@ -19,8 +19,12 @@ import errno
 import socket
 import struct
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
 
+from pykraft.common.core import FOREVER
+from pykraft.network.connection_quotas import ConnectionQuotas
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frames import FrameReader
@@ -28,6 +32,8 @@ from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _ACCEPT_AT_ONCE = 64
+_IDLE_CHECK_MS = 60_000
+_LEAST_PAUSE_MS = 10
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 seconds: close() resets the connection
 
 
@@ -50,9 +56,12 @@ class AcceptedSocket(WatchedStream):
 
     connection: ServerConnection
 
-    def __init__(self, processor: "Processor", sock: socket.socket, frames: FrameReader) -> None:
+    def __init__(
+        self, processor: "Processor", sock: socket.socket, frames: FrameReader, when_closed: Callable[[], object]
+    ) -> None:
         super().__init__(processor.selector, sock, frames)
         self._processor = processor
+        self._when_closed = when_closed
         self.has_hung_up = False
         self.last_active = processor.now
 
@@ -94,6 +103,7 @@ class AcceptedSocket(WatchedStream):
         if reset:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.close_socket()
+        self._when_closed()
         del self.connection  # or the two keep each other, and the buffer, until the garbage collector comes
 
 
@@ -120,28 +130,40 @@ class Processor:
         """How many connections each listener has."""
         return Counter(stream.connection.channel.listener for stream in self._sockets)
 
-    def add(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
-        """Serve an accepted socket. If the system refuses what that needs, this socket is closed, and nothing else."""
+    def add(
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Serve an accepted socket, and call back when it is closed. If the system refuses what that needs, this socket
+        is closed, and nothing else."""
         try:
             if sock.fileno() >= self._options.max_file_number:
                 if not self.make_room():
                     raise OSError(errno.EMFILE, "too many connections")
                 sock, high = sock.dup(), sock  # it moves to the number that is free now, or what is free is used up
                 high.close()
-            self._serve(sock, address, listener, kind)
+            self._serve(sock, address, listener, kind, when_closed)
         except OSError:
             sock.close()
+            when_closed()
 
-    def _serve(self, sock: socket.socket, address: str, listener: str, kind: ListenerKind) -> None:
+    def _serve(
+        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+    ) -> None:
         options = self._options
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if options.send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
         channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes)
-        stream = AcceptedSocket(self, sock, channel.frames)
+        stream = AcceptedSocket(self, sock, channel.frames, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
         self._sockets.add(stream)
@@ -158,26 +180,64 @@ class Processor:
     def remove(self, stream: AcceptedSocket) -> None:
         self._sockets.discard(stream)
 
-    def close_idle(self, now: int) -> None:
-        """Close connections that have been silent for too long."""
-        since = now - self._options.max_idle_ms
-        for connection in [stream.connection for stream in self._sockets if stream.last_active < since]:
+    def close_idle(self, now: int) -> int:
+        """Close connections that have been silent for too long; returns when to look again."""
+        limit = self._options.max_idle_ms
+        if limit < 0:
+            return FOREVER
+        for connection in [stream.connection for stream in self._sockets if stream.last_active < now - limit]:
             connection.close()
+        # What is accepted later is silent later. Twice in that time is enough, and once a minute is not too often.
+        oldest = min((stream.last_active for stream in self._sockets), default=now)
+        return min(max(oldest + limit + 1, now + max(limit // 2, _LEAST_PAUSE_MS)), now + _IDLE_CHECK_MS)
+
+    def close_excess(self, quotas: ConnectionQuotas) -> None:
+        """A protected listener took more connections than there are: those that have been silent the longest on the
+        others have to go."""
+        while True:
+            others = [each for each in self._sockets if quotas.is_exceeded(each.connection.channel.listener)]
+            if not others:
+                return
+            min(others, key=lambda stream: stream.last_active).connection.close()
 
     def close(self, reset: bool) -> None:
         for connection in [stream.connection for stream in self._sockets]:
             connection.close(reset)
 
 
-class Acceptor:
-    """One listener's socket."""
+class Connections(Protocol):
+    """Where accepted sockets go: a processor, or several in turn."""
 
-    def __init__(self, selector: Selector, processor: Processor, listener: str, kind: ListenerKind) -> None:
+    def add(
+        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+    ) -> None: ...
+
+    def make_room(self) -> bool: ...
+
+
+class Acceptor:
+    """One listener's socket. A connection that has to wait (see `connection_quotas`) is held here, and no other is
+    accepted meanwhile."""
+
+    def __init__(
+        self,
+        selector: Selector,
+        connections: Connections,
+        listener: str,
+        kind: ListenerKind,
+        quotas: ConnectionQuotas,
+        clock: Callable[[], int],
+    ) -> None:
         self._selector = selector
-        self._processor = processor
-        self._listener = listener
+        self._connections = connections
+        self.listener = listener
         self._kind = kind
+        self._quotas = quotas
+        self._clock = clock
         self._sock: socket.socket | None = None
+        self._is_watched = False
+        self._held: tuple[socket.socket, str] | None = None
+        self._held_until = 0
 
     def bind(self, host: str, port: int, options: SocketOptions) -> int:
         """Listen; returns the port, which the system chooses if `port` is 0. OSError if it is taken."""
@@ -194,9 +254,20 @@ class Acceptor:
             raise
         sock.setblocking(False)
         self._sock = sock
-        self._selector.watch(sock, 0, READ, self)
+        self._watch(True)
         bound: int = sock.getsockname()[1]
         return bound
+
+    def _watch(self, is_wanted: bool) -> None:
+        assert self._sock is not None
+        if is_wanted != self._is_watched:
+            self._selector.watch(self._sock, READ if self._is_watched else 0, READ if is_wanted else 0, self)
+            self._is_watched = is_wanted
+
+    @property
+    def is_holding(self) -> bool:
+        """A connection waits here: call `go_on`."""
+        return self._held is not None
 
     def on_ready(self, events: int) -> None:
         assert self._sock is not None
@@ -207,12 +278,37 @@ class Acceptor:
                 return
             except OSError as error:  # the client is gone already, or no files are left
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._processor.make_room()
+                    self._connections.make_room()
                 return
-            self._processor.add(sock, str(address[0]), self._listener, self._kind)
+            now = self._clock()
+            self._held = sock, str(address[0])
+            self._held_until = now + self._quotas.wait_ms(self.listener, now)
+            self.go_on(now)
+            if self._held is not None:
+                return
+
+    def go_on(self, now: int) -> int:
+        """Let the connection that waits be served if it may; returns when to ask again. (When a connection is closed,
+        ask besides.)"""
+        if self._held is None:
+            return FOREVER
+        if now < self._held_until or not self._quotas.has_slot(self.listener):
+            self._watch(False)
+            return self._held_until if now < self._held_until else FOREVER
+        sock, address = self._held
+        self._held = None
+        self._watch(True)
+        if self._quotas.admit(address):
+            self._connections.add(sock, address, self.listener, self._kind, partial(self._quotas.release, address))
+        else:
+            sock.close()
+        return FOREVER
 
     def close(self) -> None:
+        if self._held is not None:
+            self._held[0].close()
+            self._held = None
         if self._sock is not None:
-            self._selector.watch(self._sock, READ, 0, self)
+            self._watch(False)
             self._sock.close()
             self._sock = None

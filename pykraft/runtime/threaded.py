@@ -18,6 +18,7 @@ An exception that nobody below has answered is a bug, or a disk that fails: the 
 would, and the error is kept in `failure`. It is never swallowed.
 """
 
+import socket
 import sys
 import threading
 from collections import deque
@@ -34,12 +35,15 @@ from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
+from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
+from pykraft.protocol.api import ListenerKind
 from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
-from pykraft.server import config as keys
+from pykraft.server import config as node_keys
+from pykraft.server import socket_config as keys
 from pykraft.server.config import NodeConfig
 from pykraft.server.describe import TAIL, NodeView, describe
 from pykraft.server.node import Node
@@ -57,7 +61,6 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
 MAX_WAIT_MS = 1000
-IDLE_CHECK_MS = 60_000
 MAX_HANDLING_MS = 20
 """After so long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or the
 fetches that show it to be alive, have to wait for."""
@@ -97,6 +100,7 @@ class NodeThread:
         self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
         self._processor = Processor(self._selector, self._requests, self._options)
         self._acceptors: list[Acceptor] = []
+        self._quotas: list[ConnectionQuotas] = []
         self._metrics_server: MetricsServer | None = None
         self.failure: BaseException | None = None
         self._kill = threading.Event()
@@ -137,8 +141,12 @@ class NodeThread:
 
     def _bind(self) -> None:
         ports = {}
+        quotas = connection_quotas(self.node.config)
+        self._quotas = list(quotas.values())
         for listener in self.node.config.listeners:
-            acceptor = Acceptor(self._selector, self._processor, listener.name, listener.kind)
+            acceptor = Acceptor(
+                self._selector, self._processor, listener.name, listener.kind, quotas[listener.kind], self._clock.now
+            )
             self._acceptors.append(acceptor)
             try:
                 ports[listener.name] = acceptor.bind(listener.bind.host, listener.bind.port, self._options)
@@ -153,7 +161,7 @@ class NodeThread:
                 self._metrics_server = MetricsServer(self._selector, endpoint, lambda: exposition(self.node.metrics))
             except OSError as error:
                 raise ConfigError(
-                    f"{keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
+                    f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
 
     @property
@@ -254,13 +262,20 @@ class NodeThread:
                 self._client.send(outbound, now)
             deadline = min(poll.deadline, network_deadline, self._client.timer.deadline)
             if now >= idle_check:
-                self._processor.close_idle(now)
-                idle_check = now + IDLE_CHECK_MS
+                idle_check = self._processor.close_idle(now)
+            deadline = min(deadline, idle_check, self._look_after_connections(now))
             if self.node.is_shut_down(now):
                 return
             ended = stopwatch()
             self._times.add(began, ready_at, read_at, ended)
             began = ended
+
+    def _look_after_connections(self, now: int) -> int:
+        """Close what is too many, and accept what had to wait; returns when to look again."""
+        for quotas in self._quotas:
+            if quotas.has_excess:
+                self._processor.close_excess(quotas)
+        return min(acceptor.go_on(now) for acceptor in self._acceptors)
 
     @property
     def _has_work(self) -> bool:
@@ -334,3 +349,29 @@ def _socket_options(config: NodeConfig) -> SocketOptions:
         queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
         max_file_number=most_open_files() * 7 // 8,
     )
+
+
+def connection_quotas(config: NodeConfig) -> dict[ListenerKind, ConnectionQuotas]:
+    """How many connections there may be to the broker's listeners, and to the controller's."""
+    values = config.values
+    limits = ConnectionLimits(
+        connections=values[keys.MAX_CONNECTIONS],
+        per_ip=values[keys.MAX_CONNECTIONS_PER_IP],
+        per_ip_overrides=_limits_of_addresses(keys.limits_of_hosts(values)),
+        creation_rate=values[keys.MAX_CONNECTION_CREATION_RATE],
+    )
+    names = {kind: [each.name for each in config.listeners if each.kind is kind] for kind in ListenerKind}
+    return {kind: ConnectionQuotas(limits, names[kind], config.inter_broker_listener) for kind in ListenerKind}
+
+
+def _limits_of_addresses(limits: dict[str, int]) -> dict[str, int]:
+    """The same with the addresses of the hosts; ConfigError if a host has none."""
+    found = {}
+    for host, limit in limits.items():
+        try:
+            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            name = keys.MAX_CONNECTIONS_PER_IP_OVERRIDES.name
+            raise ConfigError(f"{name} has the host {host}, whose name cannot be resolved: write its address") from None
+        found.update({str(info[4][0]): limit for info in infos})
+    return found

@@ -23,6 +23,7 @@ from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.config import RAFT_KEYS
+from pykraft.server.socket_config import SOCKET_KEYS, check_socket_keys
 
 PROCESS_ROLES = names(
     "process.roles",
@@ -249,6 +250,7 @@ _NODE_KEYS: list[Key[Any]] = [
     REQUEST_TIMEOUT_MS,
     METRICS_LISTENER,
     *LIVE_BROKER_CONFIG.keys.values(),
+    *SOCKET_KEYS,
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
     *GROUP_KEYS,
@@ -316,6 +318,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     values = NODE_CONFIG.resolve(properties)
     check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
     _check_waits(values)
+    check_socket_keys(values)
     check_consumer_group_keys(values)
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from pykraft.common.core import FOREVER, RequestManager
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
-from pykraft.server import config as keys
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.node import Node
+from pykraft.server.socket_config import QUEUED_MAX_REQUESTS
 from pykraft.sim.disk import Crash, MemoryFileSystem
 from pykraft.sim.network import End, Network
 from pykraft.sim.scheduler import US_PER_MS, Planned, Scheduler
@@ -305,7 +305,7 @@ class SimulatedNode(Machine):
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random, is_of_node=True)
         self._peers.now = self.scheduler.now
-        capacity = self.config.values[keys.QUEUED_MAX_REQUESTS]
+        capacity = self.config.values[QUEUED_MAX_REQUESTS]
         self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)
         self._requests.metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self.is_up = True

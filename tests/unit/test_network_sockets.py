@@ -9,6 +9,7 @@ import pathlib
 import select
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.timer import Timer
 from pykraft.network import selector as selector_module
+from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from pykraft.network.selector import Selector, Stream
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
@@ -47,20 +49,32 @@ PRODUCE = b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_da
 class Server:
     """The stages of a listener, and whoever called."""
 
-    def __init__(self, options: SocketOptions = OPTIONS) -> None:
+    def __init__(self, options: SocketOptions = OPTIONS, limits: ConnectionLimits | None = None) -> None:
         self.selector = Selector()
         self.timer = Timer()
         self.now = 0
         self.requests = RequestChannel(options.queued_max_requests, self.timer, lambda: self.now)
         self.processor = Processor(self.selector, self.requests, options)
-        self.acceptor = Acceptor(self.selector, self.processor, "PLAINTEXT", ListenerKind.BROKER)
+        self.quotas = ConnectionQuotas(limits or ConnectionLimits(), ["PLAINTEXT", "INTERNAL"], "INTERNAL")
+        self.acceptor, self.internal = (
+            Acceptor(self.selector, self.processor, name, ListenerKind.BROKER, self.quotas, lambda: self.now)
+            for name in ("PLAINTEXT", "INTERNAL")
+        )
         self.port = self.acceptor.bind("127.0.0.1", 0, options)
+        self.internal_port = self.internal.bind("127.0.0.1", 0, options)
         self.callers: list[socket.socket] = []
 
     def turn(self, times: int = 3) -> None:
         """Look at all sockets so often."""
         for _ in range(times):
             self.selector.tell(self.selector.wait(0.01))
+
+    def dial(self, port: int = 0) -> socket.socket:
+        """A new connection, as far as the system is concerned."""
+        caller = socket.create_connection(("127.0.0.1", port or self.port), timeout=10)
+        self.callers.append(caller)
+        self.turn()
+        return caller
 
     def call(self) -> socket.socket:
         """A new connection, which the server has accepted."""
@@ -87,6 +101,7 @@ class Server:
 
     def close(self) -> None:
         self.acceptor.close()
+        self.internal.close()
         self.processor.close(reset=True)
         self.selector.close()
         for caller in self.callers:
@@ -532,3 +547,115 @@ def test_where_the_system_has_no_epoll_sockets_are_read_and_written_all_the_same
     stream.watch_for(0)
     assert not selector.wait(0)
     selector.close()
+
+
+def test_idle_connections_are_looked_for_when_the_first_may_be_too_old(server: Server) -> None:
+    assert server.processor.close_idle(0) == 1001  # nobody is there: who comes now is silent for too long then
+    server.call()
+    server.processor.now = 600
+    server.call()
+    assert server.processor.close_idle(600) == 1100  # the older one, but not more often than every half of the time
+    assert server.processor.close_idle(1100) == 1601
+    server.processor._options = OPTIONS._replace(max_idle_ms=-1)
+    server.processor.close_idle(1 << 40)
+    assert len(server.processor) == 1  # never
+
+
+# --- as many as there may be ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limited() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def make(options: SocketOptions = OPTIONS, **limits: Any) -> Server:
+        servers.append(Server(options, ConnectionLimits(**limits)))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def test_a_connection_that_is_one_too_many_waits_for_another_to_be_closed(limited: Callable[..., Server]) -> None:
+    server = limited(connections=2)
+    first, second = server.call(), server.call()
+    third, fourth = server.dial(), server.dial()
+    assert len(server.processor) == 2 and server.acceptor.is_holding and not is_hung_up(third)
+    server.acceptor.go_on(0)
+    assert len(server.processor) == 2
+    first.close()
+    server.turn()
+    server.acceptor.go_on(0)
+    server.turn()
+    assert len(server.processor) == 2 and server.quotas.total == 2
+    second.close()
+    server.turn()
+    server.acceptor.go_on(0)
+    server.turn()
+    server.ask(third)
+    server.ask(fourth)
+    assert len(server.requests) == 2 and not server.acceptor.is_holding
+
+
+def test_the_brokers_own_listener_gets_a_connection_and_another_one_has_to_go(limited: Callable[..., Server]) -> None:
+    server = limited(connections=2)
+    silent = server.call()
+    server.processor.now = 10
+    talking = server.call()
+    peer = server.dial(server.internal_port)
+    assert server.quotas.has_excess and len(server.processor) == 3
+    server.processor.close_excess(server.quotas)
+    assert is_hung_up(silent) and not is_hung_up(talking) and not is_hung_up(peer)
+    assert not server.quotas.has_excess
+
+
+def test_an_address_has_its_number_of_connections_and_one_more_is_closed(limited: Callable[..., Server]) -> None:
+    server = limited(per_ip=1, per_ip_overrides={"127.0.0.1": 2})
+    first, second = server.call(), server.call()
+    third = server.dial()
+    assert is_hung_up(third) and not is_hung_up(first) and not is_hung_up(second)
+    first.close()
+    server.turn()
+    server.ask(server.dial())
+    assert len(server.requests) == 1 and server.quotas.total == 2
+
+
+def test_connections_that_come_too_fast_wait(limited: Callable[..., Server]) -> None:
+    server = limited(creation_rate=1)
+    for _ in range(10):  # ten seconds' worth
+        server.call()
+    server.dial()
+    assert server.acceptor.is_holding and server.acceptor.go_on(0) == 1000
+    assert server.acceptor.go_on(999) == 1000 and len(server.processor) == 10
+    server.acceptor.go_on(1000)
+    assert len(server.processor) == 11
+
+
+def test_a_socket_that_cannot_be_served_gives_its_place_back(limited: Callable[..., Server]) -> None:
+    server = limited(OPTIONS._replace(max_file_number=0), connections=2)
+    assert is_hung_up(server.dial()) and server.quotas.total == 0
+
+
+def test_buffers_have_the_size_that_was_asked_for(limited: Callable[..., Server]) -> None:
+    """The kernel doubles it, for its own bookkeeping."""
+    server = limited(OPTIONS._replace(send_buffer_bytes=20_000, receive_buffer_bytes=30_000))
+    server.call()
+    (stream,) = server.processor._sockets
+    sizes = [stream.sock.getsockopt(socket.SOL_SOCKET, name) for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    assert sizes in ([40_000, 60_000], [20_000, 30_000])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count the backlog in their own way")
+def test_no_more_connections_wait_to_be_accepted_than_the_backlog_has_room_for(limited: Callable[..., Server]) -> None:
+    server = limited(OPTIONS._replace(backlog=2))
+    callers = [socket.socket() for _ in range(6)]
+    try:
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(("127.0.0.1", server.port))
+        _, made, _ = select.select([], callers, [], 0.1)
+        assert len(select.select([], callers, [], 0.1)[1]) == len(made) == 3  # Linux takes one more than is said
+    finally:
+        for caller in callers:
+            caller.close()

@@ -184,6 +184,12 @@ def test_kafkas_own_keys_are_known_with_kafkas_defaults() -> None:
         "metadata.max.idle.interval.ms": 500,
         "connections.max.idle.ms": 600000,
         "queued.max.requests": 500,
+        "num.network.threads": 3,
+        "num.io.threads": 8,
+        "max.connections": 2147483647,
+        "max.connections.per.ip": 2147483647,
+        "max.connections.per.ip.overrides": "",
+        "max.connection.creation.rate": 2147483647,
     }
     assert {key: NODE_CONFIG.keys[key].default for key in defaults} == defaults
 

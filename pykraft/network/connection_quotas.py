@@ -1,0 +1,125 @@
+"""How many connections there may be, and how fast new ones may come.
+
+Three limits, and what happens to the connection that is one too many:
+
+::
+
+    max.connections                it waits, accepted but not served, until another connection is closed
+    max.connection.creation.rate   it waits until the average is back at the limit, one second at most
+    max.connections.per.ip         it is closed (max.connections.per.ip.overrides: other limits for some hosts)
+
+While one connection waits its listener accepts no other, so the next ones stay in the system's backlog.
+
+The rate is an average over eleven samples of one second, the youngest unfinished, and counts as at least ten seconds.
+So after a quiet time ten seconds' worth of connections may come at once; only then does the limit slow them down.
+
+Brokers must reach each other when clients have taken all connections. So if a broker has several listeners, the one of
+the brokers is *protected*: ``max.connections`` and the rate do not hold for it, and for each connection by which the
+limit is exceeded the one that was silent for the longest on another listener is closed.
+
+A node has these quotas once for its broker's listeners and once for its controller's, as Kafka has two SocketServers.
+
+Follows kafka.network.ConnectionQuotas and org.apache.kafka.common.metrics.stats.Rate (KIP-402, KIP-612).
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_SAMPLE_MS = 1000
+_SAMPLES = 11
+_MOST_WAIT_MS = 1000
+NO_LIMIT = (1 << 31) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """What the configuration allows."""
+
+    connections: int = NO_LIMIT
+    per_ip: int = NO_LIMIT
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """By address."""
+    creation_rate: int = NO_LIMIT
+    """A second."""
+
+
+class ConnectionRate:
+    """How many connections came in a second, on average over the last samples."""
+
+    def __init__(self) -> None:
+        self._samples: deque[list[int]] = deque()
+        """When each began, and how many came in it."""
+
+    def record(self, now: int) -> None:
+        while self._samples and now - self._samples[0][0] >= _SAMPLES * _SAMPLE_MS:
+            self._samples.popleft()
+        if not self._samples or now - self._samples[-1][0] >= _SAMPLE_MS:
+            self._samples.append([now, 0])
+        self._samples[-1][1] += 1
+
+    def wait_ms(self, limit: int, now: int) -> int:
+        """How long to accept nothing until the average is back at the limit."""
+        count = sum(count for _, count in self._samples)
+        elapsed = now - self._samples[0][0] if self._samples else 0
+        missing = _SAMPLES - 1 - elapsed // _SAMPLE_MS
+        window_ms = elapsed + max(0, missing) * _SAMPLE_MS
+        rate = count * 1000 / window_ms
+        if rate <= limit:
+            return 0
+        return min(_MOST_WAIT_MS, round((rate - limit) / limit * window_ms) if limit else _MOST_WAIT_MS)
+
+
+class ConnectionQuotas:
+    """The connections of the listeners of one role. Any thread may call it."""
+
+    def __init__(self, limits: ConnectionLimits, listeners: Sequence[str], inter_broker_listener: str = "") -> None:
+        self._limits = limits
+        self._protected = inter_broker_listener if len(listeners) > 1 else ""
+        self._lock = threading.Lock()
+        self._by_address: Counter[str] = Counter()
+        self._rate = ConnectionRate()
+        self.total = 0
+        self.when_released: list[Callable[[], object]] = []
+        """Called when a connection is closed: a listener that waits for it may accept again."""
+
+    def wait_ms(self, listener: str, now: int) -> int:
+        """A connection has come: how long it has to wait for the rate's sake."""
+        if self._limits.creation_rate == NO_LIMIT or listener == self._protected:
+            return 0
+        with self._lock:
+            self._rate.record(now)
+            return self._rate.wait_ms(self._limits.creation_rate, now)
+
+    def has_slot(self, listener: str) -> bool:
+        """Whether one more may be served now."""
+        return self.total < self._limits.connections or listener == self._protected
+
+    def admit(self, address: str) -> bool:
+        """Count one more, unless its address has too many; False: close it."""
+        with self._lock:
+            if self._by_address[address] >= self._limits.per_ip_overrides.get(address, self._limits.per_ip):
+                return False
+            self._by_address[address] += 1
+            self.total += 1
+            return True
+
+    def release(self, address: str) -> None:
+        """A connection that was admitted is closed."""
+        with self._lock:
+            self.total -= 1
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+        for callback in self.when_released:
+            callback()
+
+    @property
+    def has_excess(self) -> bool:
+        """Whether there are more than there may be."""
+        return self.total > self._limits.connections
+
+    def is_exceeded(self, listener: str) -> bool:
+        """Whether a connection of this listener has to go, because the protected one took more than there are."""
+        return self.has_excess and listener != self._protected

@@ -1,0 +1,57 @@
+"""How fast connections may come: the rate against a list of all of them, and what the limit does to a crowd."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ConnectionRate
+
+
+def accepted_at(limit: int, comes_at: list[int]) -> list[int]:
+    """When an acceptor serves each connection, one after the other."""
+    quotas = ConnectionQuotas(ConnectionLimits(creation_rate=limit), ["PLAINTEXT"])
+    served: list[int] = []
+    for wanted in comes_at:
+        now = max(wanted, served[-1] if served else 0)
+        served.append(now + quotas.wait_ms("PLAINTEXT", now))
+    return served
+
+
+def test_ten_seconds_worth_of_connections_come_at_once_and_the_next_ones_wait() -> None:
+    """And for longer when a second is over, since what came at once counts until it is eleven seconds old."""
+    served = accepted_at(5, [0] * 60)
+    assert served[49] == 0
+    waits = [after - before for before, after in pairwise(served[49:])]
+    assert waits[:5] == [200] * 5 and waits[5:] == [1000] * 5
+
+
+def test_in_the_long_run_no_more_come_than_the_limit_allows() -> None:
+    for seed in range(5):
+        random = Random(seed)
+        limit = random.randint(1, 20)
+        served = accepted_at(limit, sorted(random.randrange(60_000) for _ in range(60 * limit * 2)))
+        in_the_middle = sum(1 for at in served if 20_000 <= at < 50_000)
+        assert in_the_middle <= 30 * limit * 1.15, (seed, limit)
+
+
+def test_a_wait_is_never_longer_than_a_second() -> None:
+    assert accepted_at(0, [0] * 4) == [1000, 2000, 3000, 4000]
+    rate = ConnectionRate()
+    for _ in range(1000):
+        rate.record(0)
+    assert rate.wait_ms(1, 0) == 1000
+
+
+def test_below_the_limit_nobody_waits_and_without_one_nothing_is_counted() -> None:
+    comes = list(range(0, 60_000, 600))
+    assert accepted_at(2, comes) == comes
+    assert accepted_at((1 << 31) - 1, [0] * 10_000)[-1] == 0
+
+
+def test_the_brokers_listener_is_protected_only_beside_another_one() -> None:
+    limits = ConnectionLimits(connections=0, creation_rate=0)
+    alone = ConnectionQuotas(limits, ["INTERNAL"], "INTERNAL")
+    beside = ConnectionQuotas(limits, ["INTERNAL", "PLAINTEXT"], "INTERNAL")
+    assert (alone.has_slot("INTERNAL"), beside.has_slot("INTERNAL"), beside.has_slot("PLAINTEXT")) == (0, 1, 0)
+    assert beside.wait_ms("INTERNAL", 0) == 0 < beside.wait_ms("PLAINTEXT", 0)
