@@ -1,16 +1,17 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
-numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: a consumer group, deliveries, keys
-and their partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes to a socket,
-bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they
-cannot. The names are looked up when they are used.
+numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: batches, a consumer group,
+deliveries, keys and their partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes
+to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text
+where they cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pykraft.viz.batch_chart import batches_over_time, log_orders
     from pykraft.viz.byte_path import BytePath, byte_paths
     from pykraft.viz.charts import bars, heat_map, timeline
     from pykraft.viz.cluster_board import board
@@ -36,6 +37,7 @@ _HOMES = {
     "Figure": "pykraft.viz.figure",
     "Step": "pykraft.viz.delivery_chart",
     "bars": "pykraft.viz.charts",
+    "batches_over_time": "pykraft.viz.batch_chart",
     "board": "pykraft.viz.cluster_board",
     "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
@@ -49,6 +51,7 @@ _HOMES = {
     "key_paths": "pykraft.viz.key_chart",
     "lag_over_time": "pykraft.viz.lag_chart",
     "lines": "pykraft.viz.plots",
+    "log_orders": "pykraft.viz.batch_chart",
     "log_strips": "pykraft.viz.log_strip",
     "page_map": "pykraft.viz.page_chart",
     "ownership": "pykraft.viz.ownership_chart",
@@ -65,6 +68,7 @@ __all__ = [
     "Figure",
     "Step",
     "bars",
+    "batches_over_time",
     "board",
     "byte_paths",
     "exchange",
@@ -78,6 +82,7 @@ __all__ = [
     "key_paths",
     "lag_over_time",
     "lines",
+    "log_orders",
     "log_strips",
     "ownership",
     "page_map",
