@@ -103,25 +103,6 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = integer(
 MAX_REQUEST_PARTITION_SIZE_LIMIT = integer(
     "max.request.partition.size.limit", 2000, "partitions at most in one answer of DescribeTopicPartitions", at_least=1
 )
-SOCKET_REQUEST_MAX_BYTES = integer(
-    "socket.request.max.bytes", 100 << 20, "a larger request closes its connection", at_least=1
-)
-SOCKET_SEND_BUFFER_BYTES = integer(
-    "socket.send.buffer.bytes", 102_400, "the send buffer of a connection; -1 for the system's choice", at_least=-1
-)
-SOCKET_RECEIVE_BUFFER_BYTES = integer(
-    "socket.receive.buffer.bytes",
-    102_400,
-    "the receive buffer of a connection; -1 for the system's choice",
-    at_least=-1,
-)
-SOCKET_LISTEN_BACKLOG_SIZE = integer(
-    "socket.listen.backlog.size", 50, "connections that wait to be accepted", at_least=1
-)
-CONNECTIONS_MAX_IDLE_MS = integer(
-    "connections.max.idle.ms", 600_000, "a connection that is silent so long is closed", at_least=1, kind="long"
-)
-QUEUED_MAX_REQUESTS = integer("queued.max.requests", 500, "requests that wait to be handled", at_least=1)
 PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = integer(
     "producer.id.expiration.check.interval.ms", 600_000, "how often logs forget silent producers", at_least=1
 )
@@ -228,12 +209,6 @@ _NODE_KEYS: list[Key[Any]] = [
     FETCH_MAX_BYTES,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     MAX_REQUEST_PARTITION_SIZE_LIMIT,
-    SOCKET_REQUEST_MAX_BYTES,
-    SOCKET_SEND_BUFFER_BYTES,
-    SOCKET_RECEIVE_BUFFER_BYTES,
-    SOCKET_LISTEN_BACKLOG_SIZE,
-    CONNECTIONS_MAX_IDLE_MS,
-    QUEUED_MAX_REQUESTS,
     PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
     LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,

@@ -96,7 +96,7 @@ def assert_kafka_python_agrees(message: Any, theirs: Any, version: int) -> None:
 def test_kafka_python_knows_what_clients_send() -> None:
     known = {message.__name__ for message in MESSAGES if issubclass(message, Request)}
     assert known >= {"ProduceRequest", "FetchRequest", "MetadataRequest", "DescribeQuorumRequest"}
-    assert len(known) >= 4038
+    assert len(known) >= 40
 
 
 @each_version(MESSAGES)

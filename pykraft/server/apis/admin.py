@@ -1,5 +1,4 @@
-"""What clients ask of the active controller, mostly by way of a broker: topics, leaders, places of replicas,
-settingssettings, to unregister brokers.
+"""What clients ask of the active controller, mostly by way of a broker: topics, leaders, replicas, settings, brokers.
 
 Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2,
 AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2,

@@ -1,7 +1,7 @@
 """What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
 
 CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2, AlterPartitionReassignments 0 to
-1, ListPartitionReassignments, UnregisterBroker 0, DescribeQuorum 0 to 2, UpdateFeatures 0 to 2, and what is left of
+1, ListPartitionReassignments 0, UnregisterBroker 0, DescribeQuorum 0 to 2, UpdateFeatures 0 to 2, and what is left of
 IncrementalAlterConfigs 0 to 1 and AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so
 clients need not know which node is the controller. The controller authorizes the request, by the client's principal,
 which the envelope carries.
