@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TransactionError,
         TransactionFatalError,
     )
+    from pykraft.client.features import FeatureUpdate, UpgradeType
     from pykraft.client.subscription import SubscriptionPattern
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
@@ -54,6 +55,7 @@ _HOMES = {
     "CorruptRecordError": "pykraft.common.errors",
     "ElectionType": "pykraft.client.elections",
     "ErrorCode": "pykraft.common.errors",
+    "FeatureUpdate": "pykraft.client.features",
     "FencedInstanceIdError": "pykraft.client.errors",
     "KafkaError": "pykraft.common.errors",
     "LogTruncationError": "pykraft.client.errors",
@@ -71,6 +73,7 @@ _HOMES = {
     "TransactionAbortableError": "pykraft.client.errors",
     "TransactionError": "pykraft.client.errors",
     "TransactionFatalError": "pykraft.client.errors",
+    "UpgradeType": "pykraft.client.features",
 }
 
 __all__ = [
@@ -90,6 +93,7 @@ __all__ = [
     "CorruptRecordError",
     "ElectionType",
     "ErrorCode",
+    "FeatureUpdate",
     "FencedInstanceIdError",
     "KafkaError",
     "LogTruncationError",
@@ -107,6 +111,7 @@ __all__ = [
     "TransactionAbortableError",
     "TransactionError",
     "TransactionFatalError",
+    "UpgradeType",
 ]
 
 

@@ -50,6 +50,7 @@ from pykraft.client.configs import (
     config_resource,
 )
 from pykraft.client.elections import Elected, ElectionCalls, ElectionType, election_type
+from pykraft.client.features import FeatureCalls, FeatureMetadata, FeatureUpdate, feature_update
 from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
 from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
 from pykraft.client.logs import LogCalls, LogDirDescription
@@ -88,6 +89,7 @@ class _AdminCore:
         self.ask = AdminCalls(self._driver)
         self.configs = ConfigCalls(self._driver)
         self.elections = ElectionCalls(self._driver)
+        self.features = FeatureCalls(self._driver)
         self.logs = LogCalls(self._driver)
         self.reassignments = ReassignmentCalls(self._driver)
         self.groups = GroupCalls(self._driver)
@@ -396,6 +398,18 @@ class Admin(ClosesOnExit):
         """Which APIs each of these brokers serves, in which versions; the error in their place if it does not say."""
         wanted = list(brokers)
         return self._ask(lambda deadline: self._core.ask.describe_api_versions(wanted, deadline))
+
+    def describe_features(self, node_id: int | None = None) -> FeatureMetadata:
+        """The levels that the cluster's features have, as this broker knows them, or any; and those that it could
+        run at."""
+        return self._ask(lambda deadline: self._core.features.describe_features(node_id, deadline))
+
+    def update_features(self, updates: Mapping[str, FeatureUpdate | int], validate_only: bool = False) -> None:
+        """Give features these levels: a number is an upgrade, a FeatureUpdate says which way it may go. All of them
+        change or none; KafkaError says why none did."""
+        wanted = {name: feature_update(update) for name, update in updates.items()}
+        timeout_ms = self._request_timeout_ms
+        self._ask(lambda deadline: self._core.features.update_features(wanted, validate_only, timeout_ms, deadline))
 
     def describe_quorum(self) -> QuorumDescription:
         """The leader of the metadata quorum, its epoch, and how far each voter and observer is."""

@@ -17,6 +17,7 @@
     python -m pykraft transactions --bootstrap-server HOST:PORT list
 
     python -m pykraft leader-election --bootstrap-server HOST:PORT --election-type preferred --all-topic-partitions
+    python -m pykraft features --bootstrap-server HOST:PORT describe
     python -m pykraft metadata-quorum --bootstrap-server HOST:PORT describe --status
     python -m pykraft cluster list-endpoints --bootstrap-server HOST:PORT
     python -m pykraft broker-api-versions --bootstrap-server HOST:PORT
@@ -39,7 +40,7 @@
 
 All but the first and the last five are Kafka's shell tools, with their options: kafka-storage.sh,
 kafka-server-start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh,
-kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-leader-election.sh,
+kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-leader-election.sh, kafka-features.sh,
 kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh, kafka-producer-perf-test.sh,
 kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with Apache
 Kafka as well, and Kafka's tools with a pykraft node.
@@ -73,6 +74,7 @@ COMMANDS = {
     "consumer-groups": "list, describe, reset and delete consumer groups and their offsets",
     "transactions": "list and describe transactions and producers, find and abort those that hang",
     "leader-election": "elect the preferred leaders of partitions, or any that are alive",
+    "features": "show and change the levels of features",
     "metadata-quorum": "describe the quorum of controllers",
     "cluster": "print the id of a cluster and the addresses of its brokers",
     "broker-api-versions": "print which APIs each broker serves, in which versions",

@@ -1,10 +1,21 @@
-"""``storage format`` and ``storage random-uuid``: make a node's directories, as kafka-storage.sh does."""
+"""``storage``: make a node's directories, as kafka-storage.sh does.
+
+::
+
+    storage random-uuid
+    storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...]
+    storage version-mapping [--release-version 4.0]
+    storage feature-dependencies --feature NAME=LEVEL ...
+
+The last two say which levels a release has, and what a level depends on, as ``features`` does, without a cluster.
+"""
 
 import argparse
 import time
 from pathlib import Path
 from random import Random
 
+from pykraft.commands import features
 from pykraft.commands.common import CommandError, say
 from pykraft.commands.node_config import read_config
 from pykraft.common.types import Uuid
@@ -31,10 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FEATURE=LEVEL",
-        help="the level of a feature in the new cluster (default: the highest)",
+        help="the level of a feature in the new cluster (default: that of the release)",
+    )
+    form.add_argument(
+        "-r", "--release-version", metavar="RELEASE", help="the levels of that release (default: those of Kafka 4.2)"
     )
     form.set_defaults(storage=_format)
     commands.add_parser("random-uuid", help="print a new cluster id").set_defaults(storage=_random_uuid)
+    mapping = commands.add_parser("version-mapping", help="print the levels of new clusters of a release")
+    features.add_mapping_arguments(mapping)
+    mapping.set_defaults(storage=lambda options: features.say_all(features.mapping_lines(options.release_version)))
+    dependencies = commands.add_parser("feature-dependencies", help="print which levels a level depends on")
+    features.add_dependencies_arguments(dependencies)
+    dependencies.set_defaults(storage=lambda options: features.say_all(features.dependency_lines(options.feature)))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,7 +77,7 @@ def _format(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters"
         )
-    levels = parse_levels(options.feature)
+    levels = parse_levels(options.feature, options.release_version)
     now = time.time_ns() // 1_000_000
     filesystem, leave = OsFileSystem(), options.ignore_formatted
     try:

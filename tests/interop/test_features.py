@@ -1,0 +1,91 @@
+"""Levels of features, shown and changed by Kafka's tool and by pykraft's: on the same cluster both print the same.
+
+The cluster is one of pykraft; with `--long` also one of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pykraft import Cluster
+from pykraft.cli import main
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import ApacheKafka
+from tests.harness.kafka_tools import run_tool
+
+pytestmark = pytest.mark.limit(240)
+
+SERVERS: dict[str, Callable[[], Cluster | ApacheKafka]] = {
+    "pykraft": lambda: Cluster(2),
+    "apache": lambda: ApacheKafka(nodes=1),
+}
+TOOL = "org.apache.kafka.tools.FeatureCommand"
+CALLS = (
+    "describe",
+    "describe --node-id 1",
+    "upgrade --feature group.version=1 --dry-run",
+    "downgrade --feature group.version=0 --feature transaction.version=1 --dry-run",
+    "downgrade --feature group.version=0 --feature transaction.version=1",
+    "describe",
+    "upgrade --feature group.version=9",
+    "upgrade --feature group.version=9 --dry-run",
+    "disable --feature transaction.version",
+    "disable --feature of.tomorrow",
+    "disable --feature transaction.version --unsafe --dry-run",
+    "upgrade --feature transaction.version=2 --feature group.version=1",
+    "downgrade --metadata 4.1",
+    "downgrade --feature metadata.version=22",
+    "downgrade --unsafe --feature metadata.version=22",
+    "upgrade --release-version 3.8",
+    "describe",
+    "upgrade --metadata 4.2",
+    "describe",
+    "version-mapping",
+    "version-mapping --release-version 3.9",
+    "version-mapping --release-version 4.0-IV0",
+    "feature-dependencies --feature metadata.version=29 --feature eligible.leader.replicas.version=1",
+    "feature-dependencies --feature group.version=1 --feature kraft.version=0",
+)
+"""At the end the levels are what they were before."""
+MISTAKES = (
+    "upgrade",
+    "upgrade --feature group.version",
+    "upgrade --feature group.version=x",
+    "upgrade --feature group.version=1 --feature group.version=1",
+    "upgrade --feature group.version=1 --release-version 4.0",
+    "upgrade --release-version 9.9",
+    "disable",
+    "version-mapping --release-version 3.2",
+    "feature-dependencies --feature metadata.version=6",
+    "feature-dependencies --feature of.tomorrow=1",
+    "feature-dependencies --feature group.version=7",
+    "describe --node-id -1",
+)
+_EPOCH = re.compile(r"Epoch: \d+")
+
+
+@pytest.fixture(params=["pykraft", pytest.param("apache", marks=pytest.mark.long)])
+def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+    with SERVERS[request.param]() as cluster:
+        yield cluster.bootstrap_servers
+
+
+def test_both_print_the_same(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [["--bootstrap-server", bootstrap_servers, *call.split()] for call in (*CALLS, *MISTAKES)]
+    theirs = run_tool(TOOL, calls)
+    for call, told in zip(calls, theirs, strict=True):
+        code = main(["features", *call])
+        printed, complaint = capsys.readouterr()
+        assert lines(printed) == lines(told.out), call
+        assert bool(code) == bool(told.complaints.strip()), (call, complaint, told.complaints)
+        if "operation(s) failed" in told.complaints:
+            assert complaint == f"pykraft: {told.complaints}", call
+
+
+def lines(printed: str) -> list[str]:
+    return _EPOCH.sub("Epoch: an offset", printed).splitlines()
