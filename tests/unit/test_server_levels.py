@@ -178,9 +178,9 @@ def test_a_release_names_the_levels_of_a_new_cluster() -> None:
     assert parse_levels(["group.version=0"], "4.0") == {"metadata.version": 25, "transaction.version": 2}
     assert parse_levels(["metadata.version=22"]) == {"metadata.version": 22, "group.version": 1}
     assert parse_levels(["share.version=0", "streams.version=0"]) == parse_levels([])
-    with pytest.raises(ConfigError, match="--release-version 9.9 must be a release from 3.3-IV3 to 4.2-IV1"):
+    with pytest.raises(ConfigError, match=r"--release-version 9.9 must be a release from 3.3-IV3 to 4.2-IV1"):
         parse_levels([], "9.9")
-    with pytest.raises(ConfigError, match="--release-version names the level of metadata.version"):
+    with pytest.raises(ConfigError, match=r"--release-version names the level of metadata.version"):
         parse_levels(["metadata.version=29"], "4.0")
 
 
