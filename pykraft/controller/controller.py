@@ -33,7 +33,7 @@ from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
-from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported
+from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
 from pykraft.controller.heartbeats import BrokerHeartbeats
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
@@ -109,12 +109,12 @@ class QuorumController:
         random: Random,
         trace: Tracer,
         properties: Mapping[str, str] | None = None,
-        first_levels: Mapping[str, int] = NEW_CLUSTER,
+        first_records: Sequence[VersionedRecord] = tuple(level_records(NEW_CLUSTER)),
     ) -> None:
         """`properties` is the node's file, which has defaults for settings of topics. A cluster whose metadata log is
-        empty gets the features `first_levels`."""
+        empty gets `first_records`."""
         self._node_id = node_id
-        self._first_levels = first_levels
+        self._first_records = first_records
         self._raft = raft
         self._trace = trace
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
@@ -179,7 +179,7 @@ class QuorumController:
         self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
         if not self._image.features:
-            self._append(bootstrap_records(self._first_levels), self._now)
+            self._append(bootstrap_records(self._first_records), self._now)
 
     def _step_down(self) -> None:
         """Another controller leads: what is not decided is not ours to promise."""
@@ -297,7 +297,7 @@ class QuorumController:
         """Give the records to the log, and let the newest image take them in. KafkaError(RECORD_LIST_TOO_LARGE) if they
         are too large for one batch: nothing has changed then. Each is written as the level of the metadata allows: the
         image has no level only where the records set the first one."""
-        level = self._image.features.get(METADATA_VERSION, self._first_levels[METADATA_VERSION])
+        level = (self._image.features or levels_in(self._first_records))[METADATA_VERSION]
         records = [as_of_level(record, version, level) for record, version in records]
         values = [encode_metadata_record(record, version) for record, version in records]
         last_offset = self._raft.append(self._epoch, values, now)

@@ -12,7 +12,7 @@ Follows org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.st
 org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
@@ -50,6 +50,7 @@ __all__ = [
     "check_broker_features",
     "check_supported",
     "level_records",
+    "levels_in",
     "levels_of_release",
     "parse_levels",
 ]
@@ -91,11 +92,16 @@ def level_records(levels: Mapping[str, int]) -> list[VersionedRecord]:
     return [(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in wanted if level > 0]
 
 
-def bootstrap_records(levels: Mapping[str, int] = NEW_CLUSTER) -> list[VersionedRecord]:
-    """The first records of a cluster's metadata log, after Raft's own: a transaction, if the level knows that."""
-    first = level_records(levels)
-    if levels[METADATA_VERSION] < IV_3_6_1_TRANSACTIONS:
-        return first
+def levels_in(records: Iterable[VersionedRecord]) -> dict[str, int]:
+    """The levels that these records set."""
+    return {record.name: record.feature_level for record, _ in records if isinstance(record, FeatureLevelRecord)}
+
+
+def bootstrap_records(first: Sequence[VersionedRecord]) -> list[VersionedRecord]:
+    """The beginning of a cluster's metadata log, after Raft's own records: what it was formatted with, as a transaction
+    if the level of the metadata knows that."""
+    if levels_in(first)[METADATA_VERSION] < IV_3_6_1_TRANSACTIONS:
+        return list(first)
     return [(BeginTransactionRecord(name="Bootstrap records"), 0), *first, (EndTransactionRecord(), 0)]
 
 

@@ -13,13 +13,22 @@ Follows org.apache.kafka.controller.FeatureControlManager and
 org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import takewhile
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.types import METADATA_TOPIC
-from pykraft.controller.features import KRAFT_VERSION, NEW_CLUSTER, SUPPORTED_FEATURES, UnsupportedFeatureError
+from pykraft.controller.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    NEW_CLUSTER,
+    SUPPORTED_FEATURES,
+    UnsupportedFeatureError,
+    level_records,
+    levels_in,
+)
+from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import FeatureRange
 from pykraft.protocol.messages.control import KRaftVersionRecord
 from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord, decode_metadata_record
@@ -33,7 +42,7 @@ from pykraft.raft.history import (
 )
 from pykraft.records.batch import LARGEST_OFFSET, RecordBatch
 from pykraft.records.compression import Compression
-from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, DamagedFileError
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.segment_files import LOG_SUFFIX, base_offset_of
@@ -58,12 +67,24 @@ def check_levels(filesystem: FileSystem, directory: str) -> None:
         )
 
 
-def first_levels(filesystem: FileSystem, directory: str) -> Mapping[str, int]:
-    """The levels that the directory was formatted with: those of its cluster, if this is its first start."""
-    levels: dict[str, int] = {}
-    bootstrap = read_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}")
-    _note(bootstrap.batches if bootstrap else (), levels)
-    return levels or NEW_CLUSTER
+def first_records(filesystem: FileSystem, directory: str) -> list[VersionedRecord]:
+    """What the directory was formatted with, for the metadata log of a new cluster: the levels of its features and
+    whatever else ``bootstrap.checkpoint`` has, such as settings and SCRAM credentials. DamagedFileError if it has no
+    level of the metadata."""
+    path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
+    bootstrap = read_snapshot(filesystem, path)
+    if bootstrap is None:
+        return level_records(NEW_CLUSTER)
+    with damage_named(path):
+        found = [
+            decode_metadata_record(record.value or b"")
+            for batch in bootstrap.batches
+            if not batch.is_control
+            for record in batch.records()
+        ]
+    if METADATA_VERSION not in levels_in(found):
+        raise DamagedFileError(f"{path} is damaged: it has no level of {METADATA_VERSION}")
+    return found
 
 
 def _is_supported(name: str, level: int) -> bool:

@@ -54,7 +54,7 @@ from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.faults import Faults
-from pykraft.server.levels import check_levels, first_levels
+from pykraft.server.levels import check_levels, first_records
 from pykraft.server.lifecycle import LifecycleState
 from pykraft.server.node_metrics import tell_controller, tell_quorum
 from pykraft.server.quotas import Quotas
@@ -198,7 +198,7 @@ class Node:
             loader=self.loader,
             config=self.config.values,
             properties=self.config.properties,
-            first_levels=first_levels(self._filesystem, self.config.metadata_dir),
+            first_records=first_records(self._filesystem, self.config.metadata_dir),
             random=self._random,
             trace=self._trace,
         )

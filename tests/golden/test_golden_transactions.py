@@ -10,7 +10,7 @@ import pytest
 from pykraft.common.config import ConfigDef
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Timer
-from pykraft.controller.features import bootstrap_records
+from pykraft.controller.features import NEW_CLUSTER, level_records, levels_in
 from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
 from pykraft.coordinator.transaction.shard import Ending, Expected, TransactionShard
@@ -136,6 +136,6 @@ def test_a_coordinator_that_loads_kafkas_log_goes_on_where_kafka_was() -> None:
 def test_a_new_cluster_has_its_levels_in_the_order_in_which_kafka_writes_them() -> None:
     dump = (DATA.parent / "dump-cluster-metadata.txt").read_text()
     kafkas = list(dict.fromkeys(re.findall(r'"FEATURE_LEVEL_RECORD".*?"name":"([^"]+)","featureLevel":(\d+)', dump)))
-    ours = [(each.name, str(each.feature_level)) for each, _ in bootstrap_records() if hasattr(each, "feature_level")]
+    ours = [(name, str(level)) for name, level in levels_in(level_records(NEW_CLUSTER)).items()]
     assert [each for each in kafkas if each in ours] == ours
     assert ("transaction.version", "2") in ours

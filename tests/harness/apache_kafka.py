@@ -225,6 +225,7 @@ class ApacheKafka:
         format_options: Sequence[str] = (),
         ports: Sequence[int] = (),
         log_directories: Sequence[pathlib.Path] = (),
+        starts: bool = True,
     ) -> None:
         self.version = version
         self._format_options = format_options
@@ -243,9 +244,10 @@ class ApacheKafka:
                 self._write_properties(node, properties or {})
             if not log_directories:
                 self._format()
-            for node in self.nodes:
-                self._launch(node)
-            self._wait_until_serving(self.nodes)
+            if starts:
+                for node in self.nodes:
+                    self._launch(node)
+                self._wait_until_serving(self.nodes)
         except BaseException:
             self.close()
             raise

@@ -18,7 +18,7 @@ from pykraft.common.types import Uuid
 from pykraft.controller.assignment import Assignment
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
-from pykraft.controller.features import NEW_CLUSTER, SUPPORTED_FEATURES
+from pykraft.controller.features import NEW_CLUSTER, SUPPORTED_FEATURES, level_records
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -101,7 +101,7 @@ class ControllerScript:
             random=Random(1),
             trace=Tracer(1, Silence()),
             properties=properties,
-            first_levels=levels,
+            first_records=level_records(levels),
         )
         self.heard = Heard()
         self.raft.register(self.loader)

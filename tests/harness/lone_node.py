@@ -6,7 +6,7 @@ What it sends to itself is delivered at once; what it sends to anybody else is k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -18,7 +18,9 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
+from pykraft.protocol.messages.records import MetadataRecord, encode_metadata_record
 from pykraft.protocol.schema import Request
+from pykraft.raft.snapshot import encode_snapshot
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import read_node_config
@@ -26,6 +28,7 @@ from pykraft.server.node import Node
 from pykraft.server.quotas import Quotas
 from pykraft.server.storage_format import format_directories
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import new_topic, registration
 from tests.harness.storage import Inline, ManualClock
@@ -47,8 +50,10 @@ class LoneNode:
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         levels: Mapping[str, int] = NEW_CLUSTER,
+        bootstrap: Sequence[MetadataRecord] = (),
         **settings: str,
     ) -> None:
+        """`bootstrap` are records that its bootstrap.checkpoint has instead of the levels."""
         self.now = 1000
         self.cut_off = cut_off
         self.journal = RingBuffer()
@@ -70,6 +75,10 @@ class LoneNode:
         )
         if filesystem is None:
             format_directories(config, CLUSTER_ID, self.filesystem, Random(1), 0, levels=levels)
+            if bootstrap:
+                values = [encode_metadata_record(record, 0) for record in bootstrap]
+                data = encode_snapshot(None, values, epoch=0, timestamp=0, last_timestamp=0)
+                self.filesystem.write(f"/data/{BOOTSTRAP_CHECKPOINT}", data)
             self.filesystem.sync_all()
         self.node = Node(
             config=config,

@@ -196,6 +196,35 @@ def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_withou
         stop(kafka)
 
 
+def test_a_directory_that_apache_kafka_formatted_and_never_started_begins_as_ours(tmp_path: pathlib.Path) -> None:
+    """With all that its bootstrap.checkpoint has: levels of an older release, and a user's credentials, which only
+    Apache Kafka uses."""
+    credentials = ("--add-scram", "SCRAM-SHA-256=[name=alice,password=secret]")
+    options = ("--standalone", "--release-version", "4.0", "--feature", "transaction.version=1", *credentials)
+    with ApacheKafka(java_options=QUICK_START, format_options=options, starts=False) as kafka:
+        adopt(kafka, tmp_path)
+    with Cluster(1, directory=tmp_path, properties=SHORT | SNAPSHOTS) as cluster, cluster.admin() as admin:
+        features = admin.describe_features().finalized_features
+        assert features == {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 1}
+        admin.create_topic("ours", PARTITIONS, 1, SMALL)
+        for number in range(12):
+            admin.create_topic(f"more-{number}", 1, 1)
+        write(cluster.bootstrap_servers, "ours", 0, "none")
+        wait_until(lambda: begins_with_a_snapshot(tmp_path), "it begins with a snapshot")
+    with apache(tmp_path) as kafka:
+        check(kafka.bootstrap_servers, "ours", PART)
+        told = kafka.tool(
+            "kafka.admin.ConfigCommand",
+            "--bootstrap-server",
+            kafka.bootstrap_servers,
+            "--describe",
+            "--entity-type",
+            "users",
+        )
+        assert "SCRAM-SHA-256=iterations=4096" in told
+        stop(kafka)
+
+
 def transaction(servers: str, some: list[Row], committed: bool) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": "interop"})
     producer.init_transactions(60)

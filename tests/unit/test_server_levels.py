@@ -10,7 +10,12 @@ from pykraft.common.errors import ConfigError
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.features import UnsupportedFeatureError, parse_levels
 from pykraft.protocol.messages.control import ControlRecordType, KRaftVersionRecord, encode_control_record
-from pykraft.protocol.messages.records import FeatureLevelRecord, encode_metadata_record
+from pykraft.protocol.messages.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+    encode_metadata_record,
+)
 from pykraft.raft.snapshot import encode_snapshot, snapshot_name
 from pykraft.raft.voters import NO_VOTERS
 from pykraft.records.builder import RecordBatchBuilder
@@ -154,6 +159,27 @@ def test_a_cluster_runs_at_the_levels_that_it_was_formatted_with(transactions: i
     first.node.close()
     first.filesystem.remove(f"{HOME}/bootstrap.checkpoint")
     assert LoneNode(first.filesystem).node.loader.image.features == expected, "the metadata log has them by then"
+
+
+SCRAM = UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"l", iterations=4096)
+SETTING = ConfigRecord(resource_type=4, resource_name="", name="message.max.bytes", value="7000")
+
+
+@pytest.mark.parametrize("metadata", [7, 12, 13, 29])
+def test_everything_that_a_directory_was_formatted_with_is_in_the_new_clusters_metadata(metadata: int) -> None:
+    levels = [FeatureLevelRecord(name="metadata.version", feature_level=metadata)]
+    node = LoneNode(bootstrap=[*levels, SETTING, SCRAM])
+    image = node.node.loader.image
+    assert image.features == {"metadata.version": metadata}
+    assert image.config_of(4, "") == {"message.max.bytes": "7000"}
+    assert list(image.scram_credentials.values()) == [SCRAM]
+    node.node.close()
+    assert LoneNode(node.filesystem).node.loader.image.config_of(4, "") == {"message.max.bytes": "7000"}, "once"
+
+
+def test_a_directory_that_was_formatted_without_a_level_of_the_metadata_is_damaged() -> None:
+    with pytest.raises(DamagedFileError, match=r"bootstrap.checkpoint is damaged: it has no level of metadata.version"):
+        LoneNode(bootstrap=[SETTING])
 
 
 @pytest.mark.parametrize(
