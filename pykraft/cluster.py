@@ -34,7 +34,7 @@ from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
-from pykraft.runtime.threaded import NodeStopped, NodeThread
+from pykraft.runtime.threaded import NETWORKS, NodeStopped, NodeThread
 from pykraft.server.config import advice, read_node_config
 from pykraft.server.describe import TAIL, NodeView
 from pykraft.server.faults import Fault, make_fault
@@ -81,6 +81,7 @@ class Cluster:
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
         filesystem: FileSystem | None = None,
+        network: str = "fused",
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -88,14 +89,16 @@ class Cluster:
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
         on `port`, the next on the port after it, and so on; without it the system chooses. `properties` are added to
-        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. ValueError names
-        what is wrong with these; ClusterError if a node does not come up.
+        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. With
+        `network="staged"` each node has Kafka's network threads and request handlers (`runtime.staged`). ValueError
+        names what is wrong with these; ClusterError if a node does not come up.
         """
-        _check(nodes, controllers, mode, timeouts, port)
+        _check(nodes, controllers, mode, timeouts, port, network)
         if filesystem is not None and mode != "threads":
             raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
         self._filesystem = filesystem
         self.mode = mode
+        self.network = network
         self.timeouts = timeouts
         self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
         self.broker_ids = list(range(1, nodes + 1))
@@ -257,10 +260,17 @@ class Cluster:
             self._last_seen[node_id] = seen._replace(broker_state=None)
         if self.mode == "processes":
             log_file = self.directory / f"node-{node_id}.out"
-            self._nodes[node_id] = NodeProcess(node_id, self.properties_file(node_id), log_file)
+            self._nodes[node_id] = NodeProcess(node_id, self.properties_file(node_id), log_file, self.network)
             return
         config = read_node_config(self.properties(node_id))
-        node = NodeThread(config, self._clock, Random(), self._journals[node_id], filesystem=self._filesystem)
+        node = NodeThread(
+            config,
+            self._clock,
+            Random(),
+            self._journals[node_id],
+            filesystem=self._filesystem,
+            network=self.network,
+        )
         for fault in self._faults:  # a node that is started again has them, too
             node.node.faults.add(fault)
         if self._recording is not None:
@@ -541,7 +551,7 @@ def _known_port(properties: Mapping[str, str], listener: str) -> int:
     return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
 
 
-def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: int | None) -> None:
+def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: int | None, network: str) -> None:
     for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port)):
         if number is not None and not isinstance(number, int):
             raise ValueError(f"{name}={number!r}: must be a whole number")
@@ -555,5 +565,7 @@ def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: 
         raise ValueError(f"port={port}: the brokers' ports, {nodes} from this one on, lie between 1 and {_LAST_PORT}")
     if mode not in ("threads", "processes"):
         raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
+    if network not in NETWORKS:
+        raise ValueError(f'network={network!r}: must be "fused" or "staged"')
     if timeouts not in PROFILES:
         raise ValueError(f"timeouts={timeouts!r}: must be {' or '.join(sorted(PROFILES))}")

@@ -9,7 +9,8 @@
 ``kafka`` is a `pykraft.Cluster` of the test's own, ready in less than 0.2 s and gone afterwards; a node that died
 during the test fails it. ``@pytest.mark.kafka(nodes=3)`` asks for another one: the arguments are those of `Cluster`.
 With ``kafka_scope = session`` (or module, ...) in pytest's own settings the tests share one, and have topics of their
-own. ``kafka_topic`` is the name of a new topic; ``@pytest.mark.kafka_topic(partitions=3)`` says what it is like.
+own; with ``kafka_network = staged`` its nodes have Kafka's threads. ``kafka_topic`` is the name of a new topic;
+``@pytest.mark.kafka_topic(partitions=3)`` says what it is like.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "kafka_scope", "how long the fixture kafka keeps its cluster: function, ..., session", default="function"
     )
+    parser.addini("kafka_network", "the threads of its nodes: fused (one each) or staged (Kafka's)", default="fused")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,7 +57,8 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster that runs; one node, if the mark ``kafka`` does not say otherwise."""
     from pykraft.cluster import Cluster  # only now: most tests need none
 
-    with Cluster(**{"nodes": 1, **_said(request, "kafka")}) as cluster:
+    network = request.config.getini("kafka_network")
+    with Cluster(**{"nodes": 1, "network": network, **_said(request, "kafka")}) as cluster:
         yield cluster
 
 

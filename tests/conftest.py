@@ -6,5 +6,6 @@ pytest_plugins = (
     "tests.harness.limits",
     "tests.harness.profiles",
     "tests.harness.long",
+    "tests.harness.network",
     "tests.harness.datadriven",
 )

@@ -82,6 +82,16 @@ def add_client_arguments(
     )
 
 
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """The option --network of what runs nodes."""
+    parser.add_argument(
+        "--network",
+        choices=("fused", "staged"),
+        default="fused",
+        help="one thread for each node, or Kafka's network threads and request handlers (fused)",
+    )
+
+
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The settings for the client that the options ask for, with dots: as ``key_deserializer`` they would be arguments
     of the client itself."""

@@ -25,7 +25,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from random import Random
 
-from pykraft.commands.common import CommandError, pairs, say, tell, write_nowhere
+from pykraft.commands.common import CommandError, add_network, pairs, say, tell, write_nowhere
 from pykraft.commands.fault import FaultFile
 from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent, TraceSink
@@ -86,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-file-bytes", type=int, default=10_000_000, metavar="N", help="how large (10000000)")
     parser.add_argument("--log-file-count", type=int, default=5, metavar="N", help="older files that are kept (5)")
     parser.add_argument("--faults", type=Path, metavar="FILE", help="take faults from here, which 'fault FILE' writes")
+    add_network(parser)
     parser.add_argument("--stop-with-parent", action="store_true", help="stop when standard input ends")
 
 
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     config = read_config(options.file, pairs("--override", options.override))
-    node = NodeThread(config, MonotonicClock(), Random(), _journal(options))
+    node = NodeThread(config, MonotonicClock(), Random(), _journal(options), network=options.network)
     wishes: queue.SimpleQueue[bool] = queue.SimpleQueue()  # to stop: with handing over, without
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wishes.put(True))

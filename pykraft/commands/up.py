@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pykraft.cluster import Cluster, ClusterError
-from pykraft.commands.common import CommandError, pairs, say
+from pykraft.commands.common import CommandError, add_network, pairs, say
 from pykraft.storage.log_manager import DirectoryInUseError
 from pykraft.timeouts import PROFILES
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=9092, help="of the first broker; the next ones follow (9092)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, and go on with what is there")
     parser.add_argument("--timeouts", choices=sorted(PROFILES), default="lesson", help="how long nodes wait (lesson)")
+    add_network(parser)
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of the nodes; may be repeated"
     )
@@ -44,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
             timeouts=options.timeouts,
             directory=options.data,
             properties=settings,
+            network=options.network,
         ) as cluster:
             say(f"ready at {cluster.bootstrap_servers}; Ctrl-C ends it")
             sys.stdout.flush()

@@ -21,13 +21,13 @@ class NodeProcess:
 
     command: ClassVar[tuple[str, ...]] = ("-m", "pykraft", "server")
 
-    def __init__(self, node_id: int, properties_file: Path, log_file: Path) -> None:
+    def __init__(self, node_id: int, properties_file: Path, log_file: Path, network: str = "fused") -> None:
         self.name = f"node-{node_id}"
         self._log_file = log_file
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *self.command, str(properties_file), "--stop-with-parent"],
+                [sys.executable, *self.command, str(properties_file), "--network", network, "--stop-with-parent"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

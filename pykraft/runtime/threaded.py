@@ -4,11 +4,15 @@
 
     while running:
         selector.poll            sockets -> complete requests -> request channel
-        node.handle              each request: answered now, or later by a promise
+        stages.handle            each request: answered now, or later by a promise
         node.poll                raft, fetchers, heartbeats, timers
         network_client.send      what the node wants sent
 
-Everything of the node happens on this thread. Other threads reach it by `call`, which runs a function between two steps
+By default everything of the node happens on this thread (`runtime.fused`). With ``network="staged"`` the stages between
+a client's socket and the node have threads of their own, as in Kafka (`runtime.staged`). Then the thread of this loop
+shares the node with them, and each of its turns holds the node's lock.
+
+Other threads reach it by `call`, which runs a function between two steps
 of the loop and hands back its result.
 
 Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
@@ -22,15 +26,15 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeVar
 
+from pykraft.common.core import Outbound
 from pykraft.common.errors import ConfigError
-from pykraft.common.metrics import NETWORK, Series
 from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
@@ -38,10 +42,12 @@ from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
-from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
+from pykraft.network.socket_server import SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
+from pykraft.runtime.fused import FusedStages
+from pykraft.runtime.staged import StagedStages
 from pykraft.server import config as node_keys
 from pykraft.server import socket_config as keys
 from pykraft.server.config import NodeConfig
@@ -52,8 +58,6 @@ from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import LogDirectoryFailedError
 from pykraft.storage.open_files import most_open_files
 from pykraft.transport.frame_recorder import FrameRecorder
-from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
-from pykraft.transport.server_connection import RequestChannel
 
 T = TypeVar("T")
 
@@ -61,9 +65,8 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
 MAX_WAIT_MS = 1000
-MAX_HANDLING_MS = 20
-"""After so long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or the
-fetches that show it to be alive, have to wait for."""
+NETWORKS = ("fused", "staged")
+"""Where the stages between a client's socket and the node run."""
 
 
 class MillisecondClock(Protocol):
@@ -86,21 +89,23 @@ class NodeThread:
         name: str = "node",
         filesystem: FileSystem | None = None,
         quotas: Quotas | None = None,
+        network: str = "fused",
     ) -> None:
         """Open the node's directories and listeners, by default on the disk of this machine and without quotas.
         ConfigError, DirectoryInUseError or OSError say why not."""
+        assert network in NETWORKS, network
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
         self._selector = Selector()
         self._background = BackgroundThread(self.name, self._selector.wakeup)
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
-        self._options = _socket_options(config)
         self._client = NetworkClient(self._selector, f"{self.name}-client", random, is_of_node=True)
-        self._requests = RequestChannel(self._options.queued_max_requests, self._client.timer, clock.now)
-        self._processor = Processor(self._selector, self._requests, self._options)
-        self._acceptors: list[Acceptor] = []
-        self._quotas: list[ConnectionQuotas] = []
+        self._stages: FusedStages | StagedStages | None = None
+        self._outbox: list[Outbound] = []
+        """What another thread that owned the node has left to be sent."""
+        self._deadline = 0
+        """When this thread looks at the node again, if nothing wakes it."""
         self._metrics_server: MetricsServer | None = None
         self.failure: BaseException | None = None
         self._kill = threading.Event()
@@ -117,7 +122,7 @@ class NodeThread:
                 trace_sink=trace_sink,
                 quotas=quotas,
             )
-            self._measure()
+            self.stages = self._stages = self._make_stages(network)
             self._bind()
         except BaseException:
             if node is not None:
@@ -126,30 +131,29 @@ class NodeThread:
             raise
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def _measure(self) -> None:
-        """Let the stages count what they do."""
-        metrics = self.node.metrics
-        self._requests.metrics = RequestMetrics(metrics, self._stopwatch)
-        self._times = ThreadTimes(metrics, self._requests.metrics)
-        metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
-        metrics.series("socket-server-metrics", "connection-count", self._connections)
-
-    def _connections(self) -> Series:
-        names = [listener.name for listener in self.node.config.listeners]
-        counts = self._processor.count_by_listener()
-        return [({"listener": name, "networkProcessor": "0"}, counts[name]) for name in names]
+    def _make_stages(self, network: str) -> FusedStages | StagedStages:
+        options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
+        clock, values = self._clock.now, self.node.config.values
+        if network == "fused":
+            return FusedStages(self.node, self._selector, self._client.timer, clock, self._stopwatch, options, quotas)
+        return StagedStages(
+            self.node,
+            self.name,
+            clock,
+            self._stopwatch,
+            options,
+            quotas,
+            poll=self._poll_elsewhere,
+            wakeup=self._selector.wakeup,
+            network_threads=values[keys.NUM_NETWORK_THREADS],
+            handlers=values[keys.NUM_IO_THREADS],
+        )
 
     def _bind(self) -> None:
         ports = {}
-        quotas = connection_quotas(self.node.config)
-        self._quotas = list(quotas.values())
         for listener in self.node.config.listeners:
-            acceptor = Acceptor(
-                self._selector, self._processor, listener.name, listener.kind, quotas[listener.kind], self._clock.now
-            )
-            self._acceptors.append(acceptor)
             try:
-                ports[listener.name] = acceptor.bind(listener.bind.host, listener.bind.port, self._options)
+                ports[listener.name] = self.stages.bind(listener)
             except OSError as error:
                 raise ConfigError(
                     f"listener {listener.name} cannot listen on {listener.bind}: {error.strerror}"
@@ -212,19 +216,21 @@ class NodeThread:
 
     def record_from_the_start(self, recorder: FrameRecorder) -> None:
         """The same for a node that has not started yet."""
-        self._requests.recorder = recorder
+        self.stages.record(recorder)
 
     def record(self, recorder: FrameRecorder | None) -> None:
         """Keep the frames that are received and sent from now on, or no more; NodeStopped if it does not run any
         more."""
-        self.call(lambda _: setattr(self._requests, "recorder", recorder)).result()
+        self.call(lambda _: self.stages.record(recorder)).result()
 
     # --- on the node's thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             self.node.start(self._clock.now())
+            self.stages.start()
             self._loop()
+            self.stages.stop()
             if self._kill.is_set():
                 self.node.abandon()
             else:
@@ -233,6 +239,7 @@ class NodeThread:
         except BaseException as error:  # kept, and reported by whoever closes the cluster
             is_of_file = isinstance(error, OSError) and error.filename is not None
             self.failure = self.node.disk_failure(error) if is_of_file else error  # type: ignore[arg-type]
+            self.stages.stop()
             self.node.abandon()
         finally:
             self._running = False
@@ -240,55 +247,48 @@ class NodeThread:
             self._release(reset=self._kill.is_set() or not is_told)
 
     def _loop(self) -> None:
-        deadline = 0
-        idle_check = 0
-        stopwatch = self._stopwatch
+        stages, stopwatch = self.stages, self._stopwatch
         began = stopwatch()
         while not self._kill.is_set():
             now = self._clock.now()
-            ready = self._selector.wait(0 if self._has_work else min(deadline - now, MAX_WAIT_MS) / 1000)
+            ready = self._selector.wait(0 if self._has_work else min(self._deadline - now, MAX_WAIT_MS) / 1000)
             ready_at = stopwatch()
-            now = self._processor.now = self._client.now = self._clock.now()
-            self._selector.tell(ready)
-            network_deadline = self._client.poll(now)
-            read_at = stopwatch()
-            self._client.dispatch()
-            self._handle_requests(now)
-            self._requests.feed()
-            self._background.drain()
-            self._answer_calls()
-            poll = self.node.poll(now)
-            for outbound in poll.requests:
-                self._client.send(outbound, now)
-            deadline = min(poll.deadline, network_deadline, self._client.timer.deadline)
-            if now >= idle_check:
-                idle_check = self._processor.close_idle(now)
-            deadline = min(deadline, idle_check, self._look_after_connections(now))
-            if self.node.is_shut_down(now):
-                return
+            with stages.ownership:
+                now = self._client.now = self._clock.now()
+                stages.begin(now)
+                self._selector.tell(ready)
+                network_deadline = self._client.poll(now)
+                read_at = stopwatch()
+                self._client.dispatch()
+                stages.handle(now)
+                self._background.drain()
+                self._answer_calls()
+                poll = self.node.poll(now)
+                self._send((*self._outbox, *poll.requests), now)
+                self._outbox.clear()
+                own_deadline = min(self._client.timer.deadline, stages.look_after(now))
+                self._deadline = min(poll.deadline, network_deadline, own_deadline)
+                if self.node.is_shut_down(now):
+                    return
             ended = stopwatch()
-            self._times.add(began, ready_at, read_at, ended)
+            stages.spent(began, ready_at, read_at, ended)
             began = ended
 
-    def _look_after_connections(self, now: int) -> int:
-        """Close what is too many, and accept what had to wait; returns when to look again."""
-        for quotas in self._quotas:
-            if quotas.has_excess:
-                self._processor.close_excess(quotas)
-        return min(acceptor.go_on(now) for acceptor in self._acceptors)
+    def _send(self, requests: Sequence[Outbound], now: int) -> None:
+        for outbound in requests:
+            self._client.send(outbound, now)
+
+    def _poll_elsewhere(self, now: int) -> None:
+        """Another thread owns the node: it lets the node act, and leaves the sending to this thread."""
+        poll = self.node.poll(now)
+        self._outbox += poll.requests
+        if poll.requests or poll.deadline < self._deadline:
+            self._deadline = poll.deadline
+            self._selector.wakeup()
 
     @property
     def _has_work(self) -> bool:
-        return bool(len(self._requests) or self._calls or self._client.has_news)
-
-    def _handle_requests(self, now: int) -> None:
-        """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
-        enough = now + MAX_HANDLING_MS
-        while (queued := self._requests.receive()) is not None:
-            connection, inbound, queued_at = queued
-            connection.serve(inbound, self.node, now, queued_at)
-            if self._clock.now() >= enough:
-                return
+        return bool(self.stages.has_work or self._calls or self._outbox or self._client.has_news)
 
     def _answer_calls(self) -> None:
         while self._calls:
@@ -299,11 +299,10 @@ class NodeThread:
                 future.set_exception(error)
 
     def _release(self, reset: bool) -> None:
-        for acceptor in self._acceptors:
-            acceptor.close()
         if self._metrics_server is not None:
             self._metrics_server.close()
-        self._processor.close(reset)
+        if self._stages is not None:
+            self._stages.close(reset)
         self._client.close()
         self._background.close()
         self._selector.close()
@@ -338,7 +337,7 @@ class NodeThread:
         self._client.thaw(endpoint)
 
 
-def _socket_options(config: NodeConfig) -> SocketOptions:
+def socket_options(config: NodeConfig) -> SocketOptions:
     values = config.values
     return SocketOptions(
         max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],

@@ -465,6 +465,7 @@ class OsFileRegion:
         data = os.pread(descriptor.number, min(length, self._length - start), self._position + start)
         if not data:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
+        self._check()
         return data
 
     def send_to(self, socket_fileno: int, start: int) -> int:
@@ -472,12 +473,17 @@ class OsFileRegion:
         sent = os.sendfile(socket_fileno, descriptor.number, self._position + start, self._length - start)
         if sent == 0:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
+        self._check()
         return sent
 
     def _descriptor(self) -> Descriptor:
+        self._check()
+        return self._file.descriptor
+
+    def _check(self) -> None:
+        """Before the bytes are taken, and after, since another thread may own the log (`runtime.staged`)."""
         if self._truncations != self._file.truncations:
             raise EOFError(f"{self._file.path} was truncated after its bytes were promised")
-        return self._file.descriptor
 
 
 def reserve(descriptor: int, start: int, length: int) -> None:

@@ -10,8 +10,8 @@
 
 *Remote* is what a request waits for after its handler: followers, new records, another coordinator. The *throttle* time
 is what a quota makes the client wait after the answer, so it is not part of the total. What the client's socket does
-not take at once leaves later, and is not in the response time. There is no ResponseQueueTimeMs: one thread does both,
-so an answer waits in no queue.
+not take at once leaves later, and is not in the response time. On one thread there is no ResponseQueueTimeMs, as an
+answer waits in no queue there. On Kafka's threads (`network.stages`) it lies between remote and response.
 
 A fetch counts as FetchConsumer or FetchFollower. Kafka counts it as Fetch, too. A request that a broker forwards counts
 as Envelope on the controller.
@@ -19,8 +19,9 @@ as Envelope on the controller.
 Idle percentages on one thread
 ------------------------------
 In Kafka network threads and request handlers each say what share of their time they wait for work; near 0 the stage is
-the bottleneck. Here one thread does the work of both, so the time divides in three: *waiting* in the selector,
-*network* (read and write sockets, parse requests), and *handling* (requests, and whatever the node does by itself).
+the bottleneck. On Kafka's threads it is so here, too (`runtime.staged`). Otherwise one thread does the work of both, so
+the time divides in three: *waiting* in the selector, *network* (read and write sockets, parse requests), and *handling*
+(requests, and whatever the node does by itself).
 
     NetworkProcessorAvgIdlePercent    waiting / (waiting + network)
     RequestHandlerAvgIdlePercent      waiting / (waiting + handling)
@@ -58,10 +59,11 @@ class Marks(NamedTuple):
 class _Api:
     """The metrics of one kind of request."""
 
-    __slots__ = ("name", "remote", "throttle", "times")
+    __slots__ = ("name", "remote", "response_queue", "throttle", "times")
 
     def __init__(self, metrics: Metrics, name: str) -> None:
         self.name = name
+        self.response_queue: Histogram | None = None
 
         def times(part: str) -> Histogram:
             return metrics.histogram("RequestMetrics", part, NETWORK, _NS_PER_MS, request=name)
@@ -84,9 +86,24 @@ class RequestMetrics:
         self._found: dict[tuple[int, int, bool], tuple[_Api, Meter]] = {}
         """By API, version, and whether it is a follower's fetch."""
 
-    def record(self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int) -> None:
-        """A request is answered: its answer was there at `ready`, and is with the socket now. This runs for each
-        request. So it does what `Histogram.record` does without calling it, and passes over what is 0."""
+    def prepare(self, inbound: InboundRequest) -> None:
+        """Make the metrics of this kind of request, if it is the first. (Metrics are made on the node's side of a
+        connection only: that is where they are read.)"""
+        context, message = inbound
+        is_follower = type(message) is FetchRequest and _is_of_follower(message)
+        key = context.api_key, context.api_version, is_follower
+        api, _ = self._found.get(key) or self._find(key, message)
+        if api.response_queue is None:
+            api.response_queue = self._metrics.histogram(
+                "RequestMetrics", "ResponseQueueTimeMs", NETWORK, _NS_PER_MS, request=api.name
+            )
+
+    def record(
+        self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None
+    ) -> None:
+        """A request is answered: its answer was there at `ready`, left a queue at `taken_at` if there is one, and is
+        with the socket now. This runs for each request. So it does what `Histogram.record` does without calling it,
+        and passes over what is 0."""
         sent = self.stopwatch()
         context, message = inbound
         is_follower = type(message) is FetchRequest and _is_of_follower(message)
@@ -94,7 +111,11 @@ class RequestMetrics:
         api, requests = self._found.get(key) or self._find(key, message)
         requests.count += 1
         queued, begun, handled = marks
-        sending = sent - ready
+        if taken_at is None:
+            taken_at = ready
+        elif api.response_queue is not None:
+            api.response_queue.record(taken_at - ready)
+        sending = sent - taken_at
         self.sending_ns += sending
         for times, value in zip(api.times, (begun - queued, handled - begun, sending, sent - queued), strict=True):
             times.total += value

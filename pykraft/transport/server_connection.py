@@ -9,6 +9,10 @@ node is here, once for both::
     RequestChannel    the bounded queue in front of the node
     RequestHandler    the node
 
+A connection has two sides. The *network's* reads and writes the stream and closes it (`go_on`, `send_response`,
+`close`); the *node's* has requests handled (`serve`, `respond`). In one thread they call each other; on Kafka's threads
+(`network.stages`) what passes between them goes through queues, and the same code runs.
+
 A connection takes its next request after it has sent the answer to the one before, and only if the queue has room. What
 cannot be taken yet stays in the stream, and backs up into the client.
 
@@ -136,6 +140,18 @@ class QueuedRequest(NamedTuple):
     """When that was, on the stopwatch of the metrics."""
 
 
+class ReadyResponse(NamedTuple):
+    """A response as bytes, on its way to the socket."""
+
+    connection: "ServerConnection"
+    inbound: InboundRequest
+    parts: list[Any]
+    throttle_ms: int
+    marks: Marks | None
+    ready_at: int
+    """When the answer was there, on the stopwatch of the metrics."""
+
+
 class RequestChannel:
     """The bounded queue between the connections and the node, and what the connections share: clock, timer, metrics."""
 
@@ -172,6 +188,24 @@ class RequestChannel:
             starved, self.starved = self.starved, {}
             for connection in starved:
                 connection.go_on()
+
+    # What passes from the node's side of a connection to the network's, and back. Here both are the same thread.
+
+    def deliver(self, response: "ReadyResponse") -> None:
+        """The node has an answer: send it."""
+        response.connection.send_response(response)
+
+    def hang_up(self, connection: "ServerConnection") -> None:
+        """The node wants the connection closed."""
+        connection.close()
+
+    def look_again(self, connection: "ServerConnection") -> None:
+        """A request waits in the node, and its client has hung up: is it over?"""
+        connection.go_on()
+
+    def abandon(self, connection: "ServerConnection") -> None:
+        """The connection is closed: nobody waits for its answer."""
+        connection.abandon()
 
 
 class ServerConnection:
@@ -221,7 +255,8 @@ class ServerConnection:
     @property
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for on a connection whose client has hung up."""
-        if self._waiting is not None and self._waiting[0].context.api_key == FetchRequest.api:
+        waiting = self._waiting
+        if waiting is not None and waiting[0].context.api_key == FetchRequest.api:
             return True
         return self.stream.has_ended and not self.is_busy
 
@@ -242,32 +277,46 @@ class ServerConnection:
             return
         self._waiting = inbound, answered
         answered.then(partial(self.respond, inbound, marks=marks, has_waited=True))
-        if self.stream.has_hung_up:
-            self.go_on()
+        if not self.is_open:
+            self.abandon()
+        elif self.stream.has_hung_up:
+            self._requests.look_again(self)
 
     def respond(
         self, inbound: InboundRequest, answer: Answer, marks: Marks | None = None, has_waited: bool = False
     ) -> None:
-        """Send the answer, and take the next request; after the time for which the client is throttled."""
+        """The node's answer, which is encoded and handed to the network."""
         self._waiting = None
         if not self.is_open:
             return
-        requests, context = self._requests, inbound.context
+        requests = self._requests
         ready = 0
         if marks is not None and requests.metrics is not None:
             ready = requests.metrics.stopwatch() if has_waited else marks.handled
         if answer.hang_up:
-            self.close()
+            requests.hang_up(self)
             return
         try:
-            parts, throttle_ms = answer.encode(context)
-            self.channel.done(context, throttle_ms > 0)
+            parts, throttle_ms = answer.encode(inbound.context)
+        except (struct.error, MemoryError):
+            requests.hang_up(self)
+            return
+        requests.deliver(ReadyResponse(self, inbound, parts, throttle_ms, marks, ready))
+
+    def send_response(self, response: ReadyResponse) -> None:
+        """Send what the node has answered, and take the next request; after the time for which the client is
+        throttled."""
+        if not self.is_open:
+            return
+        requests, (_, inbound, parts, throttle_ms, marks, ready_at) = self._requests, response
+        try:
+            self.channel.done(inbound.context, throttle_ms > 0)
             self._send(parts)
-        except (OSError, EOFError, struct.error, MemoryError):
+        except (OSError, EOFError, MemoryError):
             self.close()
             return
         if marks is not None and requests.metrics is not None:
-            requests.metrics.record(inbound, marks, ready, throttle_ms)
+            requests.metrics.record(inbound, marks, ready_at, throttle_ms)
         if throttle_ms > 0:
             requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
         self.go_on()
@@ -290,6 +339,11 @@ class ServerConnection:
             self._requests.starved.pop(self, None)
             if self._requests.recorder is not None:
                 self._requests.recorder.closed(self.channel.connection_id)
-            waiting, self._waiting = self._waiting, None
-            if waiting is not None:
-                waiting[1].abandon()
+            if self._waiting is not None:
+                self._requests.abandon(self)
+
+    def abandon(self) -> None:
+        """Let the node know that nobody waits for its answer."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting[1].abandon()

@@ -1,0 +1,118 @@
+"""The network's stages on the node's own thread: the loop runs them in turn (`network="fused"`, the default).
+
+Follows kafka.network.SocketServer, whose threads it does without; `runtime.staged` has them.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from pykraft.common.metrics import NETWORK, Series
+from pykraft.common.timer import Timer
+from pykraft.network.connection_quotas import ConnectionQuotas
+from pykraft.network.selector import Selector
+from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
+from pykraft.protocol.api import ListenerKind
+from pykraft.server.config import Listener
+from pykraft.server.node import Node
+from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
+from pykraft.transport.server_connection import RequestChannel
+
+MAX_HANDLING_MS = 20
+"""After so long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or the
+fetches that show it to be alive, have to wait for."""
+
+
+class FusedStages:
+    """Acceptors, one processor and one queue, all in the hands of the node's thread."""
+
+    def __init__(
+        self,
+        node: Node,
+        selector: Selector,
+        timer: Timer,
+        clock: Callable[[], int],
+        stopwatch: Callable[[], int],
+        options: SocketOptions,
+        quotas: dict[ListenerKind, ConnectionQuotas],
+    ) -> None:
+        self._node = node
+        self._selector = selector
+        self._clock = clock
+        self._options = options
+        self._quotas = quotas
+        self._requests = RequestChannel(options.queued_max_requests, timer, clock)
+        self._processor = Processor(selector, self._requests, options)
+        self._acceptors: list[Acceptor] = []
+        self._idle_check = 0
+        self._requests.metrics = RequestMetrics(node.metrics, stopwatch)
+        self._times = ThreadTimes(node.metrics, self._requests.metrics)
+        node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
+        node.metrics.series("socket-server-metrics", "connection-count", self._connections)
+
+    def _connections(self) -> Series:
+        names = [acceptor.listener for acceptor in self._acceptors]
+        counts = self._processor.count_by_listener()
+        return [({"listener": name, "networkProcessor": "0"}, counts[name]) for name in names]
+
+    def bind(self, listener: Listener) -> int:
+        """Listen there; returns the port. OSError if it is taken."""
+        acceptor = Acceptor(
+            self._selector, self._processor, listener.name, listener.kind, self._quotas[listener.kind], self._clock
+        )
+        self._acceptors.append(acceptor)
+        return acceptor.bind(listener.bind.host, listener.bind.port, self._options)
+
+    def start(self) -> None:
+        """The node has started."""
+
+    @property
+    def ownership(self) -> AbstractContextManager[object]:
+        """What a turn of the node's thread holds: here it shares the node with no other thread."""
+        return nullcontext()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the node's thread must not wait."""
+        return len(self._requests) > 0
+
+    def begin(self, now: int) -> None:
+        """A turn begins: sockets are looked at next."""
+        self._processor.now = now
+
+    def handle(self, now: int) -> None:
+        """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
+        enough = now + MAX_HANDLING_MS
+        requests = self._requests
+        while (queued := requests.receive()) is not None:
+            connection, inbound, queued_at = queued
+            connection.serve(inbound, self._node, now, queued_at)
+            if self._clock() >= enough:
+                break
+        requests.feed()
+
+    def look_after(self, now: int) -> int:
+        """Close connections that are idle or too many, and accept what had to wait; returns when to look again."""
+        if now >= self._idle_check:
+            self._idle_check = self._processor.close_idle(now)
+        for quotas in self._quotas.values():
+            if quotas.has_excess:
+                self._processor.close_excess(quotas)
+        return min(self._idle_check, *(acceptor.go_on(now) for acceptor in self._acceptors))
+
+    def spent(self, began: int, ready: int, read: int, ended: int) -> None:
+        """A turn is over: what the thread did with its time, see `ThreadTimes`."""
+        self._times.add(began, ready, read, ended)
+
+    def record(self, recorder: FrameRecorder | None) -> None:
+        """Keep the frames that are received and sent from now on, or no more."""
+        self._requests.recorder = recorder
+
+    def stop(self) -> None:
+        """No request is handled any more."""
+
+    def close(self, reset: bool) -> None:
+        """Close all sockets; with `reset` as the end of a process does."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._processor.close(reset)
