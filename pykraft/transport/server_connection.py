@@ -335,10 +335,10 @@ class ServerConnection:
         """Close the stream, and abandon what the client will not read any more."""
         if self.is_open:
             self.is_open = False
+            if self._requests.recorder is not None:  # before the client can know
+                self._requests.recorder.closed(self.channel.connection_id)
             self.stream.close(reset)
             self._requests.starved.pop(self, None)
-            if self._requests.recorder is not None:
-                self._requests.recorder.closed(self.channel.connection_id)
             if self._waiting is not None:
                 self._requests.abandon(self)
 
