@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 from pykraft.course.lesson import FAILS, HOLDS
 from pykraft.viz.figure import Figure
 from pykraft.viz.pairs_chart import factors_of_pairs
+from pykraft.viz.verdict_chart import Finding
 
 UNDECIDED = "UNDECIDED"
 UNWRITTEN = "FILL IN"
@@ -220,6 +221,17 @@ class Outcome:
             note=plan.claim,
             unit=plan.unit,
         )
+
+    @property
+    def finding(self) -> Finding:
+        """The outcome as one row among others, for `pykraft.viz.verdicts`."""
+        plan = self.experiment
+        typical = [median(pair.values[arm] for pair in self.pairs) for arm in (0, 1)]
+        low, high = plan.bounds
+        return Finding(
+            plan.compared, (typical[0], typical[1]), plan.unit, self.factor,
+            high if plan.is_at_least else low, not plan.is_at_least, self.verdict,
+        )  # fmt: skip
 
     def csv(self) -> str:
         """The raw numbers: one line for each measurement, in the order in which they were made."""

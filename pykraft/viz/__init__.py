@@ -1,10 +1,10 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
 `board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
-numbers; `explore` draws a frame of the protocol; the others draw one mechanism each: batches, a consumer group,
-deliveries, keys and their partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes
-to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text
-where they cannot. The names are looked up when they are used.
+numbers; `verdicts` draws claims that were put to the test; `explore` draws a frame of the protocol; the others draw one
+mechanism each: batches, a consumer group, deliveries, keys and their partitions, one record's way, tasks, a compacted
+log, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG
+where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
 """
 
 from importlib import import_module
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pykraft.viz.plots import lines, points
     from pykraft.viz.record_chart import record_way
     from pykraft.viz.task_chart import read_by_tasks
+    from pykraft.viz.verdict_chart import verdicts
 
 _HOMES = {
     "BytePath": "pykraft.viz.byte_path",
@@ -60,6 +61,7 @@ _HOMES = {
     "record_way": "pykraft.viz.record_chart",
     "tally": "pykraft.viz.delivery_chart",
     "timeline": "pykraft.viz.charts",
+    "verdicts": "pykraft.viz.verdict_chart",
 }
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "record_way",
     "tally",
     "timeline",
+    "verdicts",
 ]
 
 

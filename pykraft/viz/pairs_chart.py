@@ -51,7 +51,7 @@ def factors_of_pairs(
         svg.line(_LEFT, y, right, y, stroke="currentColor", stroke_opacity="0.15")
         svg.element("circle", cx=f"{at(factor):.1f}", cy=f"{y:g}", r=5.5, fill=palette.BLUE, stroke="currentColor")
         svg.text(right + 14, y + 4, f"{amount(pair[0])} / {amount(pair[1])} {unit}", 12)
-    for mark in _marks(lowest, highest):
+    for mark in log_marks(lowest, highest):
         svg.text(at(mark), foot + 17, amount(mark), 12, anchor="middle", opacity=palette.FAINT)
         svg.line(at(mark), foot, at(mark), foot + 4, stroke="currentColor", stroke_opacity="0.6")
     svg.line(_LEFT, foot, right, foot, stroke="currentColor", stroke_opacity="0.6")
@@ -84,7 +84,7 @@ def _draw_ranges(
         svg.line(line, _TOP - 8, line, foot, stroke=palette.VERMILLION, stroke_width="2")
 
 
-def _marks(lowest: float, highest: float) -> list[float]:
+def log_marks(lowest: float, highest: float) -> list[float]:
     """Round numbers on a logarithmic axis: 1, 2 and 5 in a short one, powers of ten in a long one."""
     steps = (1, 2, 5) if highest / lowest < 300 else (1,)
     first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))

@@ -1,4 +1,5 @@
-"""The scenarios of notebook 09: what a producer does with time, with troubles, and with the advice of guides."""
+"""The scenarios of notebook 09: what a producer does with time and with troubles. And the notebook must turn red when
+the linger is forgotten, or a leader takes a gap."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.rigs.virtual_producer import VirtualProducer
 from pykraft.viz.batch_chart import trouble_in
+from tests.notebooks.sections import NOTEBOOK, run
 
 PLAIN: dict[str, Any] = {"enable_idempotence": False}
 ONE_IN_FLIGHT = {**PLAIN, "max_in_flight_requests_per_connection": 1}
@@ -66,3 +69,29 @@ def test_a_producer_that_gives_up_after_three_retries_loses_what_a_patient_one_d
         producer.send(8, records_per_s=1000)
         found[retries] = len(producer.failed), producer.log
     assert found == {3: (8, []), 1000: (0, list(range(8)))}
+
+
+PATH = NOTEBOOK.parent / "09_batching.ipynb"
+
+THE_LINGER_IS_FORGOTTEN = """
+from pykraft.client.accumulator import RecordAccumulator
+
+RecordAccumulator._ready_at = lambda accumulator, queue: queue[0].created
+"""
+
+A_GAP_IS_TAKEN = """
+from pykraft.storage.producer_state import ProducerEntry
+
+ProducerEntry._check_sequence = lambda append, batch: None
+"""
+
+
+@pytest.mark.long
+def test_a_producer_without_a_linger_turns_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match="does not hold: On a quiet topic"):
+        run("3. ", path=PATH, before=THE_LINGER_IS_FORGOTTEN)
+
+
+def test_a_leader_that_takes_a_gap_turns_the_notebook_red() -> None:
+    with pytest.raises(NotebookFailed, match="does not hold: One in flight keeps order"):
+        run("5. ", since="4. ", path=PATH, before=A_GAP_IS_TAKEN)

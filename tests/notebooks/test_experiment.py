@@ -54,6 +54,13 @@ def test_a_claim_of_at_most_is_judged_the_other_way_round() -> None:
     assert "DOES NOT HOLD: from 2.5" in outcome(*[2.5] * 8, plan=plan).picture.svg
 
 
+def test_a_finding_says_from_which_factor_on_the_claim_holds() -> None:
+    found = outcome(*[3] * 8).finding
+    assert (found.factor, found.holds_from, found.at_most, found.verdict) == (3, 2.5, False, HOLDS)
+    found = outcome(*[3] * 8, plan=replace(PLAN, holds_if="at most 2 times")).finding
+    assert (found.holds_from, found.at_most, found.verdict) == (1.6, True, FAILS)
+
+
 @pytest.mark.parametrize(("pairs", "needed"), [(5, 5), (6, 6), (8, 7), (10, 9), (12, 10), (20, 15)])
 def test_a_coin_would_agree_so_often_at_most_once_in_twenty_times(pairs: int, needed: int) -> None:
     assert replace(PLAN, pairs=pairs).needed == needed
