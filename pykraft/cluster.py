@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from pykraft.admin import Admin
 from pykraft.cluster_view import ClusterView, view_over_the_wire
@@ -46,6 +46,7 @@ from pykraft.storage.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
 from pykraft.transport.frame_recorder import RecordedFrames
 
+T = TypeVar("T")
 FIRST_CONTROLLER_ID = 101
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
@@ -476,6 +477,14 @@ class Cluster:
             assert isinstance(thread, NodeThread)
             with suppress(NodeStopped):
                 thread.record(None if recorded is None else recorded.recorder(node_id))
+
+    def call(self, node_id: int, do: Callable[[Node], T]) -> T:
+        """Call this with a node that is a thread of this process, between two of its steps; what it returns. Meant for
+        looking: a node's state belongs to its own thread."""
+        self._needs_threads("call")
+        thread = self._running(node_id)
+        assert isinstance(thread, NodeThread)
+        return thread.call(do).result()
 
     def _for_each_node(self, do: Callable[[Node], None]) -> None:
         for thread in self._nodes.values():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pykraft.viz.frame_drawing import explore
     from pykraft.viz.group_drawing import group_map
     from pykraft.viz.hex_dump import Field, hexdump
+    from pykraft.viz.image_chart import image_map
     from pykraft.viz.key_chart import key_order, key_paths
     from pykraft.viz.lag_chart import lag_over_time
     from pykraft.viz.log_strip import log_strips
@@ -48,6 +49,7 @@ _HOMES = {
     "group_map": "pykraft.viz.group_drawing",
     "heat_map": "pykraft.viz.charts",
     "hexdump": "pykraft.viz.hex_dump",
+    "image_map": "pykraft.viz.image_chart",
     "key_order": "pykraft.viz.key_chart",
     "key_paths": "pykraft.viz.key_chart",
     "lag_over_time": "pykraft.viz.lag_chart",
@@ -80,6 +82,7 @@ __all__ = [
     "group_map",
     "heat_map",
     "hexdump",
+    "image_map",
     "key_order",
     "key_paths",
     "lag_over_time",
