@@ -1,4 +1,4 @@
-"""Simulated clusters of three nodes that stand at the moment before a failure, for notebooks 00, 18 and 19.
+"""Simulated clusters of three nodes that stand at the moment before a failure, for notebooks 00, 14, 18 and 19.
 
 Nothing fails in them by itself: the reader drops a message or kills a node, and sees what follows. Each function
 returns a `Story`, at the first step where the message is on its way that matters:
@@ -6,6 +6,7 @@ returns a `Story`, at the first step where the message is on its way that matter
     records_on_their_way()  a leader has appended a record that its followers do not have yet
     answer_on_its_way()     a producer's record is committed, and the leader's answer has not arrived yet
     marker_on_its_way()     a coordinator has written PrepareCommit, and its marker has not reached the other node yet
+    brokers_in_sync()       node 1 is the active controller, and all three brokers are in sync
 
 The seeds are chosen so that three nodes are enough to see it: in `marker_on_its_way` the coordinator and the leader of
 the bank's partition are on different nodes.
@@ -17,7 +18,7 @@ from pykraft.sim.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 
 _RECORD_SEED, _RECORD_STEP = 3, 1_500
-_ANSWER_SEED, _MARKER_SEED = 7, 114
+_ANSWER_SEED, _MARKER_SEED, _IN_SYNC_SEED = 7, 114, 2
 ONE_RECORD_A_BATCH = {
     "batch.size": 1,
     "linger.ms": 0,
@@ -50,6 +51,15 @@ def marker_on_its_way() -> Story:
     assert small.transactions is not None
     one_teller = replace(small.transactions, tellers=1, copiers=0)
     return _standing_at(_MARKER_SEED, replace(small, transactions=one_teller), "WriteTxnMarkers request")
+
+
+def brokers_in_sync() -> Story:
+    """No clients; one topic, `t`. Heartbeats are all that the brokers have to say."""
+    story = Story.begin(_IN_SYNC_SEED, replace(_small(_IN_SYNC_SEED), transactions=None), {})
+    while story.view.isr("t", 0) != {1, 2, 3}:
+        if story.next("isr") is None:
+            raise RuntimeError(f"seed {_IN_SYNC_SEED} has no three brokers in sync: choose another seed")
+    return story
 
 
 def _small(seed: int) -> Knobs:
