@@ -30,6 +30,7 @@ from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
+from pykraft.controller.features import levels_with
 from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
@@ -81,6 +82,7 @@ class Cluster:
         directory: str | Path | None = None,
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
+        features: Mapping[str, int] | None = None,
         filesystem: FileSystem | None = None,
         network: str = "fused",
     ) -> None:
@@ -90,17 +92,17 @@ class Cluster:
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
         on `port`, the next on the port after it, and so on; without it the system chooses. `properties` are added to
-        every node's file. Nodes that are threads reach the disk through `filesystem`, if one is given. With
-        `network="staged"` each node has Kafka's network threads and request handlers (`runtime.staged`). ValueError
-        names what is wrong with these; ClusterError if a node does not come up.
+        every node's file. `features` are levels by name for a new cluster, where it is to have others than usual
+        (``{"eligible.leader.replicas.version": 1}``). Nodes that are threads reach the disk through `filesystem`, if
+        one is given. With `network="staged"` each node has Kafka's network threads and request handlers
+        (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
         """
         _check(nodes, controllers, mode, timeouts, port, network)
         if filesystem is not None and mode != "threads":
             raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
         self._filesystem = filesystem
-        self.mode = mode
-        self.network = network
-        self.timeouts = timeouts
+        self.mode, self.network, self.timeouts = mode, network, timeouts
+        self._levels = levels_with(features or {})
         self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
         self.broker_ids = list(range(1, nodes + 1))
         self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
@@ -248,7 +250,9 @@ class Cluster:
                 raise ValueError(f"properties has {name}, which is no setting of a node: {advice(name)}")
             self.properties_file(node_id).write_text(format_properties(properties))
             if found.get(node_id) is None:
-                format_directories(config, cluster_id, filesystem, random, time.time_ns() // 1_000_000)
+                format_directories(
+                    config, cluster_id, filesystem, random, time.time_ns() // 1_000_000, levels=self._levels
+                )
         return cluster_id
 
     def _start_all(self) -> None:

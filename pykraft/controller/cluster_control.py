@@ -8,6 +8,9 @@ An administrator may unregister a broker that will not come back. If the broker 
 led, and its heartbeats are refused with STALE_BROKER_EPOCH; it does not register again until it is restarted. Replicas
 stay assigned to a broker that is not registered.
 
+A broker that stops in order writes its epoch beside its logs, and the next process hands it in when it registers. If it
+is the epoch that the controller knows, no other process had the disk since, and nothing was lost (KIP-966).
+
 Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
@@ -73,9 +76,9 @@ class ClusterControl:
             registration.fenced = known.fenced
             registration.in_controlled_shutdown = known.in_controlled_shutdown
         else:
-            if known is not None:
-                # What the old process led, others lead: the new one may have lost what was not synced.
-                records += self._replication.plan_broker_gone(image, request.broker_id)
+            # What the old process led, others lead: the new one may have lost what was not synced.
+            is_clean = known is not None and known.epoch == request.previous_broker_epoch
+            records += self._replication.plan_broker_replaced(image, request.broker_id, is_clean)
             registration.broker_epoch = epoch + len(records)
         records.append((registration, REGISTER_BROKER_VERSION))
         return Result(

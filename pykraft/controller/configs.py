@@ -7,6 +7,8 @@ notice. What a resource comes to as a whole is checked, not only what is new: tw
 An incremental change may also add to a list or take from it; where the setting has no value yet, the list is its
 default. The older request replaces everything, so what it does not name is taken away.
 
+``min.insync.replicas`` has more rules in a cluster that keeps eligible leader replicas (`elr`).
+
 Follows org.apache.kafka.controller.ConfigurationControlManager and kafka.server.ControllerConfigurationValidator.
 """
 
@@ -23,6 +25,7 @@ from pykraft.common.topic_config import (
     broker_names,
     check_topic_settings,
 )
+from pykraft.controller.elr import check_min_isr_change, clearing_records
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
@@ -99,12 +102,16 @@ class ConfigControl:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"{len(records)} settings at once; {MAX_RECORDS_PER_REQUEST} are allowed"
             )
+        if image.keeps_elr:
+            records += clearing_records(records)
         return records, list(results.values())
 
     # --- one resource -------------------------------------------------------------------------------------------------
 
     def _plan(self, image: MetadataImage, kind: int, name: str, changes: Changes) -> list[VersionedRecord]:
         present = image.config_of(kind, name)
+        if image.keeps_elr:
+            check_min_isr_change(kind, name, changes)
         for key, value in changes.items():
             if value is not None and len(value) > LONGEST_VALUE:
                 raise KafkaError(

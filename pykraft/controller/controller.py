@@ -115,6 +115,7 @@ class QuorumController:
         empty gets `first_records`."""
         self._node_id = node_id
         self._first_records = first_records
+        self._properties = properties or {}
         self._raft = raft
         self._trace = trace
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
@@ -126,7 +127,9 @@ class QuorumController:
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._reassignments = ReassignmentControl(self._replication)
         self._configs = ConfigControl(node_id, properties or {})
-        self._features = FeatureControl(node_id, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft))
+        self._features = FeatureControl(
+            node_id, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft), self._properties
+        )
         self._plans = self._table_of_plans()
         self._loader = loader
         self._supported: MetadataImage | None = None
@@ -179,7 +182,7 @@ class QuorumController:
         self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
         if not self._image.features:
-            self._append(bootstrap_records(self._first_records), self._now)
+            self._append(bootstrap_records(self._first_records, self._properties), self._now)
 
     def _step_down(self) -> None:
         """Another controller leads: what is not decided is not ours to promise."""

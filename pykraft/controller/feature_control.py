@@ -10,19 +10,22 @@ them, and nothing has changed. A level is refused if
 * it is a lower ``kraft.version``: its voters are in the log, and cannot be taken out again.
 
 A change is one FeatureLevelRecord for each feature, in one batch. Each node that replays it runs at the new level from
-there on.
+there on. Before eligible leader replicas begin, ``min.insync.replicas`` becomes the same for all brokers (`elr`).
 
 Follows org.apache.kafka.controller.FeatureControlManager.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.elr import safety_records
 from pykraft.controller.features import SUPPORTED_FEATURES, UNSUPPORTED
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (
+    ELR_VERSION,
     IV_3_7_0_CONTROLLER_REGISTRATION,
     KRAFT_VERSION,
     LATEST,
@@ -58,8 +61,10 @@ class QuorumLevel(NamedTuple):
 class FeatureControl:
     """Plans changes of levels."""
 
-    def __init__(self, node_id: int, quorum: QuorumLevel) -> None:
+    def __init__(self, node_id: int, quorum: QuorumLevel, properties: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`properties` is this node's file."""
         self._node_id = node_id
+        self._properties = properties
         self._quorum = quorum
 
     def update_features(self, image: MetadataImage, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
@@ -107,7 +112,8 @@ class FeatureControl:
             lacking = why_not(name, wanted, after)
             if lacking is not None:
                 raise _refused(name, level, lacking)
-        return [(FeatureLevelRecord(name=name, feature_level=level), 0)]
+        before = safety_records(image, self._properties) if name == ELR_VERSION and level > 0 else []
+        return [*before, (FeatureLevelRecord(name=name, feature_level=level), 0)]
 
     def _update_kraft(self, level: int, current: int, upgrade_type: int, validate_only: bool) -> list[VersionedRecord]:
         if upgrade_type == UPGRADE:

@@ -1,8 +1,8 @@
 """The levels at which this code runs, and the records of a new cluster.
 
 A level is a promise to every node and client, so only what is built is supported: every ``metadata.version`` of Kafka
-3.3 to 4.2, and neither eligible leader replicas nor share or streams groups. `metadata.versions` has the levels
-themselves, and what each of them adds.
+3.3 to 4.2, and neither share nor streams groups. `metadata.versions` has the levels themselves, and what each of them
+adds.
 
 A new cluster gets the highest levels, those of an older release, or those that it is formatted with. They are written
 in the order of their names after ``metadata.version``; level 0 is no record. An older directory keeps the levels that
@@ -13,9 +13,11 @@ org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.controller.elr import first_min_isr
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (
@@ -52,6 +54,7 @@ __all__ = [
     "level_records",
     "levels_in",
     "levels_of_release",
+    "levels_with",
     "parse_levels",
 ]
 
@@ -62,9 +65,12 @@ SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     KRAFT_VERSION: FeatureRange(*SUPPORTED_KRAFT_VERSIONS),
     GROUP_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
+    ELR_VERSION: FeatureRange(0, 1),
 }
 UNSUPPORTED = FeatureRange(0, 0)
 """The levels of a feature that a node has never heard of."""
+_ON_REQUEST = frozenset({ELR_VERSION})
+"""Features that a new cluster does not have unless it is formatted with them. (Apache Kafka has this one.)"""
 
 
 class UnsupportedFeatureError(Exception):
@@ -76,7 +82,7 @@ def levels_of_release(metadata_version: int) -> dict[str, int]:
     chosen = {
         name: min(default_level(name, metadata_version), SUPPORTED_FEATURES.get(name, UNSUPPORTED).maximum)
         for name in FEATURES
-        if name != KRAFT_VERSION
+        if name != KRAFT_VERSION and name not in _ON_REQUEST
     }
     return {METADATA_VERSION: metadata_version, **{name: level for name, level in chosen.items() if level > 0}}
 
@@ -97,10 +103,15 @@ def levels_in(records: Iterable[VersionedRecord]) -> dict[str, int]:
     return {record.name: record.feature_level for record, _ in records if isinstance(record, FeatureLevelRecord)}
 
 
-def bootstrap_records(first: Sequence[VersionedRecord]) -> list[VersionedRecord]:
+def bootstrap_records(
+    first: Sequence[VersionedRecord], static: Mapping[str, str] = MappingProxyType({})
+) -> list[VersionedRecord]:
     """The beginning of a cluster's metadata log, after Raft's own records: what it was formatted with, as a transaction
-    if the level of the metadata knows that."""
-    if levels_in(first)[METADATA_VERSION] < IV_3_6_1_TRANSACTIONS:
+    if the level of the metadata knows that. `static` is the file of the node that writes it."""
+    levels = levels_in(first)
+    if levels.get(ELR_VERSION, 0) > 0:
+        first = [*first, first_min_isr(static)]
+    if levels[METADATA_VERSION] < IV_3_6_1_TRANSACTIONS:
         return list(first)
     return [(BeginTransactionRecord(name="Bootstrap records"), 0), *first, (EndTransactionRecord(), 0)]
 
@@ -136,6 +147,11 @@ def _parse_level(setting: str) -> tuple[str, int]:
     if not low <= int(text) <= high:
         raise ConfigError(f"--feature {setting}: {name} must be {low}" + (f" to {high}" if high > low else ""))
     return name, int(text)
+
+
+def levels_with(features: Mapping[str, int]) -> dict[str, int]:
+    """The levels of a new cluster, these among them; ConfigError if this code has no such feature or level."""
+    return parse_levels(f"{name}={level}" for name, level in features.items())
 
 
 def check_supported(image: MetadataImage) -> None:

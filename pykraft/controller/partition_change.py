@@ -9,22 +9,33 @@ out. The rules, in the order in which they apply:
 4. In an unclean election: the first replica that may lead at all. It may lack records that were acknowledged: the ISR
    is then the new leader alone, and those records are gone. The partition is RECOVERING until its leader says that it
    has dealt with that (KIP-704).
-5. Else there is no leader. The ISR never becomes empty: only its last members are sure to have everything.
+5. Else there is no leader. The ISR never becomes empty: its last member is believed to have everything, though it may
+   have lost its power and what it had not synced.
+
+**Eligible leader replicas** (KIP-966) are the way out of that belief. The high watermark does not rise while fewer than
+``min.insync.replicas`` are in sync. So a replica that leaves such a small ISR still has everything that is committed,
+until its disk loses something. The controller keeps it in the ELR; a broker that comes back without having stopped in
+order leaves the ELR. The rules change in three places:
+
+* The ISR may become empty. Then the members of the ELR are the valid leaders; the one that is elected is the ISR.
+* Before rule 4: if ISR and ELR are both empty, the *last known leader* may lead, as in an unclean election.
+* The ELR is cleared when the ISR has ``min.insync.replicas`` again, and by an unclean election.
 
 A partition that is being reassigned has two more rules, which come first (`assignment`). If the new ISR has every
 replica of the target, the removing replicas leave with the same record, so the rules above elect among the others. And
 whenever a replica leaves, the leader epoch rises even if the leader stays: with that epoch the leader no longer counts
 the replica, and a fetch of the replica that is still on its way is refused.
 
-Follows org.apache.kafka.controller.PartitionChangeBuilder. Not here: eligible leader replicas (KIP-966).
+Follows org.apache.kafka.controller.PartitionChangeBuilder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
 from pykraft.common.types import UNASSIGNED_DIRECTORY, Uuid
-from pykraft.controller.assignment import Assignment, completed
+from pykraft.controller.assignment import Assignment, Replicas, completed
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.brokers import RECOVERING
@@ -41,6 +52,22 @@ class Election(Enum):
     UNCLEAN = "as ONLINE; without a valid replica another one leads"
 
 
+@dataclass(frozen=True, slots=True)
+class ElrRules:
+    """What decides about the ELR of a topic, in a cluster that keeps one. `lost` are brokers that came back without
+    having stopped in order: their disks may have lost what was not synced."""
+
+    min_isr: int
+    lost: frozenset[int] = frozenset()
+
+    def next_elr(self, partition: PartitionRegistration, isr: Sequence[int], replicas: Sequence[int]) -> Replicas:
+        """The ELR beside this new ISR."""
+        if len(isr) >= self.min_isr:
+            return ()
+        candidates = {*partition.eligible_leader_replicas, *partition.isr} - self.lost - set(isr)
+        return tuple(sorted(candidates.intersection(replicas)))
+
+
 def plan_partition_change(
     topic_id: Uuid,
     number: int,
@@ -52,28 +79,47 @@ def plan_partition_change(
     recovery_state: int | None = None,
     assignment: Assignment | None = None,
     directories: Mapping[int, Uuid] = MappingProxyType({}),
+    elr_rules: ElrRules | None = None,
 ) -> VersionedRecord | None:
-    """The record that takes the partition to its next state; None if nothing changes. What is None is wanted as it is.
-    Replicas that are new in the `assignment` get their log directories from `directories`."""
+    """The record that takes the partition to its next state; None if nothing changes. What is None is wanted as it is;
+    without `elr_rules` there is no ELR. Replicas that are new in the `assignment` get their log directories from
+    `directories`."""
     record = PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     before = Assignment.of(partition)
     after = before if assignment is None else assignment
     isr = partition.isr if new_isr is None else tuple(new_isr)
     after, isr = completed(after, isr) or (after, isr)
-    leader, is_unclean = elect(partition, isr, may_lead, election, after.replicas)
+    elr = None if elr_rules is None else elr_rules.next_elr(partition, isr, after.replicas)
+    leader, is_unclean = elect(partition, isr, may_lead, election, after.replicas, elr)
     if leader != partition.leader or not set(before.replicas) <= set(after.replicas):
         record.leader = leader
     if recovery_state is not None and recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = recovery_state
-    if is_unclean:
-        record.isr = [leader]
-        if partition.leader_recovery_state != RECOVERING:
-            record.leader_recovery_state = RECOVERING
-    elif isr and isr != partition.isr:
+    if is_unclean and partition.leader_recovery_state != RECOVERING:
+        record.leader_recovery_state = RECOVERING
+    if is_unclean or leader in (elr or ()):
+        isr = (leader,)  # alone: nothing is known of the others
+    if isr != partition.isr and (isr or elr_rules is not None):
         record.isr = list(isr)
+    _set_elr(record, partition, () if is_unclean or elr is None else tuple(each for each in elr if each != leader))
+    if elr_rules is not None:
+        _set_last_known_leader(record, partition)
     _set_assignment(record, partition, after, directories)
     is_change = record != PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     return (record, PARTITION_CHANGE_VERSION) if is_change else None
+
+
+def _set_elr(record: PartitionChangeRecord, partition: PartitionRegistration, elr: Replicas) -> None:
+    if elr != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = list(elr)
+
+
+def _set_last_known_leader(record: PartitionChangeRecord, partition: PartitionRegistration) -> None:
+    """The one that led before nobody did; forgotten when there is a leader again."""
+    if record.leader == NO_LEADER and partition.has_leader and not partition.last_known_leader:
+        record.last_known_elr = [partition.leader]
+    elif record.leader >= 0 and partition.last_known_leader:
+        record.last_known_elr = []
 
 
 def _set_assignment(
@@ -97,17 +143,23 @@ def elect(
     may_lead: Callable[[int], bool],
     election: Election,
     replicas: Sequence[int] | None = None,
+    elr: Sequence[int] | None = None,
 ) -> tuple[int, bool]:
     """(the next leader or NO_LEADER, whether it may lack acknowledged records). `replicas` are those of the next state,
-    None if they stay."""
+    None if they stay; `elr` is None if the cluster keeps none."""
     replicas = partition.replicas if replicas is None else replicas
-    valid = [replica for replica in replicas if replica in isr and may_lead(replica)]
+    eligible = isr or elr or ()
+    valid = [replica for replica in replicas if replica in eligible and may_lead(replica)]
     if election is Election.PREFERRED and replicas[0] in valid:
         return replicas[0], False
     if partition.leader in valid:
         return partition.leader, False
     if valid:
         return valid[0], False
+    if elr is not None and not eligible and len(partition.last_known_leader) == 1:
+        (last_known,) = partition.last_known_leader
+        if may_lead(last_known):
+            return last_known, True
     if election is Election.UNCLEAN:
         for replica in replicas:
             if may_lead(replica):

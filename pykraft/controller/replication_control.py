@@ -4,6 +4,10 @@ A topic may allow an *unclean* election: when no member of its ISR is alive, a r
 may lead. ``unclean.leader.election.enable`` says so, for one topic, for this controller's node, for all brokers, or in
 the node's file, the strongest first. `elections` looks at partitions without a leader again from time to time.
 
+With eligible leader replicas (KIP-966, ``eligible.leader.replicas.version`` 1) the controller must know every topic's
+``min.insync.replicas``, from the same places (`partition_change` says what for). A broker that registers without the
+epoch that it wrote down when it stopped in order may have lost records: it leaves the ISRs and ELRs that it was in.
+
 A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
 (AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
 request carries what the leader believes (leader epoch, partition epoch, the broker epoch of each replica); if any of it
@@ -15,10 +19,11 @@ Follows org.apache.kafka.controller.ReplicationControlManager.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
 from pykraft.common.types import TopicIdPartition, Uuid
 from pykraft.controller.assignment import Assignment
-from pykraft.controller.partition_change import Election, plan_partition_change
+from pykraft.controller.partition_change import Election, ElrRules, plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
@@ -57,6 +62,25 @@ class ReplicationControl:
             )
         ]
 
+    def plan_broker_replaced(self, image: MetadataImage, broker_id: int, is_clean: bool) -> list[VersionedRecord]:
+        """Another process has the broker's id now. Unless the old one stopped in order, the disk may have lost what was
+        not synced."""
+        if is_clean or not image.keeps_elr:
+            return self.plan_broker_gone(image, broker_id)
+        return [
+            record
+            for topic_id, number, partition in all_partitions(image)
+            if broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
+            for record in self.plan(
+                image,
+                topic_id,
+                number,
+                may_lead=lambda replica: replica != broker_id and image.is_active(replica),
+                new_isr=[replica for replica in partition.isr if replica != broker_id],
+                lost=frozenset({broker_id}),
+            )
+        ]
+
     def plan_broker_back(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may lead again: partitions without a leader may get one."""
 
@@ -90,6 +114,7 @@ class ReplicationControl:
             election=Election.UNCLEAN if unclean else Election.ONLINE,
             assignment=assignment,
             directories={replica: broker.default_directory for replica, broker in known.items()},
+            elr_rules=self._elr_rules(image, key.topic),
         )
 
     def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
@@ -113,9 +138,10 @@ class ReplicationControl:
         election: Election | None = None,
         new_isr: Sequence[int] | None = None,
         recovery_state: int | None = None,
+        lost: frozenset[int] = frozenset(),
     ) -> list[VersionedRecord]:
         """The record, if there is one, of one partition's next state. The election is the one that the topic allows,
-        unless another is wanted."""
+        unless another is wanted. `lost` are brokers whose disks may have lost records."""
         topic = image.topics[topic_id]
         if election is None:
             election = Election.UNCLEAN if self.allows_unclean_election(image, topic.name) else Election.ONLINE
@@ -127,8 +153,19 @@ class ReplicationControl:
             election=election,
             new_isr=new_isr,
             recovery_state=recovery_state,
+            elr_rules=self._elr_rules(image, topic.name, lost),
         )
         return [] if record is None else [record]
+
+    def _elr_rules(self, image: MetadataImage, topic: str, lost: frozenset[int] = frozenset()) -> ElrRules | None:
+        return ElrRules(self.min_isr(image, topic), lost) if image.keeps_elr else None
+
+    def min_isr(self, image: MetadataImage, topic: str) -> int:
+        """How many replicas of the topic must be in sync for its high watermark to rise."""
+        found = image.topic_named(topic)
+        assert found is not None, f"a topic without metadata: {topic}"
+        demanded = topic_setting(MIN_INSYNC_REPLICAS, image.config_of(TOPIC_RESOURCE, topic), self._layers(image))
+        return min(demanded, len(found.partitions[0].replicas))
 
     @staticmethod
     def leads_partitions(image: MetadataImage, broker_id: int) -> bool:

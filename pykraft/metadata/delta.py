@@ -205,10 +205,15 @@ class MetadataDelta:
         topics: Mapping[Uuid, TopicImage] = self._changed.get("topics", self.image.topics)
         for topic_id in sorted(topics):
             if record.topic_name in ("", topics[topic_id].name):
-                partitions = self._partitions(topic_id)
-                for number, partition in partitions.items():
-                    partitions[number] = replace(partition, eligible_leader_replicas=(), last_known_leader=())
-                    self._touched_partitions[topic_id].add(number)
+                known = self._open_topics.get(topic_id, topics[topic_id].partitions)
+                for number, partition in sorted(known.items()):
+                    if partition.eligible_leader_replicas or partition.last_known_leader:
+                        # A change like any other, to the partition epoch as well.
+                        self._change_partition(
+                            PartitionChangeRecord(
+                                topic_id=topic_id, partition_id=number, eligible_leader_replicas=[], last_known_elr=[]
+                            )
+                        )
 
     # --- everything else ----------------------------------------------------------------------------------------------
 

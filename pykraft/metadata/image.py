@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Endpoint, OffsetAndEpoch, Uuid
-from pykraft.metadata.versions import LATEST, METADATA_VERSION, as_of_level
+from pykraft.metadata.versions import ELR_VERSION, LATEST, METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -212,6 +212,11 @@ class MetadataImage:
 
     def config_of(self, kind: int, name: str) -> Mapping[str, str]:
         return self.configs.get(ConfigResource(kind, name), {})
+
+    @property
+    def keeps_elr(self) -> bool:
+        """Whether the controller keeps eligible leader replicas (KIP-966)."""
+        return self.features.get(ELR_VERSION, 0) > 0
 
     @property
     def active_brokers(self) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest
 from tests.conformance.dialogue import Dialogue
-from tests.harness.asking import elect, versions
+from tests.harness.asking import BROKER, DELETE, SET, TOPIC, change, elect, replace_all, versions
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 
@@ -63,3 +63,20 @@ def test_a_leader_stops_and_comes_back(talk: Dialogue) -> None:
     talk.to().ask(elect(PREFERRED, ("elect-moved", [1, 1])), 2, "twice")
     talk.until(1, described, 12, lambda answer: leads(answer, moved=3, alone=3, in_sync=2))
     talk.to().ask(elect(PREFERRED, ("elect-moved", [0, 1])), 2, "it leads again")
+
+
+def test_min_insync_replicas_where_eligible_leader_replicas_are_kept(talk: Dialogue) -> None:
+    talk.topic("elect-settings", [[1, 2]])
+    everywhere, own, of_topic = (BROKER, ""), (BROKER, "1"), (TOPIC, "elect-settings")
+    name = "min.insync.replicas"
+    for says, (kind, who), changes in (
+        ("of one broker", own, [(name, SET, "1")]),
+        ("of one broker, away", own, [(name, DELETE, None)]),
+        ("of all brokers", everywhere, [(name, SET, "1")]),
+        ("of all brokers, away", everywhere, [(name, DELETE, None)]),
+        ("of a topic", of_topic, [(name, SET, "2")]),
+        ("of a topic, away", of_topic, [(name, DELETE, None)]),
+    ):
+        talk.to().ask(change((kind, who, changes)), 1, says)
+    talk.to().ask(replace_all((BROKER, "1", [])), 2, "all of one broker")
+    talk.to().ask(replace_all((BROKER, "", [])), 2, "all of all brokers")

@@ -13,7 +13,7 @@ from pykraft.common.config import format_properties
 from tests.golden.dumps import DATA, NODE1
 from tests.harness.untouched import everything
 
-FEATURES = ("eligible.leader.replicas.version", "share.version", "streams.version")
+FEATURES = ("share.version", "streams.version")
 
 
 def directory_of(name: str, folder: pathlib.Path) -> pathlib.Path:
@@ -50,9 +50,10 @@ def test_a_directory_of_kafkas_is_refused_and_left_as_it_is(
     out, complaint = capsys.readouterr()
     lacking = ", ".join(f"{feature} at level 1" for feature in FEATURES)
     assert complaint == (
-        f"pykraft: the cluster whose metadata are in {directory} runs {lacking}; this node supports group.version "
-        "0 to 1, kraft.version 1 to 1, metadata.version 7 to 29, transaction.version 0 to 2, and no other feature "
-        "above level 0: change them where it runs, with Apache Kafka's kafka-features.sh\n"
+        f"pykraft: the cluster whose metadata are in {directory} runs {lacking}; this node supports "
+        "eligible.leader.replicas.version 0 to 1, group.version 0 to 1, kraft.version 1 to 1, "
+        "metadata.version 7 to 29, transaction.version 0 to 2, and no other feature above level 0: "
+        "change them where it runs, with Apache Kafka's kafka-features.sh\n"
     )
     assert out == ""
     assert everything(directory) == before

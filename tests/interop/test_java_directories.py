@@ -31,7 +31,6 @@ from tests.interop.clients import Confluent, Row
 pytestmark = pytest.mark.limit(300)
 
 FEATURES = {
-    "eligible.leader.replicas.version": 1,
     "share.version": 1,
     "streams.version": 1,
 }

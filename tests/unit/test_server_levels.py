@@ -190,7 +190,11 @@ def test_a_directory_that_was_formatted_without_a_level_of_the_metadata_is_damag
         ("transaction.version=-1", "must be a feature and its level"),
         ("transaction.version=3", "transaction.version must be 0 to 2"),
         ("metadata.version=6", "metadata.version must be 7 to 29"),
-        ("share.version=1", "the features are group.version, kraft.version, metadata.version, transaction.version"),
+        ("eligible.leader.replicas.version=2", "eligible.leader.replicas.version must be 0 to 1"),
+        (
+            "share.version=1",
+            "the features are eligible.leader.replicas.version, group.version, kraft.version, metadata.",
+        ),
     ],
 )
 def test_a_level_that_no_cluster_can_have_is_refused(setting: str, complaint: str) -> None:
