@@ -9,6 +9,7 @@
     python -m pykraft server server.properties
 
     python -m pykraft topics --bootstrap-server HOST:PORT --list
+    python -m pykraft reassign-partitions --bootstrap-server HOST:PORT --list
     python -m pykraft configs --bootstrap-server HOST:PORT --describe --topic NAME
     python -m pykraft produce --bootstrap-server HOST:PORT --topic NAME
     python -m pykraft consume --bootstrap-server HOST:PORT --topic NAME --from-beginning
@@ -42,8 +43,8 @@ All but the first and the last five are Kafka's shell tools, with their options:
 kafka-server-start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh,
 kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-leader-election.sh, kafka-features.sh,
 kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh, kafka-producer-perf-test.sh,
-kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-dump-log.sh. The clients work with Apache
-Kafka as well, and Kafka's tools with a pykraft node.
+kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-reassign-partitions.sh,
+kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
 
 A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
 on standard error and exit code 1.
@@ -66,7 +67,8 @@ COMMANDS = {
     "up": "run a whole cluster in this process, for trying something against it",
     "server": "run the node that a properties file describes",
     "storage": "make a node's directories",
-    "topics": "list, describe, create and delete topics",
+    "topics": "list, describe, create, alter and delete topics",
+    "reassign-partitions": "move partitions to other brokers",
     "configs": "show and change settings of topics and brokers",
     "produce": "send lines of standard input as records",
     "consume": "print records as lines",

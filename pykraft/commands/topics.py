@@ -1,7 +1,9 @@
-"""``topics``: list, describe, create and delete topics, as kafka-topics.sh does.
+"""``topics``: list, describe, create, alter and delete topics, as kafka-topics.sh does.
 
-Exactly one of ``--list``, ``--describe``, ``--create``, ``--delete`` says what is done. ``--topic`` is the name of the
-topic to create, and for the others a regular expression that must fit the whole name.
+Exactly one of ``--list``, ``--describe``, ``--create``, ``--alter``, ``--delete`` says what is done. ``--topic`` is the
+name of the topic to create, and for the others a regular expression that must fit the whole name. ``--alter`` gives
+topics more partitions, ``--partitions`` in all; ``--replica-assignment`` names the brokers of each, those of the
+partitions that are there included, which stay where they are.
 
 A description is what DescribeTopicPartitions tells, with the settings that are not the default. ``Elr`` are the
 eligible leader replicas: outside the ISR, and yet with everything committed. Older brokers do not know them: ``N/A``.
@@ -13,9 +15,16 @@ import argparse
 from collections.abc import Iterable, Iterator
 
 from pykraft.admin import Admin
-from pykraft.client.admin import PARTITIONS_PER_RESPONSE, NewTopic, PartitionDescription, TopicDescription
+from pykraft.client.admin import (
+    PARTITIONS_PER_RESPONSE,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+)
 from pykraft.client.arguments import LARGEST_INT32
 from pykraft.client.configs import ConfigEntry, ConfigResource, ConfigResourceType
+from pykraft.client.reassignments import PartitionReassignment
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -28,14 +37,15 @@ from pykraft.commands.common import (
     topic_filter,
 )
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
 
 _ACTIONS_OF = {
     "exclude_internal": ("list", "describe"),
-    "if_exists": ("describe", "delete"),
+    "if_exists": ("describe", "alter", "delete"),
     "if_not_exists": ("create",),
-    "partitions": ("create",),
+    "partitions": ("create", "alter"),
     "replication_factor": ("create",),
-    "replica_assignment": ("create",),
+    "replica_assignment": ("create", "alter"),
     "config": ("create",),
     "partition_size_limit_per_response": ("describe",),
     "under_replicated_partitions": ("describe",),
@@ -60,15 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--describe", dest="action", action="store_const", const=_describe, help="print the partitions"
     )
     actions.add_argument("--create", dest="action", action="store_const", const=_create, help="make a topic")
+    actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="add partitions")
     actions.add_argument("--delete", dest="action", action="store_const", const=_delete, help="delete topics")
     parser.add_argument("--topic", metavar="NAME", help="a regular expression; for --create the name")
     parser.add_argument("--exclude-internal", action="store_true", help="without Kafka's own topics")
     parser.add_argument("--if-exists", action="store_true", help="no topic is no mistake")
     parser.add_argument("--if-not-exists", action="store_true", help="--create: that it exists is no mistake")
-    parser.add_argument("--partitions", type=int, metavar="N", help="--create: how many")
+    parser.add_argument("--partitions", type=int, metavar="N", help="--create, --alter: how many in all")
     parser.add_argument("--replication-factor", type=int, metavar="N", help="--create: replicas of each partition")
     parser.add_argument(
-        "--replica-assignment", metavar="ID:ID,...", help="--create: for each partition its brokers, the leader first"
+        "--replica-assignment",
+        metavar="ID:ID,...",
+        help="--create, --alter: for each partition its brokers, the leader first",
     )
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="--create: a setting; may be repeated"
@@ -104,9 +117,13 @@ def run(options: argparse.Namespace) -> int:
     limit = options.partition_size_limit_per_response
     if limit is not None and not 1 <= limit <= LARGEST_INT32:
         raise CommandError(f"--partition-size-limit-per-response is {limit}, but must be 1 to {LARGEST_INT32}")
+    if options.partitions is not None and options.partitions < 1:
+        raise CommandError(f"--partitions is {options.partitions}, but must be at least 1")
     new_topic = _new_topic(options) if options.action is _create else None
-    if options.action is _delete and not options.topic:
-        raise CommandError("--delete needs --topic")
+    if options.action in (_alter, _delete) and not options.topic:
+        raise CommandError(f"--{action} needs --topic")
+    if options.action is _alter and options.partitions is None:
+        raise CommandError("--alter needs --partitions: how many there are to be in all")
     if options.topics_with_overrides and _shows_partitions_only(options):
         raise CommandError("--topics-with-overrides is about topics, not partitions: leave out the other one")
     with Admin(**client_settings(options)) as admin, answers(admin):
@@ -145,6 +162,16 @@ def _delete(admin: Admin, _: argparse.Namespace, topics: Iterable[TopicDescripti
     admin.delete_topics([topic.name for topic in topics])
 
 
+def _alter(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    assigned = list(_assignment(options.replica_assignment).values()) if options.replica_assignment else None
+    grown = {
+        topic.name: NewPartitions(options.partitions, None if assigned is None else assigned[len(topic.partitions) :])
+        for topic in topics
+    }
+    if grown:
+        admin.create_partitions(grown)
+
+
 # --- create -----------------------------------------------------------------------------------------------------------
 
 
@@ -166,8 +193,6 @@ def _new_topic(options: argparse.Namespace) -> NewTopic:
     assignment = _assignment(options.replica_assignment) if options.replica_assignment else {}
     if assignment and (options.partitions is not None or options.replication_factor is not None):
         raise CommandError("--replica-assignment says it all: leave out --partitions and --replication-factor")
-    if options.partitions is not None and options.partitions < 1:
-        raise CommandError(f"--partitions is {options.partitions}, but must be at least 1")
     factor = options.replication_factor
     if factor is not None and not 1 <= factor <= _LARGEST_REPLICATION_FACTOR:
         raise CommandError(f"--replication-factor is {factor}, but must be 1 to {_LARGEST_REPLICATION_FACTOR}")
@@ -208,12 +233,33 @@ def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicD
     names = [topic.name for topic in topics]
     configs = {} if only_some else _changed_configs(admin, names)
     min_isr = _min_isr(admin, names) if _asks_min_isr(options) else {}
+    ongoing = _ongoing(admin)
     for topic in topics:
         if not only_some and (configs[topic.name] or not options.topics_with_overrides):
-            say(_topic_line(topic, configs[topic.name]))
+            first = topic.partitions[0] if topic.partitions else None
+            factor = 0 if first is None else _replication_factor(first, ongoing.get(TopicPartition(topic.name, 0)))
+            say(_topic_line(topic, factor, configs[topic.name]))
         for partition in () if options.topics_with_overrides else topic.partitions:
-            if not only_some or any(_problems(partition, options, min_isr.get(topic.name, 0))):
-                say(_partition_line(topic.name, partition))
+            moving = ongoing.get(TopicPartition(topic.name, partition.partition))
+            if not only_some or any(_problems(partition, options, min_isr.get(topic.name, 0), moving)):
+                say(_partition_line(topic.name, partition, moving))
+
+
+def _ongoing(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
+    """The reassignments that are in progress; none if this client may not know, or the brokers do not."""
+    try:
+        return admin.list_partition_reassignments()
+    except KafkaError as error:
+        if error.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION):
+            return {}
+        raise
+
+
+def _replication_factor(partition: PartitionDescription, moving: PartitionReassignment | None) -> int:
+    """How many replicas the partition has without those that are being added."""
+    if moving is None or not {*moving.adding_replicas, *moving.removing_replicas}.intersection(partition.replicas):
+        return len(partition.replicas)
+    return len(moving.replicas) - len(moving.adding_replicas)
 
 
 def _shows_partitions_only(options: argparse.Namespace) -> bool:
@@ -224,8 +270,10 @@ def _asks_min_isr(options: argparse.Namespace) -> bool:
     return bool(options.under_min_isr_partitions or options.at_min_isr_partitions)
 
 
-def _problems(partition: PartitionDescription, options: argparse.Namespace, min_isr: int) -> Iterator[bool]:
-    yield options.under_replicated_partitions and len(partition.isr) < len(partition.replicas)
+def _problems(
+    partition: PartitionDescription, options: argparse.Namespace, min_isr: int, moving: PartitionReassignment | None
+) -> Iterator[bool]:
+    yield options.under_replicated_partitions and len(partition.isr) < _replication_factor(partition, moving)
     yield options.unavailable_partitions and partition.leader == _NOBODY
     yield options.under_min_isr_partitions and (partition.leader == _NOBODY or len(partition.isr) < min_isr)
     yield options.at_min_isr_partitions and len(partition.isr) == min_isr
@@ -256,19 +304,22 @@ def _described(admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, Confi
     return found
 
 
-def _topic_line(topic: TopicDescription, configs: str) -> str:
-    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+def _topic_line(topic: TopicDescription, factor: int, configs: str) -> str:
     return (
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {replicas}\tConfigs: {configs}"
+        f"\tReplicationFactor: {factor}\tConfigs: {configs}"
     )
 
 
-def _partition_line(topic: str, partition: PartitionDescription) -> str:
+def _partition_line(topic: str, partition: PartitionDescription, moving: PartitionReassignment | None) -> str:
+    changes = ""
+    if moving is not None:
+        changes = f"\tAdding Replicas: {_ids(moving.adding_replicas)}"
+        changes += f"\tRemoving Replicas: {_ids(moving.removing_replicas)}"
     leader = "none" if partition.leader == _NOBODY else partition.leader
     return (
         f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
-        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}{changes}"
         f"\tElr: {_ids(partition.eligible_leader_replicas)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
     )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -82,6 +84,57 @@ def test_replicas_go_where_they_are_sent(run: Run, make: Make) -> None:
     topic = make("cli-sent", "--replica-assignment", "3:1,2:3")
     partitions = run("topics", "--describe", "--topic", topic).out.splitlines()[1:]
     assert [line.split("\t")[4] for line in partitions] == ["Replicas: 3,1", "Replicas: 2,3"]
+
+
+def test_a_topic_gets_more_partitions_and_they_go_where_they_are_sent(run: Run, make: Make) -> None:
+    topic = make("cli-grown", "--replica-assignment", "3:1,2:3")
+    grown = run("topics", "--alter", "--topic", "cli-g.*", "--partitions", "3", "--replica-assignment", "1:2,1:2,2:1")
+    assert grown == Done(0, "", "")
+    assert run("topics", "--alter", "--topic", topic, "--partitions", "5") == Done(0, "", "")
+
+    def described() -> list[str]:
+        return run("topics", "--describe", "--topic", topic).out.splitlines()[1:]
+
+    wait_until(lambda: len(described()) == 5, "the brokers know the new partitions")
+    assert [line.split("\t")[4] for line in described()[:3]] == ["Replicas: 3,1", "Replicas: 2,3", "Replicas: 2,1"]
+    fewer = run("topics", "--alter", "--topic", topic, "--partitions", "4")
+    assert (fewer.code, fewer.complaints.split(":")[1]) == (1, " INVALID_PARTITIONS")
+    assert run("topics", "--alter", "--topic", "cli-none", "--partitions", "4", "--if-exists") == Done(0, "", "")
+
+
+def test_partitions_are_moved_and_the_move_is_watched(run: Run, make: Make, tmp_path: Path) -> None:
+    topic = make("cli-moved", "--replica-assignment", "3:1,2:3")
+    wanted = tmp_path / "wanted.json"
+    partitions = [{"topic": topic, "partition": number, "replicas": [1, 2]} for number in (0, 1)]
+    wanted.write_text(json.dumps({"version": 1, "partitions": partitions}))
+
+    def reassign(action: str, file: Path = wanted, *rest: str) -> Done:
+        return run("reassign-partitions", f"--{action}", "--reassignment-json-file", str(file), *rest)
+
+    begun = reassign("execute")
+    assert begun.out.endswith(f"Successfully started partition reassignments for {topic}-0,{topic}-1\n")
+    saved = tmp_path / "saved.json"
+    saved.write_text(begun.out.splitlines()[2])
+    none = Done(0, "No partition reassignments found.\n", "")
+    wait_until(lambda: run("reassign-partitions", "--list") == none, "all is where it should be")
+    done = f"Status of partition reassignment:\nReassignment of partition {topic}-0 is completed.\n"
+    wait_until(lambda: reassign("verify", wanted, "--preserve-throttles").out.startswith(done), "the brokers know it")
+    assert reassign("cancel").out.splitlines() == [
+        "None of the specified partition reassignments are active.",
+        "None of the specified partition moves are active.",
+        "Clearing broker-level throttles on brokers 1,2,3",
+        f"Clearing topic-level throttles on topic {topic}",
+    ]
+    back = reassign("execute", saved)
+    assert (back.code, back.complaints) == (0, "")
+    assert len([line for line in back.out.splitlines() if line.startswith("Successfully started moving")]) == 4
+    wait_until(lambda: run("reassign-partitions", "--list") == none, "all is back")
+    wait_until(lambda: reassign("verify", saved).out.count("completed") == 6, "in its log directories, too")
+    away = tmp_path / "away.json"
+    away.write_text(json.dumps({"version": 1, "partitions": [{**partitions[0], "replicas": [1, 7]}]}))
+    assert reassign("execute", away).complaints == (
+        "pykraft: --reassignment-json-file names brokers that are not there: 7\n"
+    )
 
 
 def test_what_the_cluster_refuses_is_one_sentence(run: Run, make: Make) -> None:
