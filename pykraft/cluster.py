@@ -18,7 +18,7 @@ whole story. A cluster that nobody knows any more is stopped, too, but then nobo
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -58,6 +58,7 @@ _INSTEAD = {
     "log.dirs": "directory=PATH says where",
     "node.id": "nodes=N says how many there are",
     "process.roles": "controllers=N says which nodes are controllers",
+    "broker.rack": "racks=[...] says which one each broker has",
     "controller.quorum.voters": "controllers=N says which nodes are controllers",
 }
 _LAST_PORT = 65_535
@@ -81,6 +82,7 @@ class Cluster:
         timeouts: str = "lesson",
         directory: str | Path | None = None,
         port: int | None = None,
+        racks: Sequence[str] | None = None,
         properties: Mapping[str, object] | None = None,
         features: Mapping[str, int] | None = None,
         filesystem: FileSystem | None = None,
@@ -91,13 +93,16 @@ class Cluster:
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
-        on `port`, the next on the port after it, and so on; without it the system chooses. `properties` are added to
-        every node's file. `features` are levels by name for a new cluster, where it is to have others than usual
-        (``{"eligible.leader.replicas.version": 1}``). Nodes that are threads reach the disk through `filesystem`, if
+        on `port`, the next on the port after it, and so on; without it the system chooses. `racks` says in which rack
+        each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file. `features` are levels by name for a new cluster, where it is to have others than usual
+        (``{"eligible.leader.replicas.version": 1}``). Nodes
+        that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). ValueError names what is wrong with
+        these; ClusterError if a node does not come up.
         """
         _check(nodes, controllers, mode, timeouts, port, network)
+        self._racks = _rack_of_each(racks, nodes)
         if filesystem is not None and mode != "threads":
             raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
         self._filesystem = filesystem
@@ -161,6 +166,8 @@ class Cluster:
         }
         if is_broker:
             own["inter.broker.listener.name"] = "PLAINTEXT"
+        if node_id in self._racks:
+            own["broker.rack"] = self._racks[node_id]
         if taken := own.keys() & self._extra.keys():
             name = min(taken)
             raise ValueError(
@@ -562,6 +569,17 @@ def _known_port(properties: Mapping[str, str], listener: str) -> int:
     """The port of this listener; 0 if there is none."""
     listeners = properties.get("listeners", "").split(",")
     return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
+
+
+def _rack_of_each(racks: Sequence[str] | None, nodes: int) -> dict[int, str]:
+    """The rack of each broker by its id; an empty name is none."""
+    if racks is None:
+        return {}
+    if isinstance(racks, str) or not all(isinstance(rack, str) for rack in racks):
+        raise ValueError(f'racks={racks!r}: must be a list of names, like ["a", "b", "c"]')
+    if len(racks) != nodes:
+        raise ValueError(f"racks={racks!r}: {len(racks)} names for {nodes} brokers; each broker needs one")
+    return {node_id: rack for node_id, rack in enumerate(racks, 1) if rack}
 
 
 def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: int | None, network: str) -> None:

@@ -511,6 +511,8 @@ def test_what_was_wrong_in_the_with_block_is_what_is_raised() -> None:
             "zookeeper.connect, which is no setting of a node: there is no ZooKeeper since Kafka 4: leave it out",
         ),
         ({"properties": {"node.id": 7}}, "properties has node.id, which the cluster itself gives to each of its nodes"),
+        ({"racks": ["a", "b"]}, "2 names for 3 brokers; each broker needs one"),
+        ({"racks": "abc"}, "must be a list of names"),
         (
             {"properties": {"listeners": "PLAINTEXT://:9092"}},
             "listeners, which the cluster itself gives to each of its nodes: port=N says the first broker's port",
