@@ -134,7 +134,9 @@ ISOLATION_LEVEL = string(
 CHECK_CRCS = boolean("check.crcs", True, "whether the checksum of every batch is looked at")
 ALLOW_AUTO_CREATE_TOPICS = boolean("allow.auto.create.topics", True, "whether brokers may create a topic asked about")
 EXCLUDE_INTERNAL_TOPICS = boolean("exclude.internal.topics", True, "whether a pattern skips Kafka's own topics")
-CLIENT_RACK = string("client.rack", "", "where this client is; the group's leader learns it")
+CLIENT_RACK = string(
+    "client.rack", "", "where this client is: brokers may send it to replicas there, and the group's leader learns it"
+)
 
 GROUP_ID = string(
     "group.id", "", "the group that this consumer joins and commits offsets for", most_bytes=LARGEST["short"]

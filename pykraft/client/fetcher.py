@@ -9,6 +9,10 @@ the bytes.
 
 Not every offset has a record, and not every batch is for readers: see `records.visibility`.
 
+A partition is fetched from its leader, which may name a follower that is nearer (KIP-392): one in the rack that
+``client.rack`` says. That one is fetched from until it fails or does not have the position, until another leader is
+elected, and at most for ``metadata.max.age.ms``. Then the leader is asked again.
+
 With each broker there is a fetch session (KIP-227). A fetch is about the partitions that may be fetched now, and names
 those whose position is another one than in the fetch before.
 
@@ -157,6 +161,7 @@ class Fetcher:
         self._config = config
         self._metadata = metadata
         self._subscription = subscription
+        self._rack: str = config[keys.CLIENT_RACK]
         self._isolation_level = READ_COMMITTED if config[keys.ISOLATION_LEVEL] == "read_committed" else 0
         self._sessions: dict[int, FetchSessionHandler] = {}
         """By the id of the broker."""
@@ -183,11 +188,11 @@ class Fetcher:
         """Fetch what may be fetched and is not there yet."""
         by_node: dict[Node, list[TopicPartition]] = {}
         deadline = FOREVER
-        busy = self._under_way | self._with_rest()
+        busy = self._under_way | self._with_rest(now)
         for key, state in self._subscription.partitions.items():
             if key in self._failed or not state.is_fetchable or self.is_another_topic(key.topic):
                 continue
-            node = self._metadata.leader_of(key)
+            node = self._node_for(key, state, now)
             if node is None:
                 self._metadata.request_update()
             elif now < self._not_before.get(node.id, 0):
@@ -195,6 +200,16 @@ class Fetcher:
             elif node.id not in busy:
                 by_node.setdefault(node, []).append(key)
         return Poll(deadline, [self._request(node, self._fairly(asked)) for node, asked in by_node.items()])
+
+    def _node_for(self, key: TopicPartition, state: PartitionState, now: int) -> Node | None:
+        """The broker to fetch this partition from; None while no leader is known."""
+        replica = state.replica_at(now)
+        if replica is not None:
+            if replica in self._metadata.brokers:
+                return self._metadata.brokers[replica]
+            state.preferred_read_replica = None
+            self._metadata.request_update()
+        return self._metadata.leader_of(key)
 
     def is_another_topic(self, topic: str) -> bool:
         """Whether the topic that has this name now has another id than `topic_ids` wants."""
@@ -206,13 +221,16 @@ class Fetcher:
         would leave the others no room."""
         return sorted(asked, key=lambda key: self._served.get(key, 0))
 
-    def _with_rest(self) -> set[int]:
+    def _with_rest(self, now: int) -> set[int]:
         """The brokers of which something was fetched that somebody may still take."""
         found: set[int] = set()
         for fetched in self._fetched:
-            leader = self._metadata.leader_of(fetched.key)
-            if leader is not None and self._may_be_taken(fetched):
-                found.add(leader.id)
+            state = self._subscription.partitions.get(fetched.key)
+            if state is None or not state.is_fetchable:
+                continue
+            node = self._node_for(fetched.key, state, now)
+            if node is not None:
+                found.add(node.id)
         return found
 
     def _request(self, node: Node, asked: Sequence[TopicPartition]) -> Outbound:
@@ -235,6 +253,7 @@ class Fetcher:
             min_bytes=self._config[keys.FETCH_MIN_BYTES],
             max_bytes=self._config[keys.FETCH_MAX_BYTES],
             isolation_level=self._isolation_level,
+            rack_id=self._rack,
             topics=[],
         )
         self._sessions.setdefault(node.id, FetchSessionHandler()).fill(request, wanted)
@@ -251,6 +270,8 @@ class Fetcher:
         session = self._sessions[node.id]
         if not isinstance(response, FetchResponse):
             session.reset()
+            for key in offsets.keys() & self._subscription.partitions.keys():
+                self._subscription.partitions[key].preferred_read_replica = None
             self.obstacle = f"{node.endpoint}: {response.value}"
             if response is Failure.UNSUPPORTED_VERSION:
                 self._refused(node, ErrorCode.UNSUPPORTED_VERSION, now)
@@ -304,12 +325,19 @@ class Fetcher:
     ) -> None:
         error = ErrorCode.of(answer.error_code)
         assert state.position is not None
+        was_at_leader = state.preferred_read_replica is None
+        if error is not ErrorCode.NONE:
+            state.preferred_read_replica = None
         if error is ErrorCode.NONE:
+            if answer.preferred_read_replica >= 0:
+                state.prefer(answer.preferred_read_replica, now + self._config[keys.METADATA_MAX_AGE_MS])
             if answer.records:
                 self._served[key] = self._answers
                 self._fetched.append(
                     _Fetched(key, state.position.offset, answer, self._kept(answer.records), self._config)
                 )
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE and not was_at_leader:
+            self.obstacle = f"{key}: replica {node.id} does not have offset {state.position.offset}"  # the leader may
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
             try:
                 self._subscription.reset(key, state.position.offset)

@@ -172,7 +172,9 @@ class ClusterMetadata:
         """Take what an answer tells of the brokers and of some topics, whoever has asked."""
         self.version += 1
         self.unheard_since = None
-        self.brokers = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in response.brokers}
+        self.brokers = {
+            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        }
         for topic in response.topics:
             self._learn(topic)
 

@@ -97,6 +97,8 @@ class PartitionState:
         "is_pending_revocation",
         "last_stable_offset",
         "position",
+        "preferred_read_replica",
+        "preferred_until",
         "reset_timestamp",
         "state",
     )
@@ -114,6 +116,21 @@ class PartitionState:
         self.high_watermark = -1
         self.last_stable_offset = -1
         """Where a reader of committed data stops: at the first record of an open transaction."""
+        self.preferred_read_replica: int | None = None
+        """The follower that the leader has named to fetch from (KIP-392); None: fetch from the leader."""
+        self.preferred_until = 0
+
+    def prefer(self, replica: int, until: int) -> None:
+        """Fetch from this follower, until that time. To be told the same again prolongs nothing: the leader would not
+        be asked any more."""
+        if replica != self.preferred_read_replica:
+            self.preferred_read_replica, self.preferred_until = replica, until
+
+    def replica_at(self, now: int) -> int | None:
+        """The follower to fetch from; None: the leader."""
+        if self.preferred_read_replica is not None and now > self.preferred_until:
+            self.preferred_read_replica = None
+        return self.preferred_read_replica
 
     def lag(self, read_committed: bool) -> int | None:
         """How many offsets its reader is behind the end that it sees; None as long as that is not known."""
@@ -164,6 +181,7 @@ class PartitionState:
         a new one."""
         if self.state is not State.FETCHING or self.position is None or leader_epoch <= self.checked_epoch:
             return
+        self.preferred_read_replica = None  # the old leader has named it
         if self.checked_epoch == NO_EPOCH or self.position.offset_epoch == NO_EPOCH:
             self.checked_epoch = leader_epoch  # nothing was read yet that could be gone
         else:

@@ -57,6 +57,13 @@ INTERNAL_METADATA_LOG_SEGMENT_BYTES = integer(
     "internal.metadata.log.segment.bytes", 0, "metadata.log.segment.bytes below its limit, for tests; 0 for none", 0
 )
 BROKER_RACK = string("broker.rack", "", "replicas of a partition are spread over racks")
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTOR_CLASS = string(
+    "replica.selector.class",
+    "",
+    "which replica consumers are sent to; by default the leader",
+    one_of=["", RACK_AWARE_SELECTOR],
+)
 BROKER_HEARTBEAT_INTERVAL_MS = integer(
     "broker.heartbeat.interval.ms", 2000, "a broker tells the controller so often that it lives", at_least=1
 )
@@ -195,6 +202,7 @@ _NODE_KEYS: list[Key[Any]] = [
     METADATA_LOG_SEGMENT_BYTES,
     INTERNAL_METADATA_LOG_SEGMENT_BYTES,
     BROKER_RACK,
+    REPLICA_SELECTOR_CLASS,
     BROKER_HEARTBEAT_INTERVAL_MS,
     AUTO_CREATE_TOPICS_ENABLE,
     REPLICA_LAG_TIME_MAX_MS,

@@ -4,6 +4,10 @@ followers.
 A waiting fetch compares offsets: with each append it looks how much lies between its reader and the high watermark. It
 reads once, when that is enough or its time is up.
 
+With a replica selector, a follower's waiting fetch is also answered as soon as the high watermark is another than the
+follower was told: consumers read there up to the high watermark that the follower knows. So the proposal has it
+(KIP-392). Kafka 4.2 lets the follower wait for records, or for ``replica.fetch.wait.max.ms`` (KAFKA-9731).
+
 Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 """
 
@@ -14,9 +18,9 @@ from typing import Generic, TypeVar
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import TopicPartition
-from pykraft.server.fetching import FetchPlace, FetchResult, available_bytes
+from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.storage.answers import AppendInfo, Isolation
+from pykraft.storage.answers import AppendInfo
 
 
 @dataclass(slots=True)
@@ -108,9 +112,7 @@ class DelayedFetch:
 
     replicas: ReplicaManager
     places: list[FetchPlace]
-    isolation: Isolation
-    min_bytes: int
-    max_bytes: int
+    params: FetchParams
     promise: Promise[list[FetchResult]] = field(default_factory=Promise)
 
     def has_enough(self) -> bool:
@@ -118,17 +120,24 @@ class DelayedFetch:
         size = 0
         for place in self.places:
             try:
-                available = available_bytes(self.replicas.led(place), place, self.isolation, self.min_bytes)
+                partition = self.replicas.readable(place, self.params.needs_leader)
+                available = available_bytes(partition, place, self.params)
             except (KafkaError, OSError):
                 return True  # to be found again, and answered, by the read
             if available is None:
                 return True
             size += available
-        return size >= self.min_bytes
+        return size >= self.params.min_bytes
 
     def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
         """False if what seemed to be there was compacted away: its reader would come back at once."""
-        return self.min_bytes <= 0 or any(len(result.records) or result.is_news for result in results)
+        return self.params.min_bytes <= 0 or any(
+            len(result.records) or result.is_news or self._tells_high_watermark(result) for result in results
+        )
+
+    def _tells_high_watermark(self, result: FetchResult) -> bool:
+        partition = self.replicas.partitions.get(result.place.topic_partition)
+        return partition is not None and self.params.has_untold_high_watermark(partition)
 
     def try_complete(self) -> bool:
         if not self.has_enough():
@@ -144,4 +153,4 @@ class DelayedFetch:
 
     def read(self) -> Steps[list[FetchResult]]:
         """What there is now."""
-        return self.replicas.read(self.places, self.isolation, self.max_bytes)
+        return self.replicas.read(self.places, self.params)

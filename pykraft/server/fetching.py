@@ -5,9 +5,14 @@ reader gets at once: the partition is not led here in the reader's epoch, the of
 reader's log has *diverged*. The leader compares `last_fetched_epoch` with its own epochs. If that epoch ends here at
 another offset than the reader believes, the answer says where, and the reader truncates (KIP-595, the idea of KIP-101).
 
-Follows kafka.cluster.Partition.fetchRecords and kafka.server.{FetchPartitionData,LogReadResult}.
+A consumer may also read from a follower, and a leader may send it there (`replica_selector`). Replicas read only from
+the leader, and so do consumers before version 11 of Fetch, which cannot be sent anywhere.
+
+Follows kafka.cluster.Partition.fetchRecords and
+org.apache.kafka.server.storage.log.{FetchParams,FetchPartitionData,LogReadResult}.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +22,8 @@ from pykraft.common.types import OffsetAndEpoch, TopicPartition
 from pykraft.server.partition import Partition
 from pykraft.storage.answers import Isolation
 from pykraft.storage.transaction_index import AbortedTransaction
+
+NO_REPLICA = -1
 
 
 class FetchPlace(NamedTuple):
@@ -32,6 +39,35 @@ class FetchPlace(NamedTuple):
     refused: ErrorCode | None = None
 
 
+SelectReplica = Callable[[Partition, FetchPlace], int]
+"""The follower that the reader is to fetch this from, by its id; -1: it is to fetch from here."""
+
+
+class FetchParams(NamedTuple):
+    """What a fetch says of its reader, for all its partitions."""
+
+    isolation: Isolation
+    max_bytes: int
+    min_bytes: int = 0
+    replica_id: int = -1
+    """Of a follower; negative for a consumer."""
+    needs_leader: bool = True
+    """Whether a follower refuses the reader."""
+    select_replica: SelectReplica | None = None
+    """None: the reader is not sent anywhere else."""
+    tells_high_watermark: bool = False
+    """Whether a follower that waits is answered as soon as the high watermark is another than it was told."""
+
+    def preferred_replica(self, partition: Partition, place: FetchPlace) -> int:
+        """The follower that the reader is sent to; -1 for none."""
+        return NO_REPLICA if self.select_replica is None else self.select_replica(partition, place)
+
+    def has_untold_high_watermark(self, partition: Partition) -> bool:
+        """Whether the high watermark alone is worth an answer."""
+        follower = partition.followers.get(self.replica_id) if self.tells_high_watermark else None
+        return follower is not None and follower.told_high_watermark != partition.log.high_watermark
+
+
 @dataclass(slots=True)
 class FetchResult:
     """What one partition gave."""
@@ -44,43 +80,51 @@ class FetchResult:
     log_start_offset: int = -1
     diverging: OffsetAndEpoch | None = None
     aborted: list[AbortedTransaction] | None = None
+    preferred_read_replica: int = NO_REPLICA
 
     @property
     def is_news(self) -> bool:
         """Whether the reader gets it at once, even without a record."""
-        return self.error is not ErrorCode.NONE or self.diverging is not None
+        is_sent_elsewhere = self.preferred_read_replica != NO_REPLICA
+        return self.error is not ErrorCode.NONE or self.diverging is not None or is_sent_elsewhere
 
 
 def read_partition(
-    partition: Partition, place: FetchPlace, isolation: Isolation, max_bytes: int, at_least_one: bool
+    partition: Partition, place: FetchPlace, params: FetchParams, max_bytes: int, at_least_one: bool
 ) -> FetchResult:
-    """What is there now, `max_bytes` at most; with `at_least_one` the first batch comes whole, however large.
+    """What is there now, `max_bytes` at most; with `at_least_one` the first batch comes whole, however large. A reader
+    that is sent to another replica gets no records.
 
     KafkaError if the reader's offset or epoch is not of this log; OSError if the disk fails."""
     log, result = partition.log, FetchResult(place)
-    result.diverging = diverging_end(partition, place)
     result.high_watermark = log.high_watermark
     result.log_start_offset = log.log_start_offset
     result.last_stable_offset = log.last_stable_offset
+    result.preferred_read_replica = params.preferred_replica(partition, place)
+    if result.preferred_read_replica != NO_REPLICA:
+        return result
+    result.diverging = diverging_end(partition, place)
     if result.diverging is None:
-        data = log.read(place.offset, min(place.max_bytes, max_bytes), isolation, at_least_one)
+        data = log.read(place.offset, min(place.max_bytes, max_bytes), params.isolation, at_least_one)
         # A first batch without its end is of no use to a reader that gets less than a whole batch.
         result.records, result.aborted = b"" if data.first_batch_is_cut else data.records, data.aborted
     return result
 
 
-def available_bytes(partition: Partition, place: FetchPlace, isolation: Isolation, wanted: int) -> int | None:
+def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams) -> int | None:
     """How many bytes `read_partition` would give, at most the place's own limit, without reading them. If any will do
-    for the `wanted`, they are not counted. None if there is news. KafkaError and OSError as for `read_partition`."""
+    for `min_bytes`, they are not counted. None if there is news. KafkaError and OSError as for `read_partition`."""
     log = partition.log
+    if params.preferred_replica(partition, place) != NO_REPLICA or params.has_untold_high_watermark(partition):
+        return None
     if diverging_end(partition, place) is not None:
         return None
-    upper_bound = log.upper_bound(isolation)
+    upper_bound = log.upper_bound(params.isolation)
     if place.offset == upper_bound:
         return 0  # the reader is where everything ends: mostly so, and the quickest to tell
     if not log.log_start_offset <= place.offset <= log.log_end_offset:
         return None
-    if wanted <= 1:
+    if params.min_bytes <= 1:
         return int(place.offset < upper_bound)
     return min(place.max_bytes, log.bytes_between(place.offset, upper_bound))
 

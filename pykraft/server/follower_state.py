@@ -23,6 +23,7 @@ class FollowerState:
         "last_fetch",
         "last_fetch_end_offset",
         "log_start_offset",
+        "told_high_watermark",
     )
 
     def __init__(self, broker_id: int, last_caught_up: int) -> None:
@@ -33,6 +34,8 @@ class FollowerState:
         self.last_fetch = last_caught_up  # its first fetch makes it no younger
         self.last_fetch_end_offset = 0
         """Where the leader's log ended at the last fetch."""
+        self.told_high_watermark = UNKNOWN
+        """The high watermark in the last answer that it was sent."""
         self.broker_epoch = UNKNOWN
         """Which process of that broker fetches: one that came back is not the one that was in sync."""
 

@@ -174,13 +174,17 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """KafkaError unless this broker leads, in the epoch that the client believes in."""
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """KafkaError unless the partition is in the leader epoch that the client believes in."""
         if current_leader_epoch != NO_EPOCH:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
             if current_leader_epoch > self.leader_epoch:
                 raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class Partition:
         return info
 
     def append_as_follower(self, data: memoryview, leader_high_watermark: int, leader_log_start: int = UNKNOWN) -> int:
-        """Append what the leader sent, and take over how much of it is committed; how many batches."""
+        """Append what the leader sent, and take over how much of it is committed; how many batches were appended."""
         self._begin_with(next(batches(data), None), leader_log_start)
         count = self.log.append_as_follower(data, self.leader_epoch)
         if count:

@@ -2,9 +2,9 @@
 
 One Fetch at a time asks for all of them, in a fetch session: it names those whose log has changed (KIP-227). It says
 for each partition where its log ends and of which epoch its last record is (KIP-595 brought this to data partitions,
-too). The leader answers with what follows; or, if the two logs are
-not the same up to there, with where that epoch ends in its log: the follower cuts its log to where both agree, and asks
-again. So a follower never cuts by its high watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
+too). The leader answers with what follows; or, if the two logs are not the same up to there, with where that epoch ends
+in its log: the follower cuts its log to where both agree, and asks again. So a follower never cuts by its high
+watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
 
 What can go wrong with one partition does not hold up the others: it rests for ``replica.fetch.backoff.ms``. A partition
 whose leader epoch is outdated here rests until the metadata log has brought the new one.
@@ -60,7 +60,7 @@ class ReplicaFetcher:
         node: Node | None,
         values: Config,
         trace: Tracer,
-        on_append: Callable[[Partition], None],
+        on_news: Callable[[Partition], None],
         topic_metrics: BrokerTopicMetrics,
         on_all_deleted: Callable[[], None],
         on_disk_failure: Callable[[OSError], KafkaError],
@@ -71,7 +71,7 @@ class ReplicaFetcher:
         self._node = node
         self._values = values
         self._trace = trace
-        self._on_append = on_append
+        self._on_news = on_news
         self._topic_metrics = topic_metrics
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
@@ -195,13 +195,15 @@ class ReplicaFetcher:
 
     def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> None:
         records, end_before = memoryview(answer.records or b""), partition.log.log_end_offset
+        high_watermark_before = partition.log.high_watermark
         count = partition.append_as_follower(records, answer.high_watermark, answer.log_start_offset)
         if partition.follow_log_start(answer.log_start_offset) and answer.log_start_offset >= end_before:
             # What was here before may be of a leader that nobody followed: no crash must bring it back.
             self._on_all_deleted()
         if count:
             self._topic_metrics.replicated(len(records), is_added=self._broker_id in partition.adding)
-            self._on_append(partition)
+        if count or partition.log.high_watermark > high_watermark_before:
+            self._on_news(partition)
         followed = self._followed.get(partition.key.topic_partition)
         if followed is not None:
             followed.lag = max(0, answer.high_watermark - partition.log.log_end_offset)

@@ -28,14 +28,14 @@ from pykraft.server import config as keys
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
-from pykraft.server.fetching import FetchPlace, FetchResult, is_prefix, read_partition
+from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, is_prefix, read_partition
 from pykraft.server.partition import NO_EPOCH, IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.topic_configs import TopicConfigs
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.server.turns import PARTS_PER_TURN
-from pykraft.storage.answers import AppendInfo, Isolation
+from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.validator import UnpackBudget, ValidatedBatch
@@ -275,7 +275,7 @@ class ReplicaManager:
             node=self._node(leader_id),
             values=self._values,
             trace=self._trace,
-            on_append=self._wake,
+            on_news=self._wake,
             topic_metrics=self.topic_metrics,
             on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
@@ -397,25 +397,30 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         return partition is not None and replica in partition.adding
 
-    def led(self, place: FetchPlace) -> Partition:
-        """The partition that a fetch asks for; KafkaError unless it is led here in the epoch that the reader knows."""
+    def ledreadable(self, place: FetchPlace, needs_leader: bool = True) -> Partition:
+        """The partition that a fetch asks for; KafkaError unless it is in the epoch that the reader knows, and led here
+        if the reader needs the leader."""
         if place.refused is not None:
             raise KafkaError(place.refused)
         partition = self.partition(place.topic_partition)
-        partition.check_leader(place.current_leader_epoch)
+        if needs_leader:
+            partition.check_leader(place.current_leader_epoch)
+        else:
+            partition.check_epoch(place.current_leader_epoch)
         return partition
 
-    def read(self, places: Sequence[FetchPlace], isolation: Isolation, max_bytes: int) -> Steps[list[FetchResult]]:
+    def read(self, places: Sequence[FetchPlace], params: FetchParams) -> Steps[list[FetchResult]]:
         """What these partitions give now. The first batch of the first partition that has any comes whole, however
         large; the others get what is left of `max_bytes`."""
-        left = max_bytes
+        left = params.max_bytes
         has_some = False
         results = []
         for number, place in enumerate(places, 1):
             if number % PARTS_PER_TURN == 0:
                 yield
             try:
-                result = read_partition(self.led(place), place, isolation, left, at_least_one=not has_some)
+                partition = self.readable(place, params.needs_leader)
+                result = read_partition(partition, place, params, left, at_least_one=not has_some)
             except KafkaError as error:
                 result = FetchResult(place, error.code)
             except OSError as error:
@@ -452,10 +457,18 @@ class ReplicaManager:
             self.deletes.check(partition.key.topic_partition)
         return place
 
+    def note_told(self, results: Sequence[FetchResult], replica: int) -> None:
+        """A follower is sent this answer, and with it the high watermarks."""
+        for result in results:
+            partition = self.partitions.get(result.place.topic_partition)
+            follower = None if partition is None else partition.followers.get(replica)
+            if follower is not None and result.error is ErrorCode.NONE:
+                follower.told_high_watermark = result.high_watermark
+
     def _prefixed_by(self, place: FetchPlace) -> Partition | None:
         """The partition led here whose log the reader's log is a prefix of; None for all else, which a read answers."""
         try:
-            partition = self.led(place)
+            partition = self.readable(place)
             return partition if is_prefix(partition, place) else None
         except KafkaError:
             return None

@@ -168,9 +168,9 @@ class LoneNode:
         answer.value.encode(self.context(request, kind, version, principal, address))
         return answer.value.response
 
-    def join(self, broker_id: int) -> int:
+    def join(self, broker_id: int, rack: str | None = None) -> int:
         """Another broker registers and is unfenced; returns its epoch."""
-        request = registration(broker_id, cluster_id=CLUSTER_ID)
+        request = registration(broker_id, rack=rack, cluster_id=CLUSTER_ID)
         epoch: int = self.ask(request, ListenerKind.CONTROLLER).broker_epoch
         self.heartbeat(broker_id)
         return epoch
@@ -211,6 +211,8 @@ class LoneNode:
         follower: int = -1,
         last_epoch: int = -1,
         log_start: int = -1,
+        leader_epoch: int = -1,
+        version: int | None = None,
         **fields: Any,
     ) -> Promise[Answer]:
         """A consumer's fetch; with `follower` that of a replica."""
@@ -220,6 +222,7 @@ class LoneNode:
         part = topic.Partition(
             partition=0,
             fetch_offset=offset,
+            current_leader_epoch=leader_epoch,
             last_fetched_epoch=last_epoch,
             log_start_offset=log_start,
             partition_max_bytes=1 << 20,
@@ -231,4 +234,4 @@ class LoneNode:
             max_bytes=1 << 20,
             topics=[topic(topic_id=topic_id, partitions=[part])],
         )
-        return self.handle(request.replace(**fields))
+        return self.handle(request.replace(**fields), version=version)

@@ -562,3 +562,112 @@ def test_why_the_last_answer_brought_nothing_can_be_asked_for() -> None:
     some.poll(PAUSE_MS)
     some.answer(part(0))
     assert some.fetcher.obstacle == ""
+
+
+# --- the nearest replica ----------------------------------------------------------------------------------------------
+
+MAX_AGE_MS = 60_000
+
+
+def sent_to(replica: int) -> Part:
+    """The leader's answer that names a follower to fetch from."""
+    return Part(partition_index=0, high_watermark=100, last_stable_offset=100, preferred_read_replica=replica)
+
+
+def near(*assigned: TopicPartition, replica: int = 3) -> Fetching:
+    """A consumer that was sent to a replica, and fetches from it."""
+    some = Fetching(*assigned, client_rack="r", metadata_max_age_ms=MAX_AGE_MS)
+    some.poll()
+    some.answer(sent_to(replica), *(part(key.partition) for key in assigned if key != T0))
+    return some
+
+
+def destinations(outbounds: Sequence[Outbound]) -> dict[int, dict[int, int]]:
+    """By broker, what it is asked."""
+    return {outbound.destination.id: asked(outbound) for outbound in outbounds}
+
+
+def test_a_consumer_tells_its_rack_and_goes_at_once_to_the_replica_that_the_leader_names() -> None:
+    some = Fetching(client_rack="r")
+    (outbound,) = some.poll()
+    assert (outbound.destination.id, outbound.request.rack_id) == (1, "r")
+    some.answer(sent_to(3))
+    (outbound,) = some.poll()
+    assert (outbound.destination.id, asked(outbound)) == (3, {0: 0})
+    some.answer(part(0, batch(0, 2)))
+    assert some.take() == [(0, 0), (0, 1)]
+    assert destinations(some.poll()) == {3: {0: 2}}, "it stays there"
+
+
+def test_only_the_partition_that_was_sent_elsewhere_goes_there() -> None:
+    some = near(T0, T1)
+    assert destinations(some.poll()) == {3: {0: 0}, 1: {1: 0}}
+
+
+def test_after_the_age_of_metadata_the_leader_is_asked_again_whatever_was_said_meanwhile() -> None:
+    some = near()
+    for _ in range(2):
+        assert destinations(some.poll(MAX_AGE_MS // 2)) == {3: {0: 0}}
+        some.answer(sent_to(3))
+    assert destinations(some.poll(1)) == {1: {0: 0}}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+    ids=lambda error: error.name,
+)
+def test_after_an_error_the_leader_is_asked_again(error: ErrorCode) -> None:
+    some = near()
+    some.poll()
+    some.answer(failed(0, error))
+    assert destinations(some.poll(PAUSE_MS)) == {1: {0: 0}}
+
+
+def test_after_a_broken_connection_the_leader_is_asked_again() -> None:
+    some = near()
+    some.poll()
+    some.script.fail(FetchRequest, Failure.DISCONNECTED)
+    assert destinations(some.poll()) == {1: {0: 0}}
+
+
+def test_an_offset_that_a_follower_does_not_have_is_asked_of_the_leader_before_the_position_is_reset() -> None:
+    some = near()
+    some.poll()
+    some.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert some.subscription.partitions[T0].state is State.FETCHING
+    assert destinations(some.poll(PAUSE_MS)) == {1: {0: 0}}
+    some.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert some.subscription.partitions[T0].state is State.AWAITING_RESET
+
+
+def test_a_replica_that_is_gone_from_the_metadata_is_not_asked() -> None:
+    some = near(replica=9)
+    assert destinations(some.poll()) == {1: {0: 0}}
+    assert some.metadata.poll(1_000_000_000).requests, "and the metadata are"
+
+
+def test_a_new_leader_is_asked_itself() -> None:
+    some = near()
+    learn(some.metadata, {"t": [(2, 1)]})
+    some.subscription.partitions[T0].check(1)
+    assert destinations(some.poll()) == {2: {0: 0}}
+
+
+def test_nothing_is_fetched_from_a_replica_while_something_of_it_is_left() -> None:
+    some = near(T0, T1)
+    some.poll()
+    some.answer(part(0, batch(0, 2)), outbound=next(o for o in some.script.sent if o.destination.id == 3))
+    some.subscription.partitions[T1].is_paused = True
+    assert some.poll() == []
+    some.take(1)
+    assert some.poll() == []
+    some.take()
+    assert destinations(some.poll()) == {3: {0: 2}}

@@ -234,12 +234,14 @@ def test_a_request_that_is_abandoned_before_the_broker_is_open_is_never_handled(
 def test_a_leadership_that_is_lost_ends_the_waiting(pair: tuple[LoneNode, Any]) -> None:
     lone, topic = pair
     produce = lone.produce(topic, batch().buffer, timeout_ms=60_000)
-    fetch = lone.fetch(topic, 0, max_wait_ms=60_000)
+    fetch = lone.fetch(topic, 0, max_wait_ms=60_000, leader_epoch=0)
+    content = lone.fetch(topic, 0, max_wait_ms=60_000)
     lone.broker.lifecycle.begin_shutdown(lone.now)
     lone.run(100)
     assert lone.node.loader.image.topics[topic].partitions[0].leader == 2
     assert error_of(produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert read(fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert read(fetch).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert not content.kept, "a consumer that names no epoch may read from a follower as well"
     hint = produce.value.response.responses[0].partition_responses[0].current_leader  # type: ignore[union-attr]
     assert (hint.leader_id, hint.leader_epoch) == (2, 1)
 

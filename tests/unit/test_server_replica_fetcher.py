@@ -48,6 +48,7 @@ def following(
     epoch: int = 5,
     on_disk_failure: Callable[[OSError], KafkaError] = storage_error,
     on_all_deleted: Callable[[], None] = lambda: None,
+    on_news: Callable[[Partition], None] = lambda _: None,
 ) -> tuple[Partition, ReplicaFetcher, Script]:
     """Broker 1 follows broker 2; its log holds so many batches of epoch 4."""
     log = open_log()
@@ -61,7 +62,7 @@ def following(
         node=LEADER,
         values=NODE_CONFIG.resolve(REQUIRED),
         trace=Tracer(1, Silence()),
-        on_append=lambda _: None,
+        on_news=on_news,
         topic_metrics=BrokerTopicMetrics(Metrics()),
         on_all_deleted=on_all_deleted,
         on_disk_failure=on_disk_failure,
@@ -96,6 +97,15 @@ def test_what_comes_is_appended_and_committed_as_far_as_the_leader_says() -> Non
     assert (follower.log.log_end_offset, follower.log.high_watermark, follower.log.latest_epoch) == (5, 4, 5)
     script.poll()
     assert script.asked(FetchRequest).topics[0].partitions[0].fetch_offset == 5
+
+
+def test_a_consumer_that_waits_here_is_told_when_the_high_watermark_rises_also_without_a_record() -> None:
+    news: list[Partition] = []
+    follower, _, script = following(filled=3, on_news=news.append)
+    for high_watermark, count in ((2, 1), (2, 1), (3, 2)):
+        script.poll()
+        script.answer(FetchRequest, fetch_answer(high_watermark=high_watermark))
+        assert news == [follower] * count
 
 
 def test_what_the_leader_has_deleted_is_deleted_here_and_said_with_the_next_fetch() -> None:

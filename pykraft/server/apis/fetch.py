@@ -3,6 +3,8 @@
 * In a fetch session (`server.fetch_sessions`) a request is about all partitions of the session, and the answer leaves
   out those without news.
 * From version 13 on topics go by id; an id that this broker does not know is UNKNOWN_TOPIC_ID.
+* From version 11 on a consumer may read from a follower, and says in which rack it is; a leader with a replica selector
+  (`server.replica_selector`) may send it to a follower.
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 
 Follows kafka.server.KafkaApis.handleFetchRequest.
@@ -29,8 +31,9 @@ from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.delayed import DelayedFetch
 from pykraft.server.fetch_sessions import FetchContext, FetchSessionCache, Reader
-from pykraft.server.fetching import FetchPlace, FetchResult
+from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, SelectReplica
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.replica_selector import nearest_replica
 from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import Isolation
 from pykraft.transport.server_channel import RequestContext
@@ -38,6 +41,7 @@ from pykraft.transport.server_channel import RequestContext
 READ_COMMITTED = 1
 CONSUMER = -1
 """The replica id of a reader that is no replica."""
+_FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_WITH_LEADER = 16
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -53,6 +57,7 @@ class FetchApis:
         self._replicas = replicas
         self._authorizer = authorizer
         self._sessions = sessions
+        self._selects_replicas = config.values[keys.REPLICA_SELECTOR_CLASS] == keys.RACK_AWARE_SELECTOR
 
     def fetch(
         self, request: FetchRequest, context: RequestContext, now: int
@@ -80,13 +85,16 @@ class FetchApis:
             places = self._replicas.record_fetches(places, replica_id, state.replica_epoch, now)
         else:
             most_bytes = min(most_bytes, self._config.values[keys.FETCH_MAX_BYTES])
-        fetch = DelayedFetch(
-            replicas=self._replicas,
-            places=places,
-            isolation=isolation_of(replica_id, request.isolation_level),
-            min_bytes=max(0, request.min_bytes),
+        params = FetchParams(
+            isolation_of(replica_id, request.isolation_level),
             max_bytes=max(0, most_bytes),
+            min_bytes=max(0, request.min_bytes),
+            replica_id=replica_id,
+            needs_leader=is_replica or (replica_id == CONSUMER and context.api_version < _FIRST_VERSION_WITH_RACK),
+            select_replica=None if is_replica else self._selector(request, context),
+            tells_high_watermark=is_replica and self._selects_replicas,
         )
+        fetch = DelayedFetch(replicas=self._replicas, places=places, params=params)
         may_wait = request.max_wait_ms > 0 and bool(places)
         if not may_wait or fetch.has_enough():
             results = yield from fetch.read()
@@ -96,6 +104,13 @@ class FetchApis:
         watched = sorted({place.topic_partition for place in places})
         self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
         return fetch.promise.map(lambda late: finish(self._fetched(session, context, late, replica_id)))
+
+    def _selector(self, request: FetchRequest, context: RequestContext) -> SelectReplica | None:
+        """How this consumer is sent to other replicas; None if it never is."""
+        rack, listener = request.rack_id, context.listener
+        if not rack or not self._selects_replicas or context.api_version < _FIRST_VERSION_WITH_RACK:
+            return None
+        return lambda partition, place: nearest_replica(partition, place, self._replicas.image, rack, listener)
 
     def _session(self, request: FetchRequest, context: RequestContext, is_follower: bool) -> FetchContext:
         """What the request is about; KafkaError if that is a session which is not here."""
@@ -139,6 +154,8 @@ class FetchApis:
     ) -> Steps[FetchResponse]:
         if session.error is not ErrorCode.NONE:
             return FetchResponse(error_code=session.error, session_id=session.session_id(), responses=[])
+        if replica_id >= 0:
+            self._replicas.note_told(results, replica_id)
         tells_leader = context.api_version >= _FIRST_VERSION_WITH_LEADER
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
@@ -180,6 +197,7 @@ class FetchApis:
             last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
             records=result.records,
+            preferred_read_replica=result.preferred_read_replica,
         )
         if result.diverging is not None:
             end = result.diverging
