@@ -12,6 +12,7 @@ from pykraft import Cluster
 from pykraft.common.config import parse_properties
 from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.server.config import RACK_AWARE_SELECTOR
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.asking import PATIENT, UNDISTURBED
 from tests.harness.connection import answer_that
@@ -26,7 +27,13 @@ COORDINATORS = {
 }
 STAYING = {"auto.leader.rebalance.enable": "false"}
 """A leader stays where it is until a case moves it."""
-PROPERTIES = PATIENT | UNDISTURBED | COORDINATORS | STAYING | {"replica.fetch.wait.max.ms": "100"}
+PROPERTIES = (
+    PATIENT
+    | UNDISTURBED
+    | COORDINATORS
+    | STAYING
+    | {"replica.fetch.wait.max.ms": "100", "replica.selector.class": RACK_AWARE_SELECTOR}
+)
 
 
 class Server(Protocol):

@@ -90,7 +90,7 @@ class FetchApis:
             max_bytes=max(0, most_bytes),
             min_bytes=max(0, request.min_bytes),
             replica_id=replica_id,
-            needs_leader=is_replica or (replica_id == CONSUMER and context.api_version < _FIRST_VERSION_WITH_RACK),
+            needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
             select_replica=None if is_replica else self._selector(request, context),
             tells_high_watermark=is_replica and self._selects_replicas,
         )
