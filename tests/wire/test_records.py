@@ -19,6 +19,7 @@ from pykraft.records.batch import HEADER_BYTES, batches
 from pykraft.records.compression import Compression, compress
 from tests.harness.asking import T0, batch, checked, create, fetch, list_offsets, new_topic, produce, with_records
 from tests.harness.connection import Connection
+from tests.harness.network import NETWORK
 from tests.wire.ammunition import flips
 from tests.wire.conftest import MAX_REQUEST_BYTES, Target
 
@@ -150,7 +151,9 @@ def test_a_batch_that_swells_costs_time_but_no_memory(node: Target, codec: Compr
         assert answer(connection, produce(topic, data)).error_code == ErrorCode.NONE
         found = connection.ask(list_offsets(topic, T0), 7).topics[0].partitions[0]
         assert (found.error_code, found.offset) == (ErrorCode.NONE, 0)
-        assert peak_bytes() - before < PIECES * len(PIECE) / 4
+        # Every handler that unpacked something keeps its own arena of the allocator.
+        share = 4 if NETWORK == "fused" else 3
+        assert peak_bytes() - before < PIECES * len(PIECE) / share
 
 
 def bomb(codec: Compression, pieces: int = PIECES) -> bytes:
