@@ -24,7 +24,7 @@ from pykraft.viz.charts import WIDTH, amount, finished, headed, need, round_step
 from pykraft.viz.figure import Figure, Spec
 from pykraft.viz.svg import Svg, shortened, text_width
 
-_TOP, _LANE, _BAR = 74.0, 19.0, 15.0
+_TOP, _LANE, _BAR = 60.0, 19.0, 15.0
 _RECORDS = 20.0
 _BETWEEN = 26.0
 _TOLD = 20

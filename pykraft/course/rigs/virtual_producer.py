@@ -22,7 +22,6 @@ the records in the order in which the leader has them.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
 from random import Random
 from statistics import median
 from typing import Any
@@ -119,6 +118,8 @@ class VirtualProducer:
         size = record_bytes
         made = (values[n % len(values)] if values else f"{n} ".encode().ljust(size, b".") for n in range(records))
         self._left = [(n * pause_ms, value) for n, value in enumerate(made)][::-1]
+        for since_ms, _ in reversed(self._left):
+            self._scheduler.at(self._began_us + round(since_ms * US_PER_MS), partial(self._host.act, _nothing))
         self._run(self._host, lambda: not self._left and self._core.is_idle)
 
     def refuse(self, error: str = "NOT_ENOUGH_REPLICAS") -> None:
@@ -164,7 +165,7 @@ class VirtualProducer:
 
     def poll(self, now: int) -> Poll:
         """One round of the program and the producer: it is a RequestManager."""
-        while self._left and now >= self._at(self._left[-1][0]):
+        while self._left and self._now_ms() >= round(self._left[-1][0], 3):
             number = len(self._taken)
             if not self._try(self._left[-1][1], number % self._partitions, number):
                 break
@@ -172,13 +173,12 @@ class VirtualProducer:
             self._left.pop()
         poll = self._core.poll(now)
         requests = [self._watched(each) if type(each.request) is ProduceRequest else each for each in poll.requests]
-        next_at = ceil(self._at(self._left[-1][0])) if self._left else FOREVER
-        return Poll(min(poll.deadline, max(now + 1, next_at)), requests)
+        is_held_up = bool(self._left) and self._now_ms() >= round(self._left[-1][0], 3)
+        return Poll(min(poll.deadline, now + 1) if is_held_up else poll.deadline, requests)
 
     def _try(self, value: bytes, partition: int, number: int = -1) -> bool:
-        """Hand a record to the producer; whether it was taken."""
-        stamp = EPOCH_MS + self._scheduler.now
-        record = Outgoing(TOPIC, None, value, (), partition, stamp)
+        """Hand a record to the producer; whether it was taken. Its timestamp says which one it is."""
+        record = Outgoing(TOPIC, None, value, (), partition, EPOCH_MS + max(0, number))
         on_delivery = partial(self._on_delivery, number) if number >= 0 else None
         return self._core.try_append(record, on_delivery, self._scheduler.now) is None
 
@@ -205,8 +205,8 @@ class VirtualProducer:
             return
         for partition in request.topic_data[0].partition_data:
             assert partition.records is not None
-            stamps = [record.timestamp for record in RecordBatch(memoryview(partition.records)).records()]
-            appended = tuple(stamp - EPOCH_MS - self._began_us / US_PER_MS for stamp in stamps)
+            batch = RecordBatch(memoryview(partition.records))
+            appended = tuple(self._taken[record.timestamp - EPOCH_MS] for record in batch.records())
             seen = SentBatch(partition.index, appended, sent_ms, self._now_ms(), number, len(partition.records))
             self.batches.append(seen)
 
@@ -214,9 +214,6 @@ class VirtualProducer:
 
     def _now_ms(self) -> float:
         return (self._scheduler.now_us - self._began_us) / US_PER_MS
-
-    def _at(self, since_ms: float) -> float:
-        return self._began_us / US_PER_MS + since_ms
 
     def _chance(self, name: str) -> Random:
         return Random(f"{_SEED}/{name}")
