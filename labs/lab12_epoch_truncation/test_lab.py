@@ -1,0 +1,185 @@
+"""What lab 12 asks. Logs are drawn as histories leave them: two brokers lead in turn, each without the other."""
+
+import pytest
+
+from pykraft.storage.leader_epoch_cache import LeaderEpochCache
+
+EMPTY = ()
+
+
+class Nowhere:
+    """A disk for a cache whose file does not matter."""
+
+    def exists(self, path):
+        return False
+
+
+def theirs(entries, log_end, epoch):
+    """What pykraft's own cache says, in the lab's words."""
+    cache = LeaderEpochCache(Nowhere(), "nowhere")
+    for entry in entries:
+        cache.assign(*entry)
+    found = cache.end_offset_for(epoch, log_end)
+    return None if found is None else (found.epoch, found.offset)
+
+
+def entries_of(log):
+    """The entries of a log that is given as the epoch of each record."""
+    return [(epoch, offset) for offset, epoch in enumerate(log) if not offset or log[offset - 1] != epoch]
+
+
+def two_logs(chance):
+    """The epochs of each record of two logs, after some leaders: each leader appends what the other may not get."""
+    logs, epoch = ([], []), 0
+    for _ in range(chance.randrange(1, 7)):
+        leader, follower = chance.sample(logs, 2)
+        if chance.random() < 0.4:
+            follower[:] = leader
+        leader += [epoch] * chance.randrange(0, 4)
+        epoch += chance.randrange(1, 3)
+    return logs
+
+
+def common(one, other):
+    """How many records both logs have at their beginning."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+# --- task 12.1 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.task("12.1", points=2)
+def test_an_epoch_is_entered_once(impl, chance):
+    """A log appended record by record: epoch 3 three times, then 4, then 9."""
+    log = [3, 3, 3, 4, *[9] * chance.randrange(1, 5)]
+    found = []
+    for offset, epoch in enumerate(log):
+        found = impl.assigned(found, epoch, offset)
+    assert list(found) == entries_of(log), f"records of the epochs {log} give the entries {found}"
+
+
+@pytest.mark.task("12.1", points=2)
+def test_truncation_forgets_epochs_without_a_record(impl):
+    """A log of epochs 0 (from 0), 2 (from 4) and 5 (from 7), truncated to 8, 7, 5 and 0."""
+    entries = [(0, 0), (2, 4), (5, 7)]
+    for end, left in ((8, 3), (7, 2), (5, 2), (4, 1), (0, 0)):
+        found = list(impl.truncated(entries, end))
+        assert found == entries[:left], f"truncated to {end}, {entries} is {found}"
+
+
+@pytest.mark.task("12.1", points=1)
+def test_the_entries_that_were_handed_in_stay_as_they_are(impl):
+    """A new epoch, and a truncation: the answer is a new list."""
+    entries = [(0, 0), (2, 4)]
+    impl.assigned(entries, 3, 9)
+    impl.truncated(entries, 2)
+    assert entries == [(0, 0), (2, 4)], f"your function has changed the list that it was given: {entries}"
+
+
+@pytest.mark.task("12.1", points=2)
+def test_an_epoch_ends_where_the_next_one_begins_and_the_last_one_with_the_log(impl):
+    """Epochs 0, 2 and 5; the log ends at 9."""
+    entries = [(0, 0), (2, 4), (5, 7)]
+    for epoch, wanted in ((0, (0, 4)), (2, (2, 7)), (5, (5, 9))):
+        found = impl.end_of_epoch(entries, 9, epoch)
+        assert found == wanted, f"epoch {epoch} of {entries}, log end 9: {found}"
+
+
+@pytest.mark.task("12.1", points=2)
+def test_an_epoch_that_is_not_there_is_answered_with_the_one_before(impl, chance):
+    """Epochs between those of the log and above them, as pykraft's own cache answers; below all there is none."""
+    entries = [(1, 0), (4, 3), (9, 8)]
+    for epoch in (2, 3, 5, 8):
+        found, wanted = impl.end_of_epoch(entries, 12, epoch), theirs(entries, 12, epoch)
+        assert found == wanted, f"epoch {epoch} of {entries}: {found}, pykraft's cache says {wanted}"
+    found = impl.end_of_epoch(entries, 12, 11)
+    assert found == (9, 12), f"epoch 11 of {entries}: the largest up to it is 9, not {found}"
+    found = impl.end_of_epoch(entries, 12, 0), impl.end_of_epoch(EMPTY, 0, 3)
+    assert found == (None, None), f"there is no epoch up to this one, and you find {found}"
+
+
+# --- task 12.2 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.task("12.2", points=2)
+def test_a_log_that_is_a_part_of_the_leaders_is_fine(impl):
+    """The follower ends within epoch 2, at its end, and at the leader's own end."""
+    entries = [(0, 0), (2, 4), (5, 7)]
+    for offset, epoch in ((3, 0), (4, 0), (5, 2), (7, 2), (9, 5)):
+        found = impl.diverging(entries, 9, offset, epoch)
+        assert found is None, f"a log that ends at {offset} in epoch {epoch} is a part of {entries}; you say {found}"
+
+
+@pytest.mark.task("12.2", points=2)
+def test_more_records_of_an_epoch_than_the_leader_has_diverge(impl):
+    """Epoch 0 ends at 4 here, and the follower has six records of it."""
+    found = impl.diverging([(0, 0), (2, 4)], 9, 6, 0)
+    assert found == (0, 4), f"epoch 0 ends at 4 on the leader and at 6 on the follower; the answer is {found}"
+
+
+@pytest.mark.task("12.2", points=2)
+def test_an_epoch_that_the_leader_never_had_diverges_though_the_offset_is_there(impl):
+    """Leader 0 0 0 5 5, follower 0 0 2: offset 2 is of epoch 0 here and of epoch 2 there."""
+    found = impl.diverging([(0, 0), (5, 3)], 5, 3, 2)
+    assert found == (0, 3), f"the leader has no epoch 2; it must answer the end of epoch 0, not {found}"
+
+
+@pytest.mark.task("12.2", points=1)
+def test_a_leader_without_that_epoch_or_an_older_one_shares_nothing(impl):
+    """The follower's only epoch is 1, the leader's log begins with epoch 4."""
+    found = impl.diverging([(4, 0)], 6, 3, 1)
+    assert found == (-1, 0), f"nothing is shared, which is epoch -1 and offset 0, not {found}"
+
+
+# --- task 12.3 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.task("12.3", points=2)
+def test_a_follower_truncates_to_where_that_epoch_ends_in_both_logs(impl):
+    """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, and at 3."""
+    for entries, log_end, wanted in (([(0, 0)], 6, 4), ([(0, 0), (3, 3)], 6, 3), ([(0, 0), (3, 4)], 6, 4)):
+        found = impl.truncation_offset(entries, log_end, (0, 4))
+        assert found == wanted, f"{entries} with log end {log_end}, answer (0, 4): to {found}, not to {wanted}"
+
+
+@pytest.mark.task("12.3", points=1)
+def test_a_follower_without_that_epoch_begins_again(impl):
+    """The leader's answer is of epoch 0, or of none; the follower's log begins with epoch 1."""
+    for answer in ((0, 4), (-1, 0)):
+        found = impl.truncation_offset([(1, 0)], 6, answer)
+        assert found == 0, f"the follower has nothing up to epoch {answer[0]}, and truncates to {found}"
+
+
+@pytest.mark.task("12.3", points=1)
+def test_the_last_epoch_of_a_log(impl):
+    """Of a log with two epochs, and of an empty one."""
+    assert impl.last_epoch([(0, 0), (3, 2)]) == 3, "the last record is of epoch 3"
+    assert impl.last_epoch([]) == -1, "an empty log has no epoch, which is -1"
+
+
+@pytest.mark.task("12.3", points=3)
+def test_what_is_left_is_what_both_logs_have(impl, chance):
+    """Forty pairs of logs that two brokers wrote in turn, each without the other."""
+    for _ in range(40):
+        leader, follower = two_logs(chance)
+        found, _ = impl.agreed(entries_of(leader), len(leader), entries_of(follower), len(follower))
+        wanted = common(leader, follower)
+        what = f"leader {leader}, follower {follower} (the epoch of each record)"
+        assert found == wanted, f"{what}: {found} records are left, and both have {wanted}"
+
+
+@pytest.mark.task("12.3", points=2)
+def test_logs_that_parted_twice_take_two_truncations(impl):
+    """Leader 0 0 2 2 5 5, follower 0 0 1 1 3 3: no epoch after 0 is in both."""
+    found = impl.agreed([(0, 0), (2, 2), (5, 4)], 6, [(0, 0), (1, 2), (3, 4)], 6)
+    assert found == (2, 2), f"two records are shared, found in two rounds; you say {found}"
+
+
+@pytest.mark.task("12.3", points=1)
+def test_a_log_that_is_a_part_is_not_truncated(impl):
+    """A follower that is merely behind."""
+    found = impl.agreed([(0, 0), (2, 2)], 6, [(0, 0), (2, 2)], 4)
+    assert found == (4, 0), f"the follower lacks two records and has none too many; you say {found}"
