@@ -94,12 +94,11 @@ class Cluster:
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
         on `port`, the next on the port after it, and so on; without it the system chooses. `racks` says in which rack
-        each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file. `features` are levels by name for a new cluster, where it is to have others than usual
-        (``{"eligible.leader.replicas.version": 1}``). Nodes
-        that are threads reach the disk through `filesystem`, if
+        each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file.
+        `features` are levels by name for a new cluster, where it is to have others than usual
+        (``{"eligible.leader.replicas.version": 1}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). ValueError names what is wrong with
-        these; ClusterError if a node does not come up.
+        (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
         """
         _check(nodes, controllers, mode, timeouts, port, network)
         self._racks = _rack_of_each(racks, nodes)

@@ -397,7 +397,7 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         return partition is not None and replica in partition.adding
 
-    def ledreadable(self, place: FetchPlace, needs_leader: bool = True) -> Partition:
+    def readable(self, place: FetchPlace, needs_leader: bool = True) -> Partition:
         """The partition that a fetch asks for; KafkaError unless it is in the epoch that the reader knows, and led here
         if the reader needs the leader."""
         if place.refused is not None:
