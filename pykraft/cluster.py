@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pykraft.admin import Admin
+from pykraft.cluster_arguments import FIRST_CONTROLLER_ID, check_arguments, known_port, rack_of_each
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -35,7 +36,7 @@ from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
-from pykraft.runtime.threaded import NETWORKS, NodeStopped, NodeThread
+from pykraft.runtime.threaded import NodeStopped, NodeThread
 from pykraft.server.config import advice, read_node_config
 from pykraft.server.describe import TAIL, NodeView
 from pykraft.server.faults import Fault, make_fault
@@ -48,7 +49,6 @@ from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
 from pykraft.transport.frame_recorder import RecordedFrames
 
 T = TypeVar("T")
-FIRST_CONTROLLER_ID = 101
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
@@ -61,7 +61,6 @@ _INSTEAD = {
     "broker.rack": "racks=[...] says which one each broker has",
     "controller.quorum.voters": "controllers=N says which nodes are controllers",
 }
-_LAST_PORT = 65_535
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
 """A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
 
@@ -100,10 +99,8 @@ class Cluster:
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
         (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
         """
-        _check(nodes, controllers, mode, timeouts, port, network)
-        self._racks = _rack_of_each(racks, nodes)
-        if filesystem is not None and mode != "threads":
-            raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
+        check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
+        self._racks = rack_of_each(racks, nodes)
         self._filesystem = filesystem
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
@@ -120,7 +117,7 @@ class Cluster:
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
-        temporary = self.directory if directory is None else None
+        temporary = None if directory else self.directory
         self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
         self._released = release_when_forgotten(self, self._holdings)
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
@@ -208,10 +205,10 @@ class Cluster:
         quorum's log names them."""
         before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
         if first is None:
-            wanted = [_known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+            wanted = [known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
         else:
             wanted = [first + n for n in range(len(self.broker_ids))]
-        wanted += [_known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
+        wanted += [known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
         try:
             return PortReservation(wanted)
         except PortTakenError as error:
@@ -562,40 +559,3 @@ class Cluster:
             self.close()
         elif not self._is_closed:
             self._release()
-
-
-def _known_port(properties: Mapping[str, str], listener: str) -> int:
-    """The port of this listener; 0 if there is none."""
-    listeners = properties.get("listeners", "").split(",")
-    return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
-
-
-def _rack_of_each(racks: Sequence[str] | None, nodes: int) -> dict[int, str]:
-    """The rack of each broker by its id; an empty name is none."""
-    if racks is None:
-        return {}
-    if isinstance(racks, str) or not all(isinstance(rack, str) for rack in racks):
-        raise ValueError(f'racks={racks!r}: must be a list of names, like ["a", "b", "c"]')
-    if len(racks) != nodes:
-        raise ValueError(f"racks={racks!r}: {len(racks)} names for {nodes} brokers; each broker needs one")
-    return {node_id: rack for node_id, rack in enumerate(racks, 1) if rack}
-
-
-def _check(nodes: int, controllers: int | None, mode: str, timeouts: str, port: int | None, network: str) -> None:
-    for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port)):
-        if number is not None and not isinstance(number, int):
-            raise ValueError(f"{name}={number!r}: must be a whole number")
-    if nodes < 1:
-        raise ValueError(f"nodes={nodes}: a cluster has at least one broker")
-    if nodes >= FIRST_CONTROLLER_ID:
-        raise ValueError(f"nodes={nodes}: at most {FIRST_CONTROLLER_ID - 1} brokers fit below the controllers' ids")
-    if controllers is not None and controllers < 1:
-        raise ValueError(f"controllers={controllers}: leave it out for combined nodes, or name at least one")
-    if port is not None and not 1 <= port <= _LAST_PORT + 1 - nodes:
-        raise ValueError(f"port={port}: the brokers' ports, {nodes} from this one on, lie between 1 and {_LAST_PORT}")
-    if mode not in ("threads", "processes"):
-        raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
-    if network not in NETWORKS:
-        raise ValueError(f'network={network!r}: must be "fused" or "staged"')
-    if timeouts not in PROFILES:
-        raise ValueError(f"timeouts={timeouts!r}: must be {' or '.join(sorted(PROFILES))}")

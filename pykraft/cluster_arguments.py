@@ -1,0 +1,57 @@
+"""What a `Cluster` is handed, looked at before anything starts: numbers, names of modes, racks, ports."""
+
+from collections.abc import Mapping, Sequence
+
+from pykraft.runtime.threaded import NETWORKS
+from pykraft.timeouts import PROFILES
+
+FIRST_CONTROLLER_ID = 101
+_LAST_PORT = 65_535
+
+
+def known_port(properties: Mapping[str, str], listener: str) -> int:
+    """The port of this listener; 0 if there is none."""
+    listeners = properties.get("listeners", "").split(",")
+    return next((int(text.rpartition(":")[2]) for text in listeners if text.startswith(f"{listener}:")), 0)
+
+
+def rack_of_each(racks: Sequence[str] | None, nodes: int) -> dict[int, str]:
+    """The rack of each broker by its id; an empty name is none."""
+    if racks is None:
+        return {}
+    if isinstance(racks, str) or not all(isinstance(rack, str) for rack in racks):
+        raise ValueError(f'racks={racks!r}: must be a list of names, like ["a", "b", "c"]')
+    if len(racks) != nodes:
+        raise ValueError(f"racks={racks!r}: {len(racks)} names for {nodes} brokers; each broker needs one")
+    return {node_id: rack for node_id, rack in enumerate(racks, 1) if rack}
+
+
+def check_arguments(
+    nodes: int,
+    controllers: int | None,
+    mode: str,
+    timeouts: str,
+    port: int | None,
+    network: str,
+    has_filesystem: bool,
+) -> None:
+    """ValueError names what is wrong with them."""
+    for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port)):
+        if number is not None and not isinstance(number, int):
+            raise ValueError(f"{name}={number!r}: must be a whole number")
+    if nodes < 1:
+        raise ValueError(f"nodes={nodes}: a cluster has at least one broker")
+    if nodes >= FIRST_CONTROLLER_ID:
+        raise ValueError(f"nodes={nodes}: at most {FIRST_CONTROLLER_ID - 1} brokers fit below the controllers' ids")
+    if controllers is not None and controllers < 1:
+        raise ValueError(f"controllers={controllers}: leave it out for combined nodes, or name at least one")
+    if port is not None and not 1 <= port <= _LAST_PORT + 1 - nodes:
+        raise ValueError(f"port={port}: the brokers' ports, {nodes} from this one on, lie between 1 and {_LAST_PORT}")
+    if mode not in ("threads", "processes"):
+        raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
+    if network not in NETWORKS:
+        raise ValueError(f'network={network!r}: must be "fused" or "staged"')
+    if timeouts not in PROFILES:
+        raise ValueError(f"timeouts={timeouts!r}: must be {' or '.join(sorted(PROFILES))}")
+    if has_filesystem and mode != "threads":
+        raise ValueError('a filesystem can be handed to nodes in this process only: mode="threads"')
