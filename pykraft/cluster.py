@@ -117,8 +117,7 @@ class Cluster:
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
-        temporary = None if directory else self.directory
-        self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
+        self._holdings = Holdings(self._nodes, self._reservation, [self._clock], None if directory else self.directory)
         self._released = release_when_forgotten(self, self._holdings)
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
         self._last_seen: dict[int, NodeView] = {}

@@ -38,7 +38,7 @@ EDGES = {
     "runtime": " ".join(CORES) + " network",
 }
 FACADES = (
-    *("__init__", "__main__", "cli", "commands", "cluster", "cluster_view", "timeouts", "extras"),
+    *("__init__", "__main__", "cli", "commands", "cluster", "cluster_arguments", "cluster_view", "timeouts", "extras"),
     *("producer", "consumer", "admin", "simulation", "story", "pytest_plugin"),
 )
 ON_TOP = ("spark", "viz", "course", "datasets")
