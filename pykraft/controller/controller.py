@@ -19,7 +19,7 @@ Follows org.apache.kafka.controller.QuorumController.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
+from pykraft.controller.controller_control import register_controller
 from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
@@ -57,6 +58,7 @@ from pykraft.protocol.messages.brokers import (
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.elections import ElectLeadersRequest
@@ -110,9 +112,10 @@ class QuorumController:
         trace: Tracer,
         properties: Mapping[str, str] | None = None,
         first_records: Sequence[VersionedRecord] = tuple(level_records(NEW_CLUSTER)),
+        static_voters: Collection[int] = (),
     ) -> None:
         """`properties` is the node's file, which has defaults for settings of topics. A cluster whose metadata log is
-        empty gets `first_records`."""
+        empty gets `first_records`. The `static_voters` are those of ``controller.quorum.voters``."""
         self._node_id = node_id
         self._first_records = first_records
         self._properties = properties or {}
@@ -128,7 +131,7 @@ class QuorumController:
         self._reassignments = ReassignmentControl(self._replication)
         self._configs = ConfigControl(node_id, properties or {})
         self._features = FeatureControl(
-            node_id, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft), self._properties
+            node_id, static_voters, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft), self._properties
         )
         self._plans = self._table_of_plans()
         self._loader = loader
@@ -249,6 +252,7 @@ class QuorumController:
             ),
             BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self._now),
             UnregisterBrokerRequest: cluster.unregister_broker,
+            ControllerRegistrationRequest: register_controller,
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: allocate_producer_ids,
             ElectLeadersRequest: self._elections.elect_leaders,

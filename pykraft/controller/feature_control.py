@@ -3,7 +3,8 @@
 One request may change several features. It is decided as a whole: the first feature that is refused refuses all of
 them, and nothing has changed. A level is refused if
 
-* a node could not run at it: this controller, a registered broker, or a registered controller;
+* a node could not run at it: this controller, a registered broker, or a registered controller; or a controller of
+  ``controller.quorum.voters`` has not registered, so that nothing is known of it;
 * it is lower, and the request is an upgrade; or it is higher, and the request is a downgrade;
 * it is a lower ``metadata.version``, and a level in between has changed records: they could not be read any more;
 * another feature is too low for it, after all updates of the request;
@@ -15,7 +16,7 @@ there on. Before eligible leader replicas begin, ``min.insync.replicas`` becomes
 Follows org.apache.kafka.controller.FeatureControlManager.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ from pykraft.protocol.messages.features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from pykraft.protocol.messages.records import FeatureLevelRecord, NoOpRecord
+from pykraft.protocol.messages.records import FeatureLevelRecord, NoOpRecord, SupportedFeature
 
 _UPGRADE_TYPES = (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
 _LARGEST_CHANGE = 100
@@ -61,9 +62,17 @@ class QuorumLevel(NamedTuple):
 class FeatureControl:
     """Plans changes of levels."""
 
-    def __init__(self, node_id: int, quorum: QuorumLevel, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """`properties` is this node's file."""
+    def __init__(
+        self,
+        node_id: int,
+        static_voters: Collection[int],
+        quorum: QuorumLevel,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`static_voters` are the controllers that must have registered, or may be too old. `properties` is this node's
+        file."""
         self._node_id = node_id
+        self._static_voters = static_voters
         self._properties = properties
         self._quorum = quorum
 
@@ -124,24 +133,29 @@ class FeatureControl:
         return []
 
     def _reasons_not_supported(self, image: MetadataImage, name: str, level: int) -> Iterator[str]:
-        """Each node that cannot run at this level, in words. Controllers register from a level on; then one of the
-        quorum that has not is one that may be too old."""
+        """Each node that cannot run at this level, or may not, in words. Controllers register from a level on."""
         nodes: list[tuple[str, Mapping[str, FeatureRange]]] = [
             (f"controller {self._node_id}", SUPPORTED_FEATURES),
             *((f"broker {broker_id}", broker.features) for broker_id, broker in sorted(image.brokers.items())),
         ]
+        unheard: set[int] = set()
         if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_0_CONTROLLER_REGISTRATION:
-            for controller_id, controller in sorted(image.controllers.items()):
-                if controller_id != self._node_id:
-                    ranges = {
-                        f.name: FeatureRange(f.min_supported_version, f.max_supported_version)
-                        for f in controller.features
-                    }
-                    nodes.append((f"controller {controller_id}", ranges))
+            unheard = set(self._static_voters) - image.controllers.keys() - {self._node_id}
+            nodes += (
+                (f"controller {controller_id}", _ranges(controller.features))
+                for controller_id, controller in sorted(image.controllers.items())
+                if controller_id != self._node_id
+            )
         for node, supported in nodes:
             low, high = supported.get(name, UNSUPPORTED)
             if not low <= level <= high:
                 yield f"{node} supports {low} to {high}" if high else f"{node} does not have this feature"
+        for controller_id in sorted(unheard):
+            yield f"controller {controller_id} has not registered, and may not have it"
+
+
+def _ranges(features: Iterable[SupportedFeature]) -> dict[str, FeatureRange]:
+    return {f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in features}
 
 
 def _check_metadata_downgrade(current: int, level: int, upgrade_type: int) -> None:

@@ -28,6 +28,7 @@ from pykraft.common.trace import Tracer, TraceSink
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition, Uuid
 from pykraft.common.types import Node as Address
 from pykraft.controller.controller import QuorumController
+from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
 from pykraft.protocol.api import ListenerKind
@@ -53,6 +54,8 @@ from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import AllowAll, Authorizer
 from pykraft.server.broker import Broker
 from pykraft.server.config import Listener, NodeConfig
+from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.controller_registration import ControllerRegistration
 from pykraft.server.faults import Faults
 from pykraft.server.levels import check_levels, first_records
 from pykraft.server.lifecycle import LifecycleState
@@ -103,6 +106,7 @@ class Node:
         self.dispatcher = Dispatcher(quotas, clock, now=lambda: self._trace.now)
         self.loader = MetadataLoader()
         self.controller: QuorumController | None = None
+        self._registration: ControllerRegistration | None = None
         self.broker: Broker | None = None
         try:
             self._open()
@@ -150,6 +154,8 @@ class Node:
         self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
+        if self.config.is_controller:
+            self._registration = self._make_registration()
 
     def _open_quorum(self) -> RaftClient:
         config = self.config
@@ -199,9 +205,29 @@ class Node:
             config=self.config.values,
             properties=self.config.properties,
             first_records=first_records(self._filesystem, self.config.metadata_dir),
+            static_voters=[voter.id for voter in self.config.voters],
             random=self._random,
             trace=self._trace,
         )
+
+    def _make_registration(self) -> ControllerRegistration:
+        timeout_ms = self.config.values[keys.CONTROLLER_SOCKET_TIMEOUT_MS]
+        return ControllerRegistration(
+            controller_id=self.config.node_id,
+            incarnation_id=Uuid.random(self._random),
+            features=SUPPORTED_FEATURES,
+            endpoints=self._controller_endpoints,
+            image=lambda: self.loader.image,
+            channel=ControllerChannel("controller-registration", lambda: self.raft.leader_node, timeout_ms),
+            trace=self._trace,
+        )
+
+    def _controller_endpoints(self) -> dict[str, Endpoint]:
+        return {
+            listener.name: listener.advertised
+            for listener in self.config.listeners
+            if listener.name == self.config.controller_listener
+        }
 
     def _make_broker(self, directory_id: Uuid) -> Broker:
         """`directory_id` is that of the directory with the partitions."""
@@ -221,11 +247,7 @@ class Node:
         )
 
     def _controller_address(self) -> Address:
-        endpoint = next(
-            listener.advertised
-            for listener in self.config.listeners
-            if listener.name == self.config.controller_listener
-        )
+        endpoint = self._controller_endpoints()[self.config.controller_listener]
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
     def _add_apis(self, authorizer: Authorizer) -> None:
@@ -250,7 +272,6 @@ class Node:
             self.config,
             self.cluster_id,
             image=lambda: self.loader.image,
-            voters=lambda: self.raft.replica.control_records.voters,
             kraft_version=lambda: self.raft.kraft_version,
             controller_id=lambda: self.raft.leader_and_epoch.leader_id,
             create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
@@ -314,6 +335,10 @@ class Node:
         requests = list(quorum.requests)
         if self.controller is not None:
             deadline = min(deadline, self.controller.poll(now))
+        if self._registration is not None:
+            registration = self._registration.poll(now)
+            deadline = min(deadline, registration.deadline)
+            requests += registration.requests
         if self.broker is not None:
             brokers = self.broker.poll(now)
             self._serve_waiting(now)

@@ -185,7 +185,7 @@ def a_controller_that_answers_before_the_commit(patch: Patch) -> None:
     patch.setattr(QuorumController, "_write", write_and_answer)
 
 
-@bug("uncommitted_tail", "   log 0-11@1, high watermark 10")
+@bug("uncommitted_tail", "   log 0-14@1, high watermark 13")
 def a_leader_that_takes_every_shorter_log_for_a_prefix_of_its_own(patch: Patch) -> None:
     """A voter's tail of another epoch is not noticed, and never truncated, if the leader's log is as long."""
     judge = ReplicatedLog.validate

@@ -86,6 +86,7 @@ class ControllerScript:
         self,
         properties: Mapping[str, str] | None = None,
         levels: Mapping[str, int] = NEW_CLUSTER,
+        static_voters: Sequence[int] = (),
         **settings: Any,
     ) -> None:
         """`properties` is the node's file, `levels` those of the features that the cluster begins with."""
@@ -102,6 +103,7 @@ class ControllerScript:
             trace=Tracer(1, Silence()),
             properties=properties,
             first_records=level_records(levels),
+            static_voters=static_voters,
         )
         self.heard = Heard()
         self.raft.register(self.loader)

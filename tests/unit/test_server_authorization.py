@@ -20,6 +20,7 @@ from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
+    ControllerRegistrationRequest,
     EnvelopeRequest,
 )
 from pykraft.protocol.messages.cluster import (
@@ -605,6 +606,7 @@ def of_nodes() -> list[Row]:
         *(VoteRequest(topics=[]), BeginQuorumEpochRequest(topics=[]), EndQuorumEpochRequest(topics=[]), fetch),
         FetchSnapshotRequest(topics=[]),
         *(registration(7), HEARTBEAT, alter, producer_ids, ENVELOPE),
+        ControllerRegistrationRequest(controller_id=7, incarnation_id=Uuid(bytes(16)), listeners=[], features=[]),
     ]
     denied = (cluster(AclOperation.CLUSTER_ACTION),)
     return [

@@ -177,7 +177,7 @@ class AllocateProducerIdsResponse(Response, to=AllocateProducerIdsRequest):
     producer_id_len: int32 = field(default=0)
 
 
-class ControllerRegistrationRequest(Request, api=70, versions=(0, 0), flexible=0):
+class ControllerRegistrationRequest(Request, api=70, versions=(0, 0), flexible=0, listeners=CONTROLLER):
     """A controller process has started: its endpoints and features, for the others and for tools (KIP-919)."""
 
     controller_id: int32

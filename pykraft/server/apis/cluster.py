@@ -37,6 +37,7 @@ from pykraft.controller.topics import check_topic_name
 from pykraft.coordinator.runtime import partition_for
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from pykraft.metadata.versions import IV_3_7_0_CONTROLLER_REGISTRATION, LATEST, METADATA_VERSION
 from pykraft.protocol.api import ListenerKind, advertised
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.cluster import (
@@ -55,7 +56,6 @@ from pykraft.protocol.messages.cluster import (
     MetadataResponse,
 )
 from pykraft.protocol.messages.records import NO_LEADER
-from pykraft.raft.voters import VoterSet
 from pykraft.server import config as keys
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
@@ -117,7 +117,6 @@ class ClusterApis:
         config: NodeConfig,
         cluster_id: str,
         image: Callable[[], MetadataImage],
-        voters: Callable[[], VoterSet],
         kraft_version: Callable[[], int],
         controller_id: Callable[[], int],
         create_topics: Callable[[list[str], RequestContext, int], None],
@@ -129,7 +128,6 @@ class ClusterApis:
         self._config = config
         self._cluster_id = cluster_id
         self._image = image
-        self._voters = voters
         self._kraft_version = kraft_version
         self._controller_id = controller_id
         self._create_topics = create_topics
@@ -273,6 +271,7 @@ class ClusterApis:
     ) -> DescribeClusterResponse:
         is_broker = context.kind is ListenerKind.BROKER
         if not is_broker:
+            _check_controllers_register(self._image())
             check_cluster(self._authorizer, context, AclOperation.ALTER)
         served = BROKER_ENDPOINTS if is_broker else CONTROLLER_ENDPOINTS
         if request.endpoint_type != served:
@@ -289,7 +288,7 @@ class ClusterApis:
             brokers=list(
                 self._described_brokers(image, request, context.listener)
                 if is_broker
-                else self._described_controllers(context.listener)
+                else self._described_controllers(image, context.listener)
             ),
             cluster_authorized_operations=self._operations(request.include_cluster_authorized_operations, context),
         )
@@ -308,12 +307,13 @@ class ClusterApis:
                     is_fenced=broker.fenced,
                 )
 
-    def _described_controllers(self, listener: str) -> Iterable[DescribeClusterResponse.Broker]:
-        voters = self._voters()
-        for voter_id in voters.ids:
-            node = voters.node(voter_id, listener)
-            if node is not None:
-                yield DescribeClusterResponse.Broker(broker_id=voter_id, host=node.host, port=node.port)
+    def _described_controllers(self, image: MetadataImage, listener: str) -> Iterable[DescribeClusterResponse.Broker]:
+        for controller_id, controller in sorted(image.controllers.items()):
+            for endpoint in controller.end_points:
+                if endpoint.name == listener:
+                    yield DescribeClusterResponse.Broker(
+                        broker_id=controller_id, host=endpoint.host, port=endpoint.port
+                    )
 
     # --- FindCoordinator ----------------------------------------------------------------------------------------------
 
@@ -375,6 +375,15 @@ HANDLERS: Handlers = {
     DescribeClusterRequest: ClusterApis.describe_cluster,
     FindCoordinatorRequest: ClusterApis.find_coordinator,
 }
+
+
+def _check_controllers_register(image: MetadataImage) -> None:
+    """KafkaError if the cluster's level does not let controllers register: then nobody knows where they are."""
+    level = image.features.get(METADATA_VERSION, LATEST.level)
+    if level < IV_3_7_0_CONTROLLER_REGISTRATION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"controllers are described from {METADATA_VERSION} 15 on, and it is {level}"
+        )
 
 
 def _by_name(image: MetadataImage) -> dict[str, TopicImage]:

@@ -1,7 +1,8 @@
-"""What brokers ask of the active controller about themselves.
+"""What brokers and the other controllers ask of the active controller about themselves.
 
-Versions: BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0. Only the
-active controller does what is asked; the others answer NOT_CONTROLLER. Each needs CLUSTER_ACTION on the cluster.
+Versions: BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0,
+ControllerRegistration 0. Only the active controller does what is asked; the others answer NOT_CONTROLLER. Each needs
+CLUSTER_ACTION on the cluster.
 
 Follows kafka.server.ControllerApis.
 """
@@ -17,6 +18,7 @@ from pykraft.protocol.messages.brokers import (
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
 )
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Handled, Handlers
@@ -31,13 +33,13 @@ def ask(controller: QuorumController, request: Request, now: int) -> Promise[Any
 
 
 class ControllerApis:
-    """Passes brokers' requests to this node's controller."""
+    """Passes the requests of brokers and controllers to this node's controller."""
 
     def __init__(self, controller: QuorumController, authorizer: Authorizer) -> None:
         self._controller = controller
         self._authorizer = authorizer
 
-    def of_a_broker(self, request: Request, context: RequestContext, now: int) -> Handled:
+    def of_a_node(self, request: Request, context: RequestContext, now: int) -> Handled:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         if isinstance(request, AlterPartitionRequest) and not request.topics:
             return AlterPartitionResponse(topics=[])  # nothing is wanted, so any controller can say so
@@ -45,6 +47,12 @@ class ControllerApis:
 
 
 HANDLERS: Handlers = dict.fromkeys(
-    (BrokerRegistrationRequest, BrokerHeartbeatRequest, AlterPartitionRequest, AllocateProducerIdsRequest),
-    ControllerApis.of_a_broker,
+    (
+        BrokerRegistrationRequest,
+        BrokerHeartbeatRequest,
+        AlterPartitionRequest,
+        AllocateProducerIdsRequest,
+        ControllerRegistrationRequest,
+    ),
+    ControllerApis.of_a_node,
 )
