@@ -3,9 +3,11 @@
 ::
 
     cluster controllers=9 brokers=1,2 [SETTING=VALUE ...]   the nodes start; the brokers register and are unfenced
+    cluster controllers=9 brokers=1,2 keeps-elr [...]   the same with eligible leader replicas
     topic t replicas=1,2 [SETTING=VALUE ...]   a client has a topic made; its one partition is led by the first replica
     ask-for-topic 9 t replicas=1     a client asks this controller for a topic; the answer may come later
     produce 1 3 records [acks=1]     a client sends a batch for the first topic to broker 1
+    elect unclean                    an administrator orders an election (also: elect preferred)
     stop 2                           the broker hands over what it leads, and stops
     acknowledged                     which of the records acknowledged with acks=all the present leader has
     state                            what the controllers have decided, and per broker its replica of the topic
@@ -24,10 +26,14 @@ from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
+from pykraft.controller.features import levels_with
 from pykraft.metadata.image import PartitionRegistration
+from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.protocol.messages.data import ProduceRequest
+from pykraft.protocol.messages.elections import ElectionType
 from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
 from pykraft.server.config import read_node_config
@@ -40,6 +46,7 @@ from pykraft.storage.log import UnifiedLog
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.datadriven.vocabulary import ScriptError, World, command, numbers
 from tests.datadriven.wording import leader, listed, runs
+from tests.harness.asking import elect
 from tests.harness.controllers import new_topic
 from tests.harness.storage import Inline, ManualClock, batch, read_batches
 
@@ -104,8 +111,9 @@ class Cluster(World):
     def raft(self, node_id: int) -> RaftClient:
         return self.nodes[node_id].raft
 
-    @command(r"cluster controllers=([\d,]+)(?: brokers=([\d,]+))?((?: \S+=\S+)*)")
-    def begin(self, controllers: str, brokers: str | None, settings: str) -> None:
+    @command(r"cluster controllers=([\d,]+)(?: brokers=([\d,]+))?( keeps-elr)?((?: \S+=\S+)*)")
+    def begin(self, controllers: str, brokers: str | None, keeps_elr: str | None, settings: str) -> None:
+        levels = levels_with({ELR_VERSION: 1 if keeps_elr else 0})
         voters = numbers(controllers)
         for node_id in [*voters, *(numbers(brokers) if brokers else [])]:
             role, name = ("controller", "CONTROLLER") if node_id in voters else ("broker", "PLAINTEXT")
@@ -122,7 +130,7 @@ class Cluster(World):
             }
             self.disks[node_id] = MemoryFileSystem()
             config = read_node_config(self.properties[node_id])
-            format_directories(config, CLUSTER_ID, self.disks[node_id], Random(node_id), 0)
+            format_directories(config, CLUSTER_ID, self.disks[node_id], Random(node_id), 0, levels=levels)
             self.disks[node_id].sync_all()
         self.stage.is_quiet = True
         for node_id in self.properties:
@@ -225,6 +233,17 @@ class Cluster(World):
 
         self._ask(controller, request, on_response)
 
+    @command(r"elect (unclean|preferred)")
+    def elect(self, kind: str) -> None:
+        assert self.controller is not None
+        controller = self.controller.config.node_id
+
+        def on_response(response: Any) -> None:
+            error = ErrorCode.of(response.replica_election_results[0].partition_result[0].error_code)
+            self.stage.say(f"{controller} -> client  ElectLeaders: {error.name}")
+
+        self._ask(controller, elect(ElectionType[kind.upper()], (self.topic, [0])), on_response)
+
     def _ask(self, node_id: int, request: Request, on_response: Callable[[Any], None]) -> None:
         """A client asks this node."""
         port = PORTS["PLAINTEXT" if self.nodes[node_id].broker is not None else "CONTROLLER"]
@@ -316,7 +335,10 @@ class Cluster(World):
             for name, topic_id in sorted(image.topic_ids.items()):
                 partition = image.topics[topic_id].partitions[0]
                 epochs = f"leader epoch {partition.leader_epoch}, partition epoch {partition.partition_epoch}"
-                yield f"{node_id}  {name}-0: {leader(partition.leader)}, {epochs}, ISR {listed(partition.isr)}"
+                elr = partition.eligible_leader_replicas
+                more = f", ELR {listed(elr)}" if elr else ""
+                more += ", recovering" if partition.leader_recovery_state == RECOVERING else ""
+                yield f"{node_id}  {name}-0: {leader(partition.leader)}, {epochs}, ISR {listed(partition.isr)}{more}"
 
     @property
     def _controllers(self) -> list[int]:

@@ -14,6 +14,7 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.controller import Outcome, QuorumController
+from pykraft.controller.replication_control import ReplicationControl
 from pykraft.raft import service
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Prospective, grants_vote
@@ -196,3 +197,22 @@ def a_leader_that_takes_every_shorter_log_for_a_prefix_of_its_own(patch: Patch) 
         return judge(self, offset, epoch)
 
     patch.setattr(ReplicatedLog, "validate", validate)
+
+
+# --- elections --------------------------------------------------------------------------------------------------------
+
+
+@bug("unclean_loss", "0-4 acknowledged; leader 2 LACKS 3-4")
+def an_unclean_election_that_no_setting_allows(patch: Patch) -> None:
+    """A partition without a live member of its ISR gets another leader at once."""
+    patch.setattr(ReplicationControl, "allows_unclean_election", lambda self, image, topic: True)
+
+
+@bug("eligible_leader_replicas", "0-4 acknowledged; leader 2 LACKS 3-4")
+def an_eligible_replica_that_need_not_prove_anything(patch: Patch) -> None:
+    """A broker that comes back stays in the ELR, whatever has become of its disk."""
+
+    def plan_broker_replaced(self: ReplicationControl, image: Any, broker_id: int, is_clean: bool) -> Any:
+        return self.plan_broker_gone(image, broker_id)
+
+    patch.setattr(ReplicationControl, "plan_broker_replaced", plan_broker_replaced)
