@@ -27,7 +27,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.state_machine import CommitReader
 from pykraft.server.broker import Broker
-from pykraft.server.config import read_node_config
+from pykraft.server.config import RACK_AWARE_SELECTOR, read_node_config
 from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
 from pykraft.server.describe import NodeView, describe, never_started
 from pykraft.server.lifecycle import LifecycleState
@@ -184,10 +184,18 @@ class SimulatedCluster:
             "log.dirs": "/data",
             "auto.create.topics.enable": "false",
             **self.knobs.properties,
+            **self._rack_of(node_id),
             **{name: value for group in self.knobs.groups for name, value in group.properties.items()},
             **(self.knobs.transactions.properties if self.knobs.transactions is not None else {}),
         }
         return {key: str(value) for key, value in found.items()}
+
+    def _rack_of(self, node_id: int) -> dict[str, object]:
+        """Where a broker is, and that it sends consumers to the nearest replica."""
+        racks = self.knobs.racks
+        if not racks or node_id > len(racks):
+            return {}
+        return {"broker.rack": racks[node_id - 1], "replica.selector.class": RACK_AWARE_SELECTOR}
 
     def _make_clients(self) -> None:
         knobs = self.knobs

@@ -67,6 +67,10 @@ SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
 """Of each four hundred seeds these write snapshots of the metadata all the time, and let the log's start go."""
 
 
+RACK_SEED, RACK_PERIOD = 8, 10
+"""One seed of ten has racks: brokers send consumers to the nearest replica."""
+
+
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -120,10 +124,18 @@ class Knobs:
     groups: tuple[GroupKnobs, ...]
     transactions: TransactionKnobs | None
     """None in most seeds, at most one of each protocol."""
+    racks: tuple[str, ...] = ()
+    """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
 
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
+    knobs = _draw(seed)
+    return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
+
+
+def _draw(seed: int) -> Knobs:
+    """The knobs without racks."""
     random = Random(f"knobs {seed}")
     separate = random.random() < 0.3
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
@@ -170,6 +182,24 @@ def draw(seed: int) -> Knobs:
 def calm(knobs: Knobs) -> Knobs:
     """The same cluster and clients, with no faults and a network that delivers everything in good time."""
     return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0)
+
+
+def _in_racks(knobs: Knobs, random: Random) -> Knobs:
+    """The same draw, with brokers and consumers in racks. A consumer returns to the leader early, or not at all."""
+    racks = random.choice((("a", "b", "c", "d", "e"), ("a", "a", "b", "b", "a"), ("a", "b", "", "b", "a")))
+
+    def placed(settings: dict[str, object]) -> dict[str, object]:
+        ages = random.choice((200, 1_000, 300_000))
+        return {**settings, "client.rack": random.choice("abc"), "metadata.max.age.ms": ages}
+
+    transactions = knobs.transactions
+    return replace(
+        knobs,
+        racks=racks[: knobs.brokers],
+        consumers=tuple(map(placed, knobs.consumers)),
+        groups=tuple(replace(group, settings=placed(group.settings)) for group in knobs.groups),
+        transactions=None if transactions is None else replace(transactions, consumer=placed(transactions.consumer)),
+    )
 
 
 def _smallest_segment(

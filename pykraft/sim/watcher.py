@@ -54,6 +54,8 @@ class Progress:
     isr_changes: int = 0
     acknowledged: int = 0
     consumed: int = 0
+    consumed_from_followers: int = 0
+    """Those that a reader has fetched while a leader had sent it to a follower."""
     crashes: int = 0
     classic_rebalances: int = 0
     """Generations of classic groups whose assignment was committed."""

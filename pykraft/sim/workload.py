@@ -138,6 +138,8 @@ class Reader:
                 self._watcher.history(key).consume(record.offset, record.value)
                 self.positions[key] = record.offset + 1
                 self._watcher.progress.consumed += 1
+                is_near = self._core.subscription.partitions[key].preferred_read_replica is not None
+                self._watcher.progress.consumed_from_followers += is_near
             self._next_at = now + self._pause
         poll = self._core.poll(now)
         if self._core.has_news:

@@ -30,10 +30,12 @@ from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import QuorumState, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.server import fetching
+from pykraft.server import delayed, fetching, replica_manager
 from pykraft.server.fetch_sessions import FetchSession, FetchSessionCache
+from pykraft.server.fetching import FetchParams, FetchPlace
 from pykraft.server.partition import IsrChange, IsrProposal, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.storage.answers import Isolation
 from pykraft.storage.filesystem import FileSystem
 from tests.sim.histories import history
 
@@ -235,6 +237,24 @@ def a_session_evicted_while_in_use() -> None:
         return self._has_room(size)
 
     put(FetchSessionCache, "_make_room", make_room)
+
+
+# --- the nearest replica ----------------------------------------------------------------------------------------------
+
+
+@bug
+def a_follower_that_serves_what_is_not_committed() -> None:
+    """A follower gives consumers all that it has; only its leader knows how much of it is committed."""
+
+    def serve(give: Callable[..., Any]) -> Callable[..., Any]:
+        def given(partition: Partition, place: FetchPlace, params: FetchParams, *rest: Any, **named: Any) -> Any:
+            all_there_is = params._replace(isolation=Isolation.LOG_END)
+            return give(partition, place, params if partition.is_leader else all_there_is, *rest, **named)
+
+        return given
+
+    put(replica_manager, "read_partition", serve(fetching.read_partition))
+    put(delayed, "available_bytes", serve(fetching.available_bytes))
 
 
 # --- the group coordinator --------------------------------------------------------------------------------------------

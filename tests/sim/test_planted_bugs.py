@@ -28,6 +28,7 @@ SEEN = {
     "a_follower_cut_to_its_high_watermark": 20,
     "a_session_that_forgets_a_changed_partition": 2,
     "a_session_evicted_while_in_use": 4,
+    "a_follower_that_serves_what_is_not_committed": 8,
     "a_commit_answered_before_it_is_committed": 1,
     "a_read_of_what_is_not_committed": 1,
     "a_stale_generation_accepted": 30,
