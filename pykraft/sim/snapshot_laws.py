@@ -2,6 +2,8 @@
 
 * A snapshot of offset 47 is the replay of what is committed before 47, whoever wrote it: no less, and nothing that is
   not decided. It is checked when it is written, and again when another node has copied it.
+* A node that has copied a snapshot has a log that is empty, and begins where the snapshot ends: what it had before may
+  contradict the snapshot.
 * Two nodes that have read equally far have equal images, also if one of them has read a snapshot and the other every
   record. (A topic that was deleted is in neither.)
 
@@ -46,6 +48,16 @@ class SnapshotLaws:
             loader.image == replayed,
             f"snapshot {snapshot} of node {node.config.node_id} is not what was committed before it: "
             f"{_difference(loader.image, replayed)}",
+        )
+
+    def check_copied(self, node: Node, snapshot: OffsetAndEpoch) -> None:
+        """A node has copied this one, and appends what follows it."""
+        self.check(node, snapshot)
+        log = node.raft.replica.log
+        require(
+            log.start_offset == log.end_offset == snapshot.offset,
+            f"node {node.config.node_id} has copied snapshot {snapshot}, and its log has offsets {log.start_offset} to "
+            f"{log.end_offset}",
         )
 
     def check_image(self, node_id: int, image: MetadataImage) -> None:

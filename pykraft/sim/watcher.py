@@ -235,10 +235,12 @@ class Watcher:
                     self.metadata.check_leader(seen.metadata, fields["epoch"])
             case "metadata_truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
-            case "metadata_snapshot_written" | "metadata_snapshot_loaded":
-                self.progress.snapshots_written += event.name == "metadata_snapshot_written"
-                self.progress.snapshots_loaded += event.name == "metadata_snapshot_loaded"
+            case "metadata_snapshot_written":
+                self.progress.snapshots_written += 1
                 self.snapshots.check(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+            case "metadata_snapshot_loaded":
+                self.progress.snapshots_loaded += 1
+                self.snapshots.check_copied(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
             case "metadata_log_start":
                 self.progress.log_starts_moved += 1
             case "truncate":
