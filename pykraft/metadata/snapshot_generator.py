@@ -7,7 +7,8 @@ idle cluster commits a NoOpRecord twice a second.
 
 A snapshot of offset 47 holds all that is decided before 47, and nothing else: the image of the loader, taken when a
 batch has just ended at 46 and no metadata transaction is open. The image is a value, so it is encoded and written off
-the node's thread (`common.background`), while the node goes on. When the file is whole and on the disk the node hears
+the node's thread (`common.background`), while the node goes on. The log is synced first: from then on a start reads the
+snapshot and what follows it, and trusts what is before. When the file is whole and on the disk the node hears
 of it, on its own thread; a crash before that leaves a file that nobody takes for a snapshot (`raft.snapshot`).
 
 Follows org.apache.kafka.image.publisher.{SnapshotGenerator,SnapshotEmitter} (KIP-630, KIP-876).
@@ -85,14 +86,19 @@ class SnapshotGenerator:
             return
         voters = self._replica.control_records.history.before(snapshot.offset)
         folder, time_ms = self._replica.log.snapshots, self._clock.time_ms()
+        sync_log = self._replica.log.sync_before_snapshot()
 
-        def write() -> None:
+        def write() -> bool:
+            if not sync_log():
+                return False  # the log was closed, or lost a segment meanwhile
             data = snapshot_of_image(image, voters, snapshot.epoch, time_ms, batch.timestamp)
             write_snapshot(folder.filesystem, folder.path(snapshot), data)
+            return True
 
-        def written(_: None) -> None:
+        def written(is_written: bool) -> None:
             self._is_writing = False
-            self._replica.snapshot_written(snapshot)
+            if is_written:
+                self._replica.snapshot_written(snapshot)
 
         self._is_writing = True
         self._background.submit(write, written)

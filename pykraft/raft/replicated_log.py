@@ -16,12 +16,19 @@ Its beginning goes when snapshots have made it superfluous. The oldest snapshot 
 
 `clean` moves it on, from snapshot to snapshot, while the snapshots and the log are larger or older than they may be.
 The start is not written down: after a crash the log begins with its oldest segment, which may be earlier, and never
-later than the oldest snapshot. A follower that is behind the start copies the newest snapshot (`snapshot_fetch`), then
-begins its log anew at that offset; if a crash comes between the two, the next start does it.
+later than the newest snapshot. Snapshots from before the start go then. A follower that is behind the start copies the
+newest snapshot (`snapshot_fetch`), then begins its log anew at that offset; if a crash comes between the two, the next
+start does it.
+
+A start reads the newest snapshot and what follows it, not the log before it: a node writes a snapshot only when its log
+up to there was synced (`sync_before_snapshot`), and so the snapshot is the log's recovery point (`log_loader`). Apache
+Kafka has no recovery point for this log, and reads it through at each start. Like Kafka, a node does not start from an
+older snapshot if the newest is damaged: its log may not reach back to that one.
 
 Follows org.apache.kafka.raft.{ReplicatedLog,ValidOffsetAndEpoch} and kafka.raft.KafkaMetadataLog (KIP-595, KIP-630).
 """
 
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -61,6 +68,7 @@ class ReplicatedLog:
         snapshots.remove_leftovers()
         self._ids = snapshots.ids()
         snapshots.check_reaches(self.start_offset)
+        self._forget(known for known in self._ids if known.offset < self.start_offset)
         newest = self.newest_snapshot
         if newest is not None and by_reach(newest) > by_reach(self.end):
             self.begin_at(newest)
@@ -185,6 +193,16 @@ class ReplicatedLog:
     def has_snapshot(self, snapshot: OffsetAndEpoch) -> bool:
         return snapshot in self._ids
 
+    def sync_before_snapshot(self) -> Callable[[], bool]:
+        """What has to be called, on any thread, and to return True before a snapshot gets its name: the log is on the
+        disk up to here, with its indexes and leader epochs."""
+        log = self._log
+        unsynced = log.unsynced_segments
+        for segment in unsynced:
+            segment.write_indexes()
+        log.epochs.write(log.log_end_offset)
+        return lambda: log.sync_segments(unsynced)
+
     def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """It is whole, and on the disk."""
         if snapshot not in self._ids:
@@ -224,10 +242,12 @@ class ReplicatedLog:
 
     def _forget_before(self, snapshot: OffsetAndEpoch) -> None:
         """Remove those that reach less far."""
-        kept = [known for known in self._ids if by_reach(known) >= by_reach(snapshot)]
-        for known in self._ids[: len(self._ids) - len(kept)]:
+        self._forget(known for known in self._ids if by_reach(known) < by_reach(snapshot))
+
+    def _forget(self, snapshots: Iterable[OffsetAndEpoch]) -> None:
+        for known in list(snapshots):
             self.snapshots.filesystem.remove(self.snapshots.path(known))
-        self._ids = kept
+            self._ids.remove(known)
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

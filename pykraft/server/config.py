@@ -53,6 +53,13 @@ METADATA_LOG_DIR = string("metadata.log.dir", "", "where the metadata log is sto
 METADATA_LOG_SEGMENT_BYTES = integer(
     "metadata.log.segment.bytes", 1 << 30, "a segment of the metadata log is rolled at this size", at_least=8 << 20
 )
+METADATA_LOG_SEGMENT_MS = integer(
+    "metadata.log.segment.ms",
+    7 * 24 * 3_600_000,
+    "a segment of the metadata log is rolled at this age",
+    at_least=1,
+    kind="long",
+)
 INTERNAL_METADATA_LOG_SEGMENT_BYTES = integer(
     "internal.metadata.log.segment.bytes", 0, "metadata.log.segment.bytes below its limit, for tests; 0 for none", 0
 )
@@ -200,6 +207,7 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_DIRS,
     METADATA_LOG_DIR,
     METADATA_LOG_SEGMENT_BYTES,
+    METADATA_LOG_SEGMENT_MS,
     INTERNAL_METADATA_LOG_SEGMENT_BYTES,
     BROKER_RACK,
     REPLICA_SELECTOR_CLASS,

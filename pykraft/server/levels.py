@@ -13,7 +13,7 @@ Follows org.apache.kafka.controller.FeatureControlManager and
 org.apache.kafka.raft.internals.KRaftControlRecordStateMachine.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import takewhile
 
@@ -45,7 +45,8 @@ from pykraft.records.compression import Compression
 from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, DamagedFileError
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.filesystem import FileSystem
-from pykraft.storage.segment_files import LOG_SUFFIX, base_offset_of
+from pykraft.storage.index import OffsetIndex
+from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 
 _FRAME = bytes([FRAME_VERSION, FeatureLevelRecord.record_key, 0])
 """How the value of a FeatureLevelRecord begins."""
@@ -93,7 +94,8 @@ def _is_supported(name: str, level: int) -> bool:
 
 
 class UnopenedLog:
-    """The metadata log as its files have it, each up to its first damaged batch."""
+    """The metadata log as its files have it, each up to its first damaged batch. Reading begins with the batch that is
+    asked for first: what is before it is not read, as far as the names of the files and the ``.index`` tell."""
 
     def __init__(self, filesystem: FileSystem, directory: str) -> None:
         names = sorted(filesystem.list(directory)) if filesystem.exists(directory) else []
@@ -101,20 +103,40 @@ class UnopenedLog:
         files = {base: f"{directory}/{name}" for name, base in bases.items() if base is not None}
         self.start_offset = min(files, default=0)
         self.snapshots = SnapshotFolder(filesystem, directory)
-        self._batches = _whole_batches(filesystem, files.values())
+        self._filesystem = filesystem
+        self._paths = dict(sorted(files.items()))
+        self._batches: Iterator[RecordBatch] | None = None
 
     def batches_between(self, offset: int, end_offset: int) -> list[RecordBatch]:
         """The next one, if there is one: the files are read once, from the first to the last."""
+        if self._batches is None:
+            first = max((base for base in self._paths if base <= offset), default=0)
+            paths = [path for base, path in self._paths.items() if base >= first]
+            self._batches = _whole_batches(self._filesystem, paths, first, offset)
         for batch in self._batches:
             if offset < batch.next_offset <= end_offset:
                 return [batch]
         return []
 
 
-def _whole_batches(filesystem: FileSystem, paths: Iterable[str]) -> Iterator[RecordBatch]:
+def _whole_batches(
+    filesystem: FileSystem, paths: Sequence[str], base_offset: int, offset: int
+) -> Iterator[RecordBatch]:
+    """The batches of these files; of the first one, which begins at `base_offset`, not many before `offset`."""
     for path in paths:
         with closing(FileRecords(filesystem.open(path))) as records, suppress(CorruptRecordError):
-            yield from takewhile(lambda batch: batch.is_valid, (batch for _, batch in records.batches()))
+            position = _position_before(filesystem, records, base_offset, offset) if path == paths[0] else 0
+            yield from takewhile(lambda batch: batch.is_valid, (batch for _, batch in records.batches(position)))
+
+
+def _position_before(filesystem: FileSystem, records: FileRecords, base_offset: int, offset: int) -> int:
+    """Where reading for `offset` may begin: at the batch of the last index entry below it; 0 if there is none, or it
+    does not lead to its batch."""
+    path = records.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+    data = filesystem.read(path) if filesystem.exists(path) else b""
+    entries = list(OffsetIndex.entry.iter_unpack(data[: len(data) // OffsetIndex.entry.size * OffsetIndex.entry.size]))
+    relative, position = max((entry for entry in entries if entry[0] < offset - base_offset), default=(0, 0))
+    return position if position and records.has_batch_up_to(base_offset + relative, position) else 0
 
 
 def _levels(filesystem: FileSystem, directory: str, log: UnopenedLog) -> dict[str, int]:

@@ -160,6 +160,7 @@ class Node:
     def _open_quorum(self) -> RaftClient:
         config = self.config
         directory = metadata_log_directory(config)
+        snapshots = SnapshotFolder(self._filesystem, directory)
         loader = LogLoader(
             filesystem=self._filesystem,
             directory=directory,
@@ -168,13 +169,14 @@ class Node:
             background=self._background,
             topic_partition=TopicPartition(METADATA_TOPIC, 0),
             topic_id=METADATA_TOPIC_ID,
-            clean=False,  # it is small, and everything hangs on it: always read through
+            clean=False,  # everything hangs on it: what is after its newest snapshot is always read through
+            snapshot=snapshots.newest_id(),
         )
         log = loader.load()
         log.flushes.times = flush_times(self.metrics)
         if loader.lost_bytes:
             self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
-        replicated = ReplicatedLog(log, SnapshotFolder(self._filesystem, directory))
+        replicated = ReplicatedLog(log, snapshots)
         own = {listener.advertised for listener in config.listeners}
         replica = RaftReplica(
             cluster_id=self.cluster_id,
@@ -420,6 +422,7 @@ class Node:
 def _metadata_log_config(values: Config) -> Config:
     settings = {
         "segment.bytes": str(values[keys.METADATA_LOG_SEGMENT_BYTES]),
+        "segment.ms": str(values[keys.METADATA_LOG_SEGMENT_MS]),
         "internal.segment.bytes": str(values[keys.INTERNAL_METADATA_LOG_SEGMENT_BYTES]),
     }
     return LOG_CONFIG.resolve(settings)

@@ -9,7 +9,8 @@ In this order:
    one, is read through, its indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery
    point was synced, and is trusted; there, only indexes that cannot belong to their log are rebuilt. Should that show
    that such a segment is damaged, which no crash does, it alone is cut: what follows was synced, too, and stays, behind
-   a gap.
+   a gap. The recovery point of the metadata log is its newest snapshot (`raft.replicated_log`), and its active segment
+   is read from there on: so a start reads the snapshot and what follows it, however long the log is.
 4. The *leader epochs* of what was read through are those of its batches. What lies below the recovery point has them
    in the file, which is written before the recovery point passes the first batch of an epoch. No epoch begins past the
    end of the log.
@@ -38,7 +39,7 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.storage.checkpoint import DamagedFileError, read_partition_metadata, write_partition_metadata
 from pykraft.storage.filesystem import FileSystem, parent
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
@@ -78,6 +79,9 @@ class LogLoader:
     recovery_point: int = 0
     is_known: bool = True
     """Whether a recovery point was written down at all."""
+    snapshot: OffsetAndEpoch | None = None
+    """Of the metadata log: its newest snapshot. What is before it was synced, indexes and leader epochs included, and
+    no batch has a producer id."""
     producer_id_expiration_ms: int = 86_400_000
     on_cut: Callable[[UnifiedLog], None] = nobody
     """Called when the log was truncated, before anything is appended again."""
@@ -109,7 +113,7 @@ class LogLoader:
         self._check_topic_id()
         names = finish_leftovers(self.filesystem, self.directory)
         self.unknown = [name for name in names if not _is_part_of_a_log(name)]
-        epochs = LeaderEpochCache(self.filesystem, self.directory)
+        epochs = self._read_epochs()
         segments = self._open_segments(names) or [self._segment(self.log_start_offset)]
         producer_state = self._recover(segments, epochs)
         try:
@@ -119,6 +123,7 @@ class LogLoader:
         except CorruptRecordError:
             # It was closed in order, and was damaged since: it is to be read through as after a crash.
             self.clean, self.recovery_point = False, min(self.recovery_point, segments[-1].base_offset)
+            self.snapshot = None
             producer_state = self._recover(segments, epochs)
             end = segments[-1].next_offset()
         if self.log_start_offset > end:
@@ -154,6 +159,19 @@ class LogLoader:
             log.note_finished()
         return log
 
+    def _read_epochs(self) -> LeaderEpochCache:
+        """The leader epochs. If they fit the snapshot, it is the recovery point. If they contradict it, or do not reach
+        back to it, the directory is not as a node leaves it, and the whole log is read."""
+        epochs = LeaderEpochCache(self.filesystem, self.directory)
+        if self.snapshot is not None:
+            offset, epoch = self.snapshot
+            begins_there = bool(epochs.entries) and epochs.entries[0].start_offset == offset
+            if begins_there or epochs.epoch_for(offset - 1) == epoch:
+                self.recovery_point = offset
+            else:
+                self.snapshot = None
+        return epochs
+
     def _producer_state(self) -> ProducerStateManager:
         return ProducerStateManager(self.filesystem, self.directory, self.producer_id_expiration_ms)
 
@@ -185,7 +203,8 @@ class LogLoader:
             return self._producer_state()
         found: list[EpochEntry] = []
         state = self._state_before(segments, first)
-        end = segments[first].base_offset
+        start = end = segments[first].base_offset
+        synced_offset = None if self.snapshot is None else self.snapshot.offset
         gaps_are_no_loss, has_gaps = not self.is_known or _was_kafka(segments[-1]), False
         for number, segment in enumerate(segments[first:], start=first):
             has_gaps = has_gaps or segment.base_offset != end
@@ -193,25 +212,27 @@ class LogLoader:
                 self._lose(segments, number)
                 break
             if has_gaps and segment is segments[-1]:
-                self._raise_recovery_point(segments[first:], epochs, found)
+                self._raise_recovery_point(segments[first:], start, epochs, found)
             limit = None if segment is segments[-1] else segments[number + 1].base_offset
-            size, end = segment.recover(state, found, limit)
+            size, end, first_offset = segment.recover(state, found, limit, synced_offset)
+            start = first_offset if number == first else start
             if size < segment.size:
                 if has_gaps and segment is not segments[-1]:
-                    self._raise_recovery_point(segments[first : number + 1], epochs, found)
+                    self._raise_recovery_point(segments[first : number + 1], start, epochs, found)
                 self._lose(segments, number + 1)
                 self.lost_bytes += segment.size - size
                 segment.cut(size)
                 break
-        epochs.relearn(segments[first].base_offset, found)
+        epochs.relearn(start, found)
+        state.map_end_offset = end if self.snapshot is not None else state.map_end_offset
         return state
 
     def _raise_recovery_point(
-        self, segments: list[LogSegment], epochs: LeaderEpochCache, found: list[EpochEntry]
+        self, segments: list[LogSegment], start: int, epochs: LeaderEpochCache, found: list[EpochEntry]
     ) -> None:
         """Let the recovery point say, from here on, that the gaps between these segments are no loss. They were read
-        through, up to a point in the last one, and these epochs found."""
-        epochs.relearn(segments[0].base_offset, found)
+        through from offset `start`, up to a point in the last one, and these epochs found."""
+        epochs.relearn(start, found)
         for segment in segments[:-1]:
             segment.sync()
         self.filesystem.sync_directory(self.directory)
@@ -245,6 +266,8 @@ class LogLoader:
         """The producers' state where this segment begins: a transaction in it may have begun earlier. A snapshot from
         before the first segment tells nothing any more: what followed it is gone."""
         state = self._producer_state()
+        if self.snapshot is not None:
+            return state
         oldest = max(self.log_start_offset, segments[0].base_offset - 1)
         state.load_newest(oldest, segments[number].base_offset, self.clock.time_ms())
         for before, after in pairwise(segments[: number + 1]):

@@ -46,10 +46,12 @@ class SegmentSlice(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a segment was found to hold: so many bytes without damage, and the offset after them."""
+    """What a segment was found to hold: so many bytes without damage, and the offset after them. It was read from the
+    batch at `first_offset` on."""
 
     size: int
     next_offset: int
+    first_offset: int
 
 
 class LogSegment:
@@ -282,34 +284,59 @@ class LogSegment:
             raise CorruptRecordError(f"{self.time_index.path} is empty, its log is not")
 
     def recover(
-        self, producer_state: ProducerStateManager, epochs: list[EpochEntry], limit: int | None = None
+        self,
+        producer_state: ProducerStateManager,
+        epochs: list[EpochEntry],
+        limit: int | None = None,
+        synced_offset: int | None = None,
     ) -> Recovered:
         """Rebuild the indexes from the log, up to the first damaged batch. The log is not cut: `cut` is the caller's to
         call, once what lies behind this segment is gone.
 
         `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
-        each change of the leader epoch. `limit` is where the next segment begins.
+        each change of the leader epoch. `limit` is where the next segment begins. Batches below `synced_offset` and
+        their index entries were synced: reading begins near it.
         """
         self.records.distrust()
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.max_timestamp = TimestampOffset(-1, self.base_offset)
-        self._bytes_since_index_entry = 0
-        aborted: list[AbortedTransaction] = []
-        end = Recovered(0, self.base_offset)
-        for position, batch in self._undamaged_batches():
+        start, following = self._start_of_recovery(synced_offset)
+        known = self.transaction_index.entries if start else []
+        aborted = [entry for entry in known if entry.last_offset < following]
+        end = Recovered(start, following, following)
+        for position, batch in self._undamaged_batches(start, following):
             if limit is not None and batch.last_offset >= limit:
                 break  # no checksum covers an offset
             self._index(batch, position)
             if not epochs or epochs[-1].epoch != batch.partition_leader_epoch:
                 epochs.append(EpochEntry(batch.partition_leader_epoch, batch.base_offset))
             aborted += [_entry_of(completed) for completed in producer_state.replay(batch) if completed.aborted]
-            end = Recovered(position + batch.size, batch.next_offset)
+            end = end._replace(size=position + batch.size, next_offset=batch.next_offset)
         self.on_become_inactive()
         self.offset_index.rewrite()
         self.time_index.rewrite()
         self.transaction_index.rewrite(aborted)
         return end
+
+    def _start_of_recovery(self, synced_offset: int | None) -> tuple[int, int]:
+        """(position, base offset) of the batch that reading begins with. The indexes keep the entries before it: it is
+        the batch of the last entry at or below `synced_offset`, or the first batch if the indexes cannot be used."""
+        try:
+            if synced_offset is not None:
+                self.check()
+                position = self.position_before(synced_offset)
+                if position:
+                    following = next(self.records.headers(position)).header.base_offset
+                    self.offset_index.truncate_to(following)
+                    self.time_index.truncate_to(following)
+                    self.max_timestamp = self.time_index.last
+                    self._bytes_since_index_entry = self._index_interval_bytes + 1  # this batch had an entry
+                    return position, following
+        except CorruptRecordError:
+            pass
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp = TimestampOffset(-1, self.base_offset)
+        self._bytes_since_index_entry = 0
+        return 0, self.base_offset
 
     def cut(self, size: int) -> None:
         """Cut the log to this size, which is where a batch ends; on the disk, too, when it returns. Otherwise what was
@@ -318,12 +345,11 @@ class LogSegment:
         self.records.truncate(size)
         self.records.sync()
 
-    def _undamaged_batches(self) -> Iterator[tuple[int, RecordBatch]]:
-        """The batches up to the first that a crash tore, or that does not follow the one before: old bytes may look
-        like a batch."""
-        following = self.base_offset
+    def _undamaged_batches(self, start: int, following: int) -> Iterator[tuple[int, RecordBatch]]:
+        """The batches from this position and offset on, up to the first that a crash tore, or that does not follow the
+        one before: old bytes may look like a batch."""
         try:
-            for position, batch in self.records.batches():
+            for position, batch in self.records.batches(start):
                 if not self.continues(following, batch) or not batch.is_valid:
                     return
                 yield position, batch

@@ -85,6 +85,7 @@ def fresh_disk() -> MemoryFileSystem:
 
 
 def open_metadata_log(filesystem: FileSystem) -> ReplicatedLog:
+    snapshots = SnapshotFolder(filesystem, FOLDER)
     return ReplicatedLog(
         LogLoader(
             filesystem=filesystem,
@@ -95,8 +96,9 @@ def open_metadata_log(filesystem: FileSystem) -> ReplicatedLog:
             topic_partition=TopicPartition(METADATA_TOPIC, 0),
             topic_id=METADATA_TOPIC_ID,
             clean=False,
+            snapshot=snapshots.newest_id(),
         ).load(),
-        SnapshotFolder(filesystem, FOLDER),
+        snapshots,
     )
 
 
@@ -300,6 +302,7 @@ class Quorum:
         values = [level(number) for number in heard.levels]
         time_ms = replica.clock.time_ms()
         data = encode_snapshot(voters, values, epoch=made.epoch, timestamp=time_ms, last_timestamp=time_ms)
+        assert replica.log.sync_before_snapshot()()
         write_snapshot(replica.log.snapshots.filesystem, replica.log.snapshots.path(made), data)
         replica.snapshot_written(made)
         return made

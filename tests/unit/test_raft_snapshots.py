@@ -201,6 +201,26 @@ def test_a_log_that_ends_before_its_newest_snapshot_begins_anew_there() -> None:
     )
 
 
+def test_a_snapshot_that_a_crash_left_before_the_logs_start_does_not_hold_the_start_back() -> None:
+    """The crash came after the log began anew at a snapshot, and before the older snapshots went."""
+    quorum = quorum_with_snapshots()
+    log, disk = quorum.rafts[1].replica.log, quorum.disks[1]
+    newest = log.newest_snapshot
+    assert newest is not None
+    log.begin_at(newest)
+    older = newest._replace(offset=newest.offset - 1)
+    disk.write(f"{FOLDER}/{snapshot_name(older)}", b"any")
+    quorum.kill(1)
+    assert names(quorum, 1) == [snapshot_name(older), snapshot_name(newest)]
+    quorum.start(1)
+    assert names(quorum, 1) == [snapshot_name(newest)]
+    quorum.elect()
+    quorum.append(20)
+    quorum.elect()
+    later = quorum.snapshot(1)
+    assert quorum.clean(1) and names(quorum, 1) == [snapshot_name(later)]
+
+
 # --- what a leader answers --------------------------------------------------------------------------------------------
 
 

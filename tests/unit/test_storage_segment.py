@@ -266,7 +266,7 @@ def test_recovery_makes_the_same_indexes_anew() -> None:
     filesystem.write("/d/00000000000000000100.index", b"nonsense" * 9)
     again = segment(filesystem)
     epochs: list[EpochEntry] = []
-    assert again.recover(state(), epochs) == (10 * SIZE, BASE + 20)
+    assert again.recover(state(), epochs) == (10 * SIZE, BASE + 20, BASE)
     assert (entries(again.offset_index), entries(again.time_index)) == before
     assert epochs == [(0, BASE)]
     assert filesystem.size("/d/00000000000000000100.index") == again.offset_index.size, "and they are written"
@@ -301,7 +301,7 @@ def test_recovery_stops_at_the_first_damaged_batch(damage: str) -> None:
             data[7 * SIZE + 16 :] = b"\xa7" * (len(data) - 7 * SIZE - 16)
         filesystem.write("/d/00000000000000000100.log", data)
         found = segment(filesystem)
-        size, end = found.recover(state(), [])
+        size, end, _ = found.recover(state(), [])
         assert (size, end) == (7 * SIZE, BASE + 14)
         found.cut(size)
         found.check()
@@ -316,7 +316,7 @@ def test_a_sound_batch_that_does_not_follow_ends_a_recovery(number: int) -> None
     path = "/d/00000000000000000100.log"
     data = filesystem.read(path)
     filesystem.write(path, data + data[number * SIZE :])
-    assert segment(filesystem).recover(state(), []) == (10 * SIZE, BASE + 20)
+    assert segment(filesystem).recover(state(), []) == (10 * SIZE, BASE + 20, BASE)
 
 
 def test_an_offset_that_the_indexes_cannot_express_ends_a_recovery() -> None:
@@ -324,7 +324,7 @@ def test_an_offset_that_the_indexes_cannot_express_ends_a_recovery() -> None:
     filled(filesystem)
     far = at(BASE + (1 << 31), batch(1))
     filesystem.write("/d/00000000000000000100.log", filesystem.read("/d/00000000000000000100.log") + bytes(far.buffer))
-    assert segment(filesystem).recover(state(), []) == (10 * SIZE, BASE + 20)
+    assert segment(filesystem).recover(state(), []) == (10 * SIZE, BASE + 20, BASE)
 
 
 def test_replay_skips_what_the_state_has_seen() -> None:
