@@ -1,7 +1,7 @@
 """``dump-log`` over the golden files prints, line for line, what Kafka's own tool printed of them.
 
-The dumps here were made by Kafka 4.2.0-rc1. What Kafka's tool says of damaged files was not recorded; it is compared
-where Java is (tests/interop), here only that damage is told at all.
+The dumps here were made by Kafka 4.2.0-rc1, and by 4.2.1 that of a log with a later start. What Kafka's tool says of
+damaged files was not recorded; it is compared where Java is (tests/interop), here only that damage is told at all.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import NamedTuple
 import pytest
 
 from pykraft.cli import main
-from tests.golden.dumps import DATA, GOLDEN
+from tests.golden.dumps import DATA, DUMPS, GOLDEN, home_of
 from tests.harness.tree import ROOT
 
-DUMPS = ("dump-golden.txt", "dump-coordinators.txt", "dump-cluster-metadata.txt", "kraft3/dump.txt")
 DECODERS = {
     "__consumer_offsets": "--offsets-decoder",
     "__transaction_state": "--transaction-log-decoder",
@@ -51,7 +50,7 @@ class Dumped(NamedTuple):
 
 def dumped_files() -> Iterator[Dumped]:
     for name in DUMPS:
-        home = GOLDEN if name.startswith("kraft3") else DATA
+        home = home_of(name)
         for section in (GOLDEN / name).read_text().removeprefix("Dumping ").split("\nDumping "):
             path, *lines = section.removesuffix("\n").split("\n")
             yield Dumped(home, path, lines)
@@ -59,7 +58,9 @@ def dumped_files() -> Iterator[Dumped]:
 
 FILES = list(dumped_files())
 LOGS = [file for file in FILES if file.path.endswith((".log", ".checkpoint"))]
-INDEXES = [file for file in FILES if file.path.endswith("index") and not file.path.endswith("txnindex")]
+INDEXES = [
+    file for file in FILES if file.path.endswith((".index", ".timeindex")) and file.lines[0] != f"{file.path} is empty."
+]
 
 
 def dump(home: pathlib.Path, *arguments: str) -> int:

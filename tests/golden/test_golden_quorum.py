@@ -9,14 +9,18 @@ import pytest
 
 from pykraft.common.config import parse_properties
 from pykraft.common.types import Endpoint, Uuid
+from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.election import ElectionState, QuorumStateFile
 from pykraft.raft.history import read_snapshot
+from pykraft.raft.replicated_log import ReplicatedLog, Verdict
+from pykraft.raft.state_machine import CommitReader, ControlRecords
 from pykraft.records.batch import batches
 from pykraft.server.config import read_node_config
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.filesystem import OsFileSystem
-from tests.golden.dumps import DATA, GOLDEN, NODE1
+from tests.golden.dumps import DATA, GOLDEN, LOG_START, NODE1
+from tests.harness.quorum import FOLDER, open_metadata_log
 
 SNAPSHOTS = sorted(GOLDEN.rglob("*.checkpoint"))
 METADATA_FOLDERS = sorted(path.parent for path in GOLDEN.rglob("quorum-state"))
@@ -89,3 +93,44 @@ def test_no_file_of_the_three_nodes_is_left_unread() -> None:
     files = {path.name for path in (GOLDEN / "kraft3").iterdir() if path.is_file()}
     assert files == here | set(READ_ELSEWHERE)
     assert NODE1 in METADATA_FOLDERS
+
+
+# --- a log whose first records are gone -------------------------------------------------------------------------------
+
+
+def opened(disk: MemoryFileSystem) -> ReplicatedLog:
+    """The golden log with a later start, opened as a node opens it."""
+    disk.make_directory(FOLDER)
+    for path in LOG_START.iterdir():
+        disk.write(f"{FOLDER}/{path.name}", path.read_bytes())
+    return open_metadata_log(disk)
+
+
+def test_a_log_that_begins_later_is_opened_at_its_newest_snapshot_and_read_on_from_there() -> None:
+    log, loader = opened(MemoryFileSystem()), MetadataLoader()
+    assert (log.start_offset, log.newest_snapshot, log.end) == (195, (246, 1), (249, 1))
+    reader = CommitReader(log, loader)
+    reader.deliver(log.end_offset)
+    names = {topic.name for topic in loader.image.topics.values()}
+    assert names == {f"flights-{number}" for number in range(14)} - {"flights-3"}
+    assert ControlRecords(log).voters.ids == [1]
+    assert reader.next_offset == 249
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [
+        ((0, 0), (Verdict.SNAPSHOT, (246, 1))),
+        ((147, 1), (Verdict.SNAPSHOT, (246, 1))),
+        ((195, 1), (Verdict.VALID, (195, 1))),
+        ((210, 1), (Verdict.VALID, (210, 1))),
+        ((249, 1), (Verdict.VALID, (249, 1))),
+        ((250, 1), (Verdict.DIVERGING, (249, 1))),
+        ((249, 2), (Verdict.DIVERGING, (249, 1))),
+        ((249, 0), (Verdict.SNAPSHOT, (246, 1))),
+    ],
+)
+def test_what_a_log_that_begins_later_says_of_other_replicas(
+    end: tuple[int, int], verdict: tuple[Verdict, tuple[int, int]]
+) -> None:
+    assert opened(MemoryFileSystem()).validate(*end) == verdict

@@ -19,8 +19,13 @@ from tests.harness.kafka_tools import run_tools
 
 pytestmark = pytest.mark.limit(240)
 
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "500",
+    "metadata.max.retention.bytes": "1",
+}
+"""The metadata log begins with a snapshot."""
 SERVERS: dict[str, Callable[[], Cluster | ApacheKafka]] = {
-    "pykraft": lambda: Cluster(3),
+    "pykraft": lambda: Cluster(3, properties=SNAPSHOTS),
     "apache": lambda: ApacheKafka(nodes=2),
 }
 TOPIC = "measured"

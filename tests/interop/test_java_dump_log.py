@@ -47,6 +47,11 @@ from tests.protocol.values import example, versions
 TOOL = "kafka.tools.DumpLogSegments"
 LIMIT_S = 120
 SEGMENT = "00000000000000000000"
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "500",
+    "metadata.max.retention.bytes": "1",
+    "internal.metadata.log.segment.bytes": "2000",
+}
 KeysAndValues = Iterable[tuple[bytes | None, bytes | None]]
 
 MAY_DIFFER = {
@@ -111,12 +116,15 @@ def without_folders(home: pathlib.Path, line: str) -> str:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps."""
+    """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps. Its
+    metadata log begins with a snapshot."""
     folder = tmp_path_factory.mktemp("written")
     settings = {"index.interval.bytes": "128", "segment.index.bytes": "64", **KEPT}
-    with Cluster(1, directory=folder, properties=PATIENT) as cluster, cluster.admin() as admin:
+    with Cluster(1, directory=folder, properties=PATIENT | SNAPSHOTS) as cluster, cluster.admin() as admin:
         stamped = {"message.timestamp.type": "LogAppendTime"}
         admin.create_topics([NewTopic("made", 1, 1, {}, settings), NewTopic("stamped", 1, 1, {}, stamped)])
+        for number in range(8):
+            admin.create_topic(f"more-{number}", 1, 1)
         for codec in Compression:
             with Producer(bootstrap_servers=cluster.bootstrap_servers, compression_type=codec.name.lower()) as producer:
                 for number in range(40):
@@ -258,7 +266,9 @@ def test_the_metadata_of_a_node_of_ours_and_every_kind_of_its_records(
     written: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = files_of(written, "__cluster_metadata-0/*")
-    assert len(files) > 2
+    names = [pathlib.PurePath(file).name for file in files]
+    assert min(name for name in names if name.endswith(".log")) > f"{SEGMENT}.log", "its first records are gone"
+    assert max(name for name in names if name.endswith(".checkpoint")) > f"{SEGMENT}.checkpoint"
     records = [
         (None, encode_metadata_record(value, version))
         for _, kind in sorted(METADATA_RECORDS.items())
