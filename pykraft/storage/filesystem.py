@@ -473,7 +473,6 @@ class OsFileRegion:
         sent = os.sendfile(socket_fileno, descriptor.number, self._position + start, self._length - start)
         if sent == 0:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
-        self._check()
         return sent
 
     def _descriptor(self) -> Descriptor:
@@ -481,7 +480,7 @@ class OsFileRegion:
         return self._file.descriptor
 
     def _check(self) -> None:
-        """Before the bytes are taken, and after, since another thread may own the log (`runtime.staged`)."""
+        """Before the bytes are read, and after, since another thread may own the log (`runtime.staged`)."""
         if self._truncations != self._file.truncations:
             raise EOFError(f"{self._file.path} was truncated after its bytes were promised")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
     from pykraft.viz.record_chart import record_way
+    from pykraft.viz.stage_drawing import StageCounts, broker_stages
     from pykraft.viz.task_chart import read_by_tasks
     from pykraft.viz.verdict_chart import verdicts
 
@@ -37,10 +38,12 @@ _HOMES = {
     "BytePath": "pykraft.viz.byte_path",
     "Field": "pykraft.viz.hex_dump",
     "Figure": "pykraft.viz.figure",
+    "StageCounts": "pykraft.viz.stage_drawing",
     "Step": "pykraft.viz.delivery_chart",
     "bars": "pykraft.viz.charts",
     "batches_over_time": "pykraft.viz.batch_chart",
     "board": "pykraft.viz.cluster_board",
+    "broker_stages": "pykraft.viz.stage_drawing",
     "byte_paths": "pykraft.viz.byte_path",
     "exchange": "pykraft.viz.delivery_chart",
     "fetches_over_time": "pykraft.viz.fetch_chart",
@@ -70,10 +73,12 @@ __all__ = [
     "BytePath",
     "Field",
     "Figure",
+    "StageCounts",
     "Step",
     "bars",
     "batches_over_time",
     "board",
+    "broker_stages",
     "byte_paths",
     "exchange",
     "explore",
