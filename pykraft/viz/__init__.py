@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pykraft.viz.plots import lines, points
     from pykraft.viz.record_chart import record_way
     from pykraft.viz.stage_drawing import StageCounts, broker_stages
+    from pykraft.viz.role_chart import roles_over_time
     from pykraft.viz.task_chart import read_by_tasks
     from pykraft.viz.verdict_chart import verdicts
 
@@ -64,6 +65,7 @@ _HOMES = {
     "points": "pykraft.viz.plots",
     "read_by_tasks": "pykraft.viz.task_chart",
     "record_way": "pykraft.viz.record_chart",
+    "roles_over_time": "pykraft.viz.role_chart",
     "tally": "pykraft.viz.delivery_chart",
     "timeline": "pykraft.viz.charts",
     "verdicts": "pykraft.viz.verdict_chart",
@@ -99,6 +101,7 @@ __all__ = [
     "points",
     "read_by_tasks",
     "record_way",
+    "roles_over_time",
     "tally",
     "timeline",
     "verdicts",

@@ -231,11 +231,11 @@ def _counting(end: int) -> Iterator[dict[int, list[int]]]:
 
 
 def newest_snapshot(cluster: "Cluster", node_id: int) -> tuple[int, list[Entry]]:
-    """The offset at which a node's newest snapshot ends, and the metadata records in it."""
+    """The offset at which a node's newest snapshot ends, and the metadata records in it; 0 and none without one."""
     folder = cluster.partition_directory(node_id, TOPIC, 0)
     found = {known.offset: path for path in folder.glob("*.checkpoint") if (known := snapshot_of(path.name))}
-    end = max(found)
-    return end, list(_entries(found[end]))
+    end = max(found, default=0)
+    return end, list(_entries(found[end])) if found else []
 
 
 def wait_for_snapshot(cluster: "Cluster", node_id: int, after: int = 0) -> int:

@@ -1,0 +1,73 @@
+"""Notebook 13 must turn red when votes are given twice, a bad log wins, or a node that was away disturbs its leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.course.authoring.execute import NotebookFailed
+from pykraft.course.rigs.elections import Quorum, without_chance, without_pre_vote
+from tests.notebooks.sections import NOTEBOOK, run
+
+PATH = NOTEBOOK.parent / "13_elections.ipynb"
+
+EVERYBODY_GETS_A_VOTE = """
+from pykraft.raft import service
+
+service.grants_vote = lambda role, candidate, log_is_up_to_date, pre_vote: True
+"""
+
+NO_CHANCE = """
+from pykraft.course.rigs.elections import without_chance
+
+without_chance().__enter__()
+"""
+
+NO_PRE_VOTE = """
+from pykraft.course.rigs.elections import without_pre_vote
+
+without_pre_vote().__enter__()
+"""
+
+ANY_LOG_WILL_DO = """
+from pykraft.raft.replicated_log import ReplicatedLog
+
+ReplicatedLog.is_up_to_date = lambda log, candidate: True
+"""
+
+A_LEADER_THAT_NEVER_RESIGNS = """
+from pykraft.raft.leader_state import LeaderState
+
+LeaderState.check_quorum_deadline = property(lambda leader: 1 << 60)
+"""
+
+
+def test_votes_that_are_given_twice_break_a_law_in_the_first_picture() -> None:
+    with pytest.raises(NotebookFailed, match=r"SimulationFailed: seed \d+, .* Violation"):
+        run("2. ", path=PATH, before=EVERYBODY_GETS_A_VOTE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("plant", "heading", "words"),
+    [
+        (NO_CHANCE, "4. ", "this does not hold: .*Without chance, split votes follow each other"),
+        (NO_PRE_VOTE, "6. ", "this does not hold: .*With pre-vote the leader stays in all five runs"),
+        (ANY_LOG_WILL_DO, "Where", "SimulationFailed: .*Leader Completeness"),
+        (A_LEADER_THAT_NEVER_RESIGNS, "5. ", "TimeoutError: seed .* not within 60,000 ms"),
+    ],
+    ids=["no chance", "no pre-vote", "any log", "never resigns"],
+)
+def test_another_broken_rule_turns_the_notebook_red(plant: str, heading: str, words: str) -> None:
+    with pytest.raises(NotebookFailed, match=words):
+        run(heading, path=PATH, before=plant)
+
+
+def test_a_quorum_of_one_seed_is_the_same_each_time_and_other_rules_end_with_their_block() -> None:
+    def history() -> list[object]:
+        quorum = Quorum(3)
+        quorum.run_until_led()
+        return [*quorum.spans()]
+
+    with without_chance(), without_pre_vote():
+        other = history()
+    assert history() == history() != other
