@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pykraft.viz.page_chart import page_map
     from pykraft.viz.plots import lines, points
     from pykraft.viz.record_chart import record_way
-    from pykraft.viz.stage_drawing import StageCounts, broker_stages
     from pykraft.viz.role_chart import roles_over_time
+    from pykraft.viz.stage_drawing import StageCounts, broker_stages
     from pykraft.viz.task_chart import read_by_tasks
     from pykraft.viz.verdict_chart import verdicts
 

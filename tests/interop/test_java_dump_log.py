@@ -116,8 +116,8 @@ def without_folders(home: pathlib.Path, line: str) -> str:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps. Its
-    metadata log begins with a snapshot."""
+    """The log directory of a node that was stopped in order: every codec, headers, nulls, segments, both timestamps.
+    Its metadata log begins with a snapshot."""
     folder = tmp_path_factory.mktemp("written")
     settings = {"index.interval.bytes": "128", "segment.index.bytes": "64", **KEPT}
     with Cluster(1, directory=folder, properties=PATIENT | SNAPSHOTS) as cluster, cluster.admin() as admin:
