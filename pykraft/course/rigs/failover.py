@@ -8,17 +8,32 @@
     story = alone_with_a_record()       the leader has a record that no follower has, and is cut off from everybody
     return_of_the_leader(story)         another leads and writes, then the link is mended
 
-The cluster is that of `replication`: brokers 1 to 3 hold `t-0`, node 101 is the controller.
+In a live cluster, for elections that lose records and elections that do not::
+
+    send(cluster, "orders", 10)         how many are acknowledged
+    die_and_return(cluster, "orders")   the leader dies while the follower is away; who leads when it is back
+
+The simulated cluster is that of `replication`: brokers 1 to 3 hold `t-0`, node 101 is the controller.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from pykraft.common.errors import KafkaError
+from pykraft.common.types import OffsetAndEpoch
 from pykraft.course.rigs.replication import PARTITION, TOPIC, followers_of, leader_of, one_record
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.producer import Producer
 from pykraft.server.partition import Partition
+from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.story.story import Story
 
+if TYPE_CHECKING:
+    from pykraft.cluster import Cluster
+
+_WAIT_S, _ELECTION_S = 30.0, 5.0
 CONTROLLER, PRODUCER = 101, "producer-0"
 
 
@@ -41,7 +56,7 @@ def second_failover(story: Story) -> Story:
     (third,) = {1, 2, 3} - {first, second}
     branch = branch.cut(second, third)
     while branch.view.replicas(TOPIC, PARTITION)[third].leader_id != second:
-        if branch.next() is None:
+        if branch.next() is None or branch.failure is not None:
             return branch
     branch = branch.kill(second)
     branch.next("election")
@@ -94,3 +109,74 @@ def epochs_of(story: Story) -> dict[int, list[tuple[int, int]]]:
     """By broker, the leader epochs of its log, each with the offset at which it began."""
     replicas = story.view.replicas(TOPIC, PARTITION)
     return {node: [(entry.epoch, entry.start_offset) for entry in view.epochs] for node, view in replicas.items()}
+
+
+# --- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+def leader_and_follower(cluster: "Cluster", topic: str) -> tuple[int, int]:
+    """The two brokers that hold a topic with two replicas in sync."""
+    view = cluster.wait_until(lambda seen: len(seen.isr(topic, 0)) == 2, what=f"both replicas of {topic} are in sync")
+    leader = view.leader(topic, 0)
+    assert leader is not None
+    return leader, (view.isr(topic, 0) - {leader}).pop()
+
+
+def wait_for_isr(cluster: "Cluster", topic: str, *brokers: int) -> None:
+    """Until the in-sync replicas are these."""
+    cluster.wait_until(lambda view: view.isr(topic, 0) == set(brokers), what=f"the ISR of {topic} is {brokers}")
+
+
+def send(cluster: "Cluster", topic: str, count: int) -> int:
+    """Send this many records, one by one with acks=all; how many are acknowledged. It stops at the first refusal."""
+    servers = cluster.bootstrap_servers
+    with Producer(bootstrap_servers=servers, delivery_timeout_ms=3_000, request_timeout_ms=2_000) as producer:
+        for number in range(count):
+            try:
+                producer.send(topic, b"record %d" % number).result(_WAIT_S)
+            except KafkaError:
+                return number
+    return count
+
+
+def records_left(cluster: "Cluster", topic: str) -> int:
+    """How many records a consumer finds in the topic; 0 if there is no leader."""
+    leader = cluster.describe().leader(topic, 0)
+    return 0 if leader is None else cluster.describe().replicas(topic, 0)[leader].log_end_offset
+
+
+def die_and_return(cluster: "Cluster", topic: str) -> int | None:
+    """Stop the follower in order, kill the leader for good, and start the follower again. Who leads then; None if
+    nobody does, after the time in which the controller elects."""
+    leader, follower = leader_and_follower(cluster, topic)
+    cluster.stop(follower)
+    wait_for_isr(cluster, topic, leader)
+    cluster.kill(leader)
+    cluster.restart(follower)
+    try:
+        view = cluster.wait_until(lambda seen: seen.leader(topic, 0) == follower, _ELECTION_S, "the follower leads")
+    except TimeoutError:
+        return None
+    return view.leader(topic, 0)
+
+
+def rounds(leader: Sequence[int], follower: Sequence[int]) -> list[int]:
+    """How many records a follower has left after each time it asks, until the logs agree. A log is given as the epoch
+    of each record."""
+    led, followed = _cache(leader), _cache(follower)
+    left = [len(follower)]
+    while left[-1] and (ours := followed.latest_epoch) is not None:
+        end = led.end_offset_for(ours, len(leader)) or OffsetAndEpoch(0, -1)
+        if end.epoch == ours and end.offset >= left[-1]:
+            break
+        own = followed.end_offset_for(end.epoch, left[-1])
+        left.append(min(end.offset, left[-1] if own is None else own.offset))
+        followed.entries = [entry for entry in followed.entries if entry.start_offset < left[-1]]
+    return left
+
+
+def _cache(log: Sequence[int]) -> LeaderEpochCache:
+    cache = LeaderEpochCache(OsFileSystem(), "no such folder")
+    for offset, epoch in enumerate(log):
+        cache.assign(epoch, offset)
+    return cache
