@@ -18,5 +18,5 @@ rule.__enter__()
 
 
 def test_a_broken_promise_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match="this does not hold: .*asking the leader keeps it"):
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*asking the leader keeps it"):
         run("2. ", path=PATH, before=TRUNCATED_BY_EVERY_FOLLOWER)
