@@ -80,10 +80,11 @@ def plan_partition_change(
     assignment: Assignment | None = None,
     directories: Mapping[int, Uuid] = MappingProxyType({}),
     elr_rules: ElrRules | None = None,
+    epoch_rises_on_shrink: bool = False,
 ) -> VersionedRecord | None:
     """The record that takes the partition to its next state; None if nothing changes. What is None is wanted as it is;
     without `elr_rules` there is no ELR. Replicas that are new in the `assignment` get their log directories from
-    `directories`."""
+    `directories`. If `epoch_rises_on_shrink`, the leader epoch rises where the ISR loses a member (KAFKA-15021)."""
     record = PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     before = Assignment.of(partition)
     after = before if assignment is None else assignment
@@ -105,6 +106,8 @@ def plan_partition_change(
     if elr_rules is not None:
         _set_last_known_leader(record, partition)
     _set_assignment(record, partition, after, directories)
+    if epoch_rises_on_shrink and record.isr is not None and not set(partition.isr) <= set(record.isr):
+        record.leader = leader
     is_change = record != PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     return (record, PARTITION_CHANGE_VERSION) if is_change else None
 

@@ -27,6 +27,7 @@ from pykraft.controller.partition_change import Election, ElrRules, plan_partiti
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
+from pykraft.metadata.versions import IV_3_6_0_NO_EPOCH_BUMP, LATEST, METADATA_VERSION
 from pykraft.protocol.messages.brokers import RECOVERED, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
 
@@ -115,6 +116,7 @@ class ReplicationControl:
             assignment=assignment,
             directories={replica: broker.default_directory for replica, broker in known.items()},
             elr_rules=self._elr_rules(image, key.topic),
+            epoch_rises_on_shrink=_epoch_rises_on_shrink(image),
         )
 
     def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
@@ -154,6 +156,7 @@ class ReplicationControl:
             new_isr=new_isr,
             recovery_state=recovery_state,
             elr_rules=self._elr_rules(image, topic.name, lost),
+            epoch_rises_on_shrink=_epoch_rises_on_shrink(image),
         )
         return [] if record is None else [record]
 
@@ -230,6 +233,11 @@ def all_partitions(image: MetadataImage) -> Iterator[tuple[Uuid, int, PartitionR
     for topic_id in sorted(image.topics):
         for number, partition in sorted(image.topics[topic_id].partitions.items()):
             yield topic_id, number, partition
+
+
+def _epoch_rises_on_shrink(image: MetadataImage) -> bool:
+    """Brokers before 3.6 need a new leader epoch to hear of an ISR that shrinks."""
+    return image.features.get(METADATA_VERSION, LATEST.level) < IV_3_6_0_NO_EPOCH_BUMP
 
 
 def _check_claim(partition: PartitionRegistration, broker_id: int, wanted: Wanted) -> None:

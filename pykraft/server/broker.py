@@ -19,6 +19,7 @@ from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
@@ -178,6 +179,7 @@ class Broker:
             session_timeout_ms=self._config.values[BROKER_SESSION_TIMEOUT_MS],
             channel=heartbeats,
             metadata_offset=lambda: self._loader.image.provenance.offset,
+            lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
         )
 
@@ -242,6 +244,14 @@ class Broker:
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
         self.logs.abandon()
+
+
+def _lacks_directories(image: MetadataImage, broker_id: int, incarnation_id: Uuid) -> bool:
+    """Whether this process has registered at a level that knows no directories, and the level does now."""
+    known = image.brokers.get(broker_id)
+    if known is None or known.incarnation_id != incarnation_id or known.directories:
+        return False
+    return image.features.get(METADATA_VERSION, 0) >= IV_3_7_2_DIRECTORIES
 
 
 def _cleaner_limits(values: Config) -> CleanerLimits:

@@ -74,9 +74,11 @@ class BrokerLifecycle:
         session_timeout_ms: int,
         channel: ControllerChannel,
         metadata_offset: Callable[[], int],
+        lacks_directories: Callable[[], bool],
         trace: Tracer,
     ) -> None:
-        """`metadata_offset()` is the last offset of the metadata log that the broker has applied."""
+        """`metadata_offset()` is the last offset of the metadata log that the broker has applied. `lacks_directories()`
+        tells whether the cluster knows nothing of this process's directories, and could."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
@@ -90,6 +92,9 @@ class BrokerLifecycle:
         self._patience_ms = max(1, session_timeout_ms // 2)
         self._channel = channel
         self._metadata_offset = metadata_offset
+        self._lacks_directories = lacks_directories
+        self._is_amended = False
+        """Whether the directories are told, and only the record is still on its way."""
         self._trace = trace
         self._endpoints: Sequence[tuple[str, Endpoint]] = ()
         self.state = LifecycleState.NOT_RUNNING
@@ -126,11 +131,17 @@ class BrokerLifecycle:
             self._next = now
         if now >= self._next and not self._in_flight and self.state is not LifecycleState.SHUTTING_DOWN:
             self._in_flight = True
-            if self.epoch == NO_EPOCH:
+            if self.epoch == NO_EPOCH or self._must_amend():
                 self._channel.send(self._registration(), self._on_registration, now)
             else:
                 self._channel.send(self._heartbeat(), self._on_heartbeat, now, self._patience_ms)
         return Poll(FOREVER if self._in_flight else self._next)
+
+    def _must_amend(self) -> bool:
+        """Whether to register once more, as the same process: it did so at a level that knew no directories, and the
+        level has risen."""
+        self._is_amended = self._is_amended and self._lacks_directories()
+        return not self._is_amended and self._lacks_directories()
 
     def _registration(self) -> BrokerRegistrationRequest:
         return BrokerRegistrationRequest(
@@ -160,6 +171,7 @@ class BrokerLifecycle:
             self._refusal = error
             return
         self._refusal = ErrorCode.NONE
+        self._is_amended = True
         self.epoch = response.broker_epoch
         self._next = now
         self._trace("registered", epoch=self.epoch)

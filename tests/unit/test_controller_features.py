@@ -215,6 +215,18 @@ def test_no_record_is_newer_than_the_clusters_level_and_the_image_is_that_of_the
         assert version <= allowed(type(record), level), f"in a snapshot: {record}"
 
 
+@pytest.mark.parametrize(("level", "rise"), [(11, 1), (12, 0), (29, 0)])
+def test_below_level_12_the_leader_epoch_rises_when_the_isr_shrinks(level: int, rise: int) -> None:
+    script = ControllerScript(levels={METADATA: level})
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={0: [1, 2]}))
+    script.alter("t", [1])
+    shrunk = script.partition("t")
+    assert (shrunk.leader, shrunk.isr, shrunk.leader_epoch) == (1, (1,), rise)
+    script.alter("t", [1, 2])
+    assert script.partition("t").leader_epoch == rise, "and not when it grows"
+
+
 def test_after_an_upgrade_records_have_what_the_new_level_allows() -> None:
     script = ControllerScript(levels={METADATA: 16})
     script.bring_up(1)

@@ -6,6 +6,7 @@ import pytest
 
 from pykraft.common.errors import ErrorCode
 from pykraft.controller.features import SUPPORTED_FEATURES
+from pykraft.metadata.image import MIGRATING_DIRECTORY
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.brokers import ControllerRegistrationRequest, SupportedFeature
 from pykraft.protocol.messages.cluster import CONTROLLER_ENDPOINTS, DescribeClusterRequest
@@ -60,6 +61,23 @@ def test_below_level_15_no_controller_registers_and_an_upgrade_lets_it() -> None
     node.run(1_000)
     assert registered(node).controller_id == 1
     assert described(node) == (0, [(1, "node", 9093)])
+
+
+def test_a_broker_tells_its_directories_when_the_level_comes_to_know_them() -> None:
+    node = LoneNode(levels={METADATA: 16})
+    before = node.node.loader.image.brokers[1]
+    assert before.directories == ()
+    node.create("old")
+    assert node.ask(update((METADATA, 17)), ListenerKind.CONTROLLER).error_code == 0
+    node.run(5_000)
+    after, end = node.node.loader.image.brokers[1], node.node.loader.image.provenance.offset
+    assert len(after.directories) == 1
+    assert (after.epoch, after.incarnation_id, after.fenced) == (before.epoch, before.incarnation_id, False)
+    node.run(5_000)
+    assert node.node.loader.image.provenance.offset == end, "it does so once"
+    image, topic_id = node.node.loader.image, node.create("new")
+    assert image.topics[image.topic_ids["old"]].partitions[0].directories == (MIGRATING_DIRECTORY,)
+    assert node.node.loader.image.topics[topic_id].partitions[0].directories == after.directories
 
 
 @pytest.mark.parametrize(("highest", "error"), [(29, ErrorCode.NONE), (27, ErrorCode.INVALID_UPDATE_VERSION)])

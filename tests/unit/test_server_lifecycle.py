@@ -38,6 +38,7 @@ def starting(controllers: Controllers, trace: TraceSink | None = None) -> tuple[
         session_timeout_ms=SESSION_MS,
         channel=channel,
         metadata_offset=lambda: 10,
+        lacks_directories=lambda: False,
         trace=Tracer(3, trace or Silence()),
     )
     broker.start([], 0)
