@@ -12,6 +12,7 @@ import pytest
 
 from pykraft import Cluster
 from pykraft.cli import main
+from pykraft.common.config import parse_properties
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
 from tests.harness.kafka_tools import run_tool
@@ -68,16 +69,19 @@ _EPOCH = re.compile(r"Epoch: \d+")
 
 
 @pytest.fixture(params=["pykraft", pytest.param("apache", marks=pytest.mark.long)])
-def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster | ApacheKafka]:
     if reason := apache_kafka.available():
         pytest.skip(reason)
-    with SERVERS[request.param]() as cluster:
-        yield cluster.bootstrap_servers
+    with SERVERS[request.param]() as running:
+        yield running
 
 
-def test_both_print_the_same(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = [["--bootstrap-server", bootstrap_servers, *call.split()] for call in (*CALLS, *MISTAKES)]
-    theirs = run_tool(TOOL, calls)
+def test_both_print_the_same(cluster: Cluster | ApacheKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kafka's tool also speaks with controllers alone, which it finds by their registrations."""
+    calls = [["--bootstrap-server", cluster.bootstrap_servers, *call.split()] for call in (*CALLS, *MISTAKES)]
+    controllers = ["--bootstrap-controller", controller_address(cluster)]
+    *theirs, described, up = run_tool(TOOL, [*calls, [*controllers, "describe"], [*controllers, *CALLS[2].split()]])
+    assert (lines(described.out), up.out) == (lines(theirs[0].out), theirs[2].out)
     for call, told in zip(calls, theirs, strict=True):
         code = main(["features", *call])
         printed, complaint = capsys.readouterr()
@@ -85,6 +89,14 @@ def test_both_print_the_same(bootstrap_servers: str, capsys: pytest.CaptureFixtu
         assert bool(code) == bool(told.complaints.strip()), (call, complaint, told.complaints)
         if "operation(s) failed" in told.complaints:
             assert complaint == f"pykraft: {told.complaints}", call
+
+
+def controller_address(cluster: Cluster | ApacheKafka) -> str:
+    if isinstance(cluster, Cluster):
+        text = cluster.properties(1)["listeners"]
+    else:
+        text = parse_properties((cluster.folder(1) / "server.properties").read_text())["listeners"]
+    return dict(listener.split("://") for listener in text.split(","))["CONTROLLER"]
 
 
 def lines(printed: str) -> list[str]:
