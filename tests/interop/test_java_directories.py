@@ -167,7 +167,7 @@ def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_withou
 ) -> None:
     """Beginning with a quorum whose voters stand in the properties: that is kraft.version 0."""
     first, second = tmp_path / "first", tmp_path / "second"
-    with ApacheKafka(java_options=QUICK_START) as kafka:
+    with ApacheKafka(java_options=QUICK_START, properties=SNAPSHOTS) as kafka:
         CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, 1, KEPT)
         write(kafka.bootstrap_servers, "theirs", 0, "snappy")
         CLIENT.create(kafka.bootstrap_servers, "decided", PARTITIONS, 1, KEPT)
@@ -183,6 +183,7 @@ def test_a_directory_of_apache_kafkas_is_refused_by_its_levels_and_served_withou
         kafka.tool(*change, "downgrade", *LOWERED)
         stop(kafka)
         adopt(kafka, second)
+    assert any(path.stem > "0" * 19 + "1" for path in (second / "node-1").glob("__cluster*/0*.checkpoint")), "snapshots"
     with Cluster(1, directory=second, properties=PATIENT) as cluster:
         check(cluster.bootstrap_servers, "theirs", PART)
         write(cluster.bootstrap_servers, "theirs", PART, "none")
