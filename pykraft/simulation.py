@@ -11,9 +11,11 @@ See `pykraft.sim.cluster` for what happens in a run and what is checked.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pykraft.cluster_view import ClusterView
 from pykraft.common.trace import TraceEvent
+from pykraft.controller.features import levels_with
 from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
 from pykraft.sim.interventions import Intervention
 from pykraft.sim.knobs import Knobs, calm, draw
@@ -26,13 +28,23 @@ __all__ = ["Report", "Simulation", "SimulationFailed"]
 class Simulation:
     """The run of one seed."""
 
-    def __init__(self, seed: int, knobs: Knobs | None = None, is_calm: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        knobs: Knobs | None = None,
+        is_calm: bool = False,
+        features: Mapping[str, int] | None = None,
+    ) -> None:
         """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given; `is_calm` takes all faults from
-        them, so that there are none but yours."""
+        them, so that there are none but yours. `features` are levels of the cluster by name, where they are to be
+        others than usual (``{"eligible.leader.replicas.version": 1}``); ConfigError if there is no such level."""
         self.seed = seed
         self.knobs = draw(seed) if knobs is None else knobs
         if is_calm:
             self.knobs = calm(self.knobs)
+        if features:
+            levels_with(features)
+            self.knobs = replace(self.knobs, features={**self.knobs.features, **features})
         self._cluster = self._begin()
 
     def _begin(self) -> SimulatedCluster:

@@ -35,6 +35,7 @@ from pykraft.server.storage_format import format_directories
 from pykraft.sim.admin_workload import Administrator
 from pykraft.sim.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.consumer_group_laws import ConsumerGroupLaws
+from pykraft.sim.election_workload import Elector
 from pykraft.sim.faults import Faults
 from pykraft.sim.group_laws import GroupLaws
 from pykraft.sim.group_workload import GroupWorkload
@@ -123,6 +124,7 @@ class SimulatedCluster:
         self._readers: list[Reader] = []
         self._maker: TopicMaker
         self._administrator: Administrator | None = None
+        self._elector: Elector | None = None
         self._groups: list[GroupWorkload] = []
         self._bank: TransactionStorm | None = None
         self._make_clients()
@@ -168,7 +170,8 @@ class SimulatedCluster:
     def _levels(self) -> Mapping[str, int]:
         """The features of the cluster."""
         knobs = self.knobs.transactions
-        return NEW_CLUSTER if knobs is None else {**NEW_CLUSTER, TRANSACTION_VERSION: knobs.version}
+        bank = {} if knobs is None else {TRANSACTION_VERSION: knobs.version}
+        return {**NEW_CLUSTER, **bank, **self.knobs.features}
 
     def _properties(self, node_id: int, brokers: list[int], controllers: list[int]) -> dict[str, str]:
         is_broker, is_controller = node_id in brokers, node_id in controllers
@@ -213,6 +216,10 @@ class SimulatedCluster:
                 self._dice("administrator"),
             )
             self._add_client("administrator", self._administrator)
+        if knobs.elections is not None:
+            every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
+            self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
+            self._add_client("elector", self._elector)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -375,6 +382,9 @@ class SimulatedCluster:
     def report(self) -> Report:
         progress = self.watcher.progress
         progress.events = self.scheduler.steps
+        elections = self.watcher.elections
+        progress.preferred_elections, progress.unclean_elections = elections.preferred, elections.unclean
+        progress.elr_elections = elections.eligible
         if self._bank is not None:
             progress.committed = self._bank.ledger.count(Outcome.COMMITTED)
             progress.aborted = self._bank.ledger.count(Outcome.ABORTED)
@@ -393,6 +403,8 @@ class SimulatedCluster:
         self._faults.end()
         if self._administrator is not None:
             self._administrator.is_active = False
+        if self._elector is not None:
+            self._elector.is_active = False
         if self._bank is not None:
             self._bank.end()
         for group in self._groups:
@@ -484,11 +496,21 @@ class SimulatedCluster:
             return "a producer still waits for acknowledgements"
         for reader in self._readers:
             for key, position in reader.positions.items():
-                if position < len(self.watcher.history(key).values):
-                    return f"a consumer has read {key} up to {position} of {len(self.watcher.history(key).values)}"
+                if position < (end := self._end_for_readers(key)):
+                    return f"a consumer has read {key} up to {position} of {end}"
         if self._bank is not None and (why := self._bank.missing() or self._missing_in_transactions()) is not None:
             return why
         return next((why for group in self._groups if (why := self._missing_in_group(group)) is not None), None)
+
+    def _end_for_readers(self, key: TopicPartition) -> int:
+        """Where a consumer must have come to: the end of what is committed, as the leader has it if some was lost."""
+        history = self.watcher.history(key)
+        if not history.is_lost:
+            return len(history.values)
+        logs = [
+            broker.replicas.partitions[key].log for _, broker in self._brokers() if key in broker.replicas.partitions
+        ]
+        return max(log.high_watermark for log in logs)
 
     def _missing_in_transactions(self) -> str | None:
         """No transaction is open: everything is stable."""

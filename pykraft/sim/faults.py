@@ -4,12 +4,16 @@ Every so often one of the seed's kinds of trouble is drawn. A process may end an
 network may do what it likes. A disk may fail, and takes its process with it.
 
 Power is another matter. Kafka syncs its data only now and then: what a broker acknowledges is on several machines, in
-the memory of each. So it promises nothing if as many of them lose power at once as ``min.insync.replicas`` says; nor if
-one that has lost power was the last member of an ISR, or becomes it while it is away, for then it is elected with what
-is left. (KIP-966 is about the second; it is not built here.) So a broker loses power only when another in-sync replica
-of each of its partitions is well, and until it is out of those ISRs, or is back in them with everything, nothing else
-befalls the brokers. A controller's log and its votes are synced before they count: a controller without a broker may
-lose power at any time, also within a step, and so may all of them.
+the memory of each. So it promises nothing if as many of them lose power at once as ``min.insync.replicas`` says. Nor
+does it if one that has lost power was the last member of an ISR, or becomes it while it is away, for then it is elected
+with what is left. So a broker loses power only when another in-sync replica of each of its partitions is well, and
+until it is out of those ISRs, or is back in them with everything, nothing else befalls the brokers.
+
+With eligible leader replicas (KIP-966) the second gap is closed, and a broker may lose power at any time, in the middle
+of any other trouble; only one at a time, until it is back in all its ISRs with everything.
+
+A controller's log and its votes are synced before they count: a controller without a broker may lose power at any time,
+also within a step, and so may all of them.
 """
 
 from collections.abc import Callable
@@ -219,8 +223,41 @@ class Faults:
                 self._report("power_loss", {"node": machine.node_id})
                 machine.lose_power(self._random)
             return
+        if self._knobs.elections is not None and self._knobs.elections.keeps_elr:
+            self._take_power_in_the_storm()
+            return
         self._make_calm()
         self._await(self._one_may_lose_power, self._take_power)
+
+    def _take_power_in_the_storm(self) -> None:
+        """Of a broker that runs, unless another one has lost its power and is not back."""
+        if self._watcher.lossy or not self._up:
+            return
+        victim = self._random.choice(self._up)
+        self._report("power_loss", {"node": victim.node_id})
+        self._watcher.lossy.add(victim.node_id)
+        victim.lose_power(self._random)
+
+        def look() -> None:
+            if self._is_back(victim):
+                self._watcher.lossy.discard(victim.node_id)
+            else:
+                self._scheduler.after(_CALM_CHECK_US, look)
+
+        self._scheduler.after(_CALM_CHECK_US, look)
+
+    def _is_back(self, machine: SimulatedNode) -> bool:
+        """Whether the controller knows of this life of the broker, and has it in all its ISRs."""
+        image = self._decided_image()
+        if image is None or not _is_well(machine) or machine.node is None or machine.node.broker is None:
+            return False
+        known = image.brokers.get(machine.node_id)
+        partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
+        return (
+            known is not None
+            and known.epoch == machine.node.broker.lifecycle.epoch
+            and all(machine.node_id in each.isr for each in partitions if machine.node_id in each.replicas)
+        )
 
     def _make_calm(self) -> None:
         self._is_calm = True

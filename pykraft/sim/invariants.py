@@ -254,9 +254,13 @@ class PartitionHistory:
         self._order = ProducerOrder(self.name)
         self.values: list[bytes | None] = []
         self.acknowledged = 0
+        self.is_lost = False
+        """An unclean election was held: the laws say no more what is in this partition (`election_laws`)."""
         self._seen: set[bytes] = set()
 
     def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> None:
+        if self.is_lost:
+            return
         for data in self.log.commit(replica, high_watermark, epoch):
             batch = RecordBatch(memoryview(data))
             self.observe(batch)
@@ -280,6 +284,8 @@ class PartitionHistory:
     def acknowledge(self, offset: int, value: bytes | None) -> None:
         """A producer that waits for all in-sync replicas was told that its record has this offset."""
         self.acknowledged += 1
+        if self.is_lost:
+            return
         require(
             offset < len(self.values),
             f"{self.name}: offset {offset} was acknowledged, but only {len(self.values)} records are committed",
@@ -292,6 +298,8 @@ class PartitionHistory:
 
     def consume(self, offset: int, value: bytes | None) -> None:
         """A consumer was given this record."""
+        if self.is_lost:
+            return
         if offset >= len(self.values):
             raise Violation(f"{self.name}: a consumer saw offset {offset}, which is not committed")
         if self.values[offset] != value:
@@ -336,9 +344,14 @@ def check_image(node_id: int, image: MetadataImage) -> None:
         for number, partition in topic.partitions.items():
             name = f"node {node_id} at offset {image.provenance.offset}: {topic.name}-{number}"
             require(set(partition.isr) <= set(partition.replicas), f"{name}: ISR {partition.isr} is no subset")
-            require(bool(partition.isr), f"{name}: its ISR is empty")
+            require(bool(partition.isr) or image.keeps_elr, f"{name}: its ISR is empty")
             fenced = [member for member in partition.isr if member in image.brokers and image.brokers[member].fenced]
-            require(not fenced or len(partition.isr) == 1, f"{name}: {fenced} of its ISR {partition.isr} are fenced")
+            is_last = len(partition.isr) == 1 and not image.keeps_elr
+            require(not fenced or is_last, f"{name}: {fenced} of its ISR {partition.isr} are fenced")
+            elr = set(partition.eligible_leader_replicas)
+            require(elr <= set(partition.replicas), f"{name}: ELR {elr} is no subset of the replicas")
+            require(not elr or image.keeps_elr, f"{name}: it has the ELR {elr}, and the cluster keeps none")
+            require(elr.isdisjoint(partition.isr), f"{name}: {elr} are eligible, and the ISR is {partition.isr}")
             if partition.leader >= 0:
                 require(partition.leader in partition.isr, f"{name}: leader {partition.leader} is not in its ISR")
                 broker = image.brokers.get(partition.leader)

@@ -8,8 +8,14 @@ stormy throughout, some have only one kind of trouble, and some are calm, so tha
 (FoundationDB calls the first BUGGIFY, and the second is known as swarm testing.)
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
+from pykraft.metadata.versions import ELR_VERSION
+
+UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 
 FAULTS = (
     "crash",
@@ -71,6 +77,26 @@ RACK_SEED, RACK_PERIOD = 8, 10
 """One seed of ten has racks: brokers send consumers to the nearest replica."""
 
 
+ELECTION_SEEDS, ELECTION_PERIOD = range(400, 500), 800
+"""Of each eight hundred seeds these have elections of all kinds, and neither groups nor a bank."""
+
+
+@dataclass(frozen=True)
+class ElectionKnobs:
+    """The draw of a seed with elections."""
+
+    keeps_elr: bool
+    """The cluster keeps eligible leader replicas."""
+    allows_unclean: bool
+    """The topic allows unclean elections."""
+    orders_unclean: bool
+    """The administrator orders some."""
+    every_ms: int
+    """How often the administrator orders an election."""
+    imbalance_check_s: int
+    """How often the controller looks for leaderships to give back; 0 for never."""
+
+
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -101,7 +127,7 @@ class Knobs:
     """Separate controllers; 0 for combined nodes."""
     partitions: int
     properties: dict[str, int]
-    topic: dict[str, int]
+    topic: dict[str, int | str]
     producers: tuple[dict[str, object], ...]
     has_plain_producer: bool
     """The first of them is not idempotent."""
@@ -126,6 +152,9 @@ class Knobs:
     """None in most seeds, at most one of each protocol."""
     racks: tuple[str, ...] = ()
     """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
+    elections: ElectionKnobs | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Levels of the cluster, where they are to be others than usual."""
 
 
 def draw(seed: int) -> Knobs:
@@ -141,19 +170,21 @@ def _draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    transactions = _transactions(seed, brokers)
-    groups = _groups(seed, brokers) if transactions is None else ()
+    transactions, elections = _transactions(seed, brokers), _elections(seed)
+    groups = _groups(seed, brokers) if transactions is None and elections is None else ()
     return Knobs(
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
         properties=_properties(random, _smallest_segment(seed, brokers, groups, transactions))
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
-        | _snapshots(seed),
+        | _snapshots(seed)
+        | _election_properties(elections),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
             "index.interval.bytes": random.choice((0, 100, 4096)),
+            **({UNCLEAN: "true"} if elections is not None and elections.allows_unclean else {}),
         },
         producers=tuple(_producer(random) for _ in range(random.randint(1, 3))),
         has_plain_producer=Random(f"plain {seed}").random() < 0.25,
@@ -163,7 +194,8 @@ def _draw(seed: int) -> Knobs:
         if is_calm
         else {kind: random.uniform(0.2, 1.0) for kind in kinds}
         | _group_faults(groups)
-        | _transaction_faults(transactions),
+        | _transaction_faults(transactions)
+        | _election_faults(seed, elections),
         fault_every_ms=random.choice((250, 500, 1000, 2000)),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
@@ -176,6 +208,8 @@ def _draw(seed: int) -> Knobs:
         admin_every_ms=_has_snapshots(seed) and Random(f"administrator {seed}").choice((200, 500, 1000)),
         groups=groups,
         transactions=transactions,
+        elections=elections,
+        features={ELR_VERSION: 1} if elections is not None and elections.keeps_elr else {},
     )
 
 
@@ -258,6 +292,35 @@ def _snapshots(seed: int) -> dict[str, int]:
         "metadata.max.retention.bytes": random.choice((0, 4_000, 16_000)),
         "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
     }
+
+
+def _elections(seed: int) -> ElectionKnobs | None:
+    if seed % ELECTION_PERIOD not in ELECTION_SEEDS:
+        return None
+    random = Random(f"elections {seed}")
+    return ElectionKnobs(
+        keeps_elr=random.random() < 0.7,
+        allows_unclean=random.random() < 0.2,
+        orders_unclean=random.random() < 0.2,
+        every_ms=random.choice((100, 300, 1000)),
+        imbalance_check_s=random.choice((0, 1)),
+    )
+
+
+def _election_properties(elections: ElectionKnobs | None) -> dict[str, int]:
+    if elections is None:
+        return {}
+    interval_s = elections.imbalance_check_s
+    check = {"leader.imbalance.check.interval.seconds": interval_s} if interval_s else {}
+    return {"unclean.leader.election.interval.ms": 500, **check}
+
+
+def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, float]:
+    """Where there is an ELR, brokers stop in order and lose their power: it makes a difference."""
+    if elections is None or not elections.keeps_elr:
+        return {}
+    random = Random(f"faults of elections {seed}")
+    return {"power_loss": random.uniform(0.5, 2.0), "stop": random.uniform(0.2, 1.5)}
 
 
 def _producer(random: Random) -> dict[str, object]:

@@ -26,6 +26,7 @@ from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
+from pykraft.sim.election_laws import ElectionLaws, check_elr
 from pykraft.sim.group_laws import GroupLaws, InternalHistory
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.invariants import (
@@ -82,6 +83,11 @@ class Progress:
     snapshots_loaded: int = 0
     """Copied from a leader whose log began later."""
     log_starts_moved: int = 0
+    preferred_elections: int = 0
+    """Leaderships that went back to the first replica from another that was in sync."""
+    unclean_elections: int = 0
+    elr_elections: int = 0
+    """Leaders that came from the ELR."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -186,6 +192,7 @@ class Watcher:
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._election = Election()
         self._newest_image: MetadataImage | None = None
+        self.elections = ElectionLaws(self.history)
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
         self.groups: dict[str, GroupLaws] = {}
@@ -248,7 +255,9 @@ class Watcher:
                 self._on_truncation(machine, machine.node, _parse(fields["partition"]))
             case "isr":
                 self.progress.isr_changes += 1
-                check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
+                self.elections.note(event.node, machine.node.loader.image)
+                if not self.history(_parse(fields["partition"])).is_lost:
+                    check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
@@ -256,6 +265,7 @@ class Watcher:
     def _on_truncation(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition) -> None:
         """Look at once, before anything is appended again."""
         assert node.broker is not None
+        self.elections.note(machine.node_id, node.loader.image)
         partition = node.broker.replicas.partitions[topic_partition]
         self._follow(machine, self._known(machine), topic_partition, partition)
         if topic_partition.topic in COORDINATED:
@@ -264,10 +274,13 @@ class Watcher:
 
     def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
+        self.elections.note(machine.node_id, node.loader.image)
         partition = node.broker.replicas.partitions.get(topic_partition)
         if partition is not None:
             replica = self._follow(machine, self._known(machine), topic_partition, partition)
-            self.history(topic_partition).log.check_leader(replica, epoch)
+            history = self.history(topic_partition)
+            if not history.is_lost:
+                history.log.check_leader(replica, epoch)
 
     # --- after each event ---------------------------------------------------------------------------------------------
 
@@ -281,9 +294,12 @@ class Watcher:
         if node.loader.image is not seen.image:
             seen.image = node.loader.image
             check_image(machine.node_id, seen.image)
+            self.elections.note(machine.node_id, seen.image)
             self.snapshots.check_image(machine.node_id, seen.image)
             if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
                 self._newest_image = seen.image
+                if seen.image.keeps_elr:
+                    check_elr(seen.image, self.partitions, self._safe_log)
         if node.broker is not None:
             for topic_partition, partition in node.broker.replicas.partitions.items():
                 self._look_at_partition(machine, seen, topic_partition, partition)
@@ -354,8 +370,9 @@ class Watcher:
         replica.high_watermark = high_watermark
         if high_watermark < before and led_before is not None and led_before == replica.led_epoch:
             raise Violation(f"{replica.name}: its leader's high watermark goes back from {before} to {high_watermark}")
-        self.history(topic_partition).commit(replica, high_watermark, partition.leader_epoch)
-        if partition.is_leader:
+        history = self.history(topic_partition)
+        history.commit(replica, high_watermark, partition.leader_epoch)
+        if partition.is_leader and not history.is_lost:
             decided = self._decided(topic_partition)
             check_high_watermark(machine.node_id, partition, decided, self._ends(topic_partition))
             if topic_partition.topic == GROUP_TOPIC and self.groups:
@@ -403,28 +420,44 @@ class Watcher:
     def _follow(
         self, machine: SimulatedNode, seen: _Seen, topic_partition: TopicPartition, partition: Partition
     ) -> ReplicaLog:
-        committed = self.history(topic_partition).log
+        history = self.history(topic_partition)
+        committed = history.log
         replica = seen.partitions.get(topic_partition)
         if replica is None:
             replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {machine.node_id}")
-            self._follow_log(replica, partition.log, committed)
-            committed.check_kept(replica, seen.kept.pop(topic_partition, 0))
+            self._follow_log(replica, partition.log, committed, history.is_lost)
+            kept = seen.kept.pop(topic_partition, 0)
+            if not history.is_lost:
+                committed.check_kept(replica, kept)
             check_producers(replica.name, partition.log, replica.batches)
         else:
             was_truncated = partition.log.cuts != replica.cuts
-            self._follow_log(replica, partition.log, committed)
+            self._follow_log(replica, partition.log, committed, history.is_lost)
             if was_truncated:
                 check_producers(replica.name, partition.log, replica.batches)
         return replica
 
     @staticmethod
-    def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog) -> None:
+    def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
         if log.cuts != replica.cuts:
             before = committed.shared(replica)
             committed.check_matching(replica, replica.follow(log, committed))
-            committed.check_kept(replica, before)
+            if not is_lost:
+                committed.check_kept(replica, before)
         elif log.log_end_offset != replica.end:
             committed.check_matching(replica, replica.follow(log, committed))
+
+    def _safe_log(self, node_id: int, topic_partition: TopicPartition) -> ReplicaLog | None:
+        """The log of a broker as it was seen last, unless the broker has lost power and not registered since."""
+        seen, machine = self._seen.get(node_id), self._nodes[node_id]
+        if seen is None:
+            return None
+        if node_id in self.lossy:
+            broker = None if machine.node is None else machine.node.broker
+            known = None if self._newest_image is None else self._newest_image.brokers.get(node_id)
+            if broker is None or known is None or known.epoch != broker.lifecycle.epoch:
+                return None
+        return seen.partitions.get(topic_partition)
 
     def _ends(self, topic_partition: TopicPartition) -> dict[int, int]:
         """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened

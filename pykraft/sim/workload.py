@@ -133,7 +133,7 @@ class Reader:
             for fetched in self._core.take(_TAKE):
                 key, record = fetched.topic_partition, fetched.record
                 expected = self.positions[key]
-                if record.offset != expected:
+                if record.offset != expected and not self._watcher.history(key).is_lost:
                     raise AssertionError(f"{key}: a consumer saw offset {record.offset} after {expected - 1}")
                 self._watcher.history(key).consume(record.offset, record.value)
                 self.positions[key] = record.offset + 1

@@ -1,0 +1,110 @@
+"""Histories with elections of all kinds, ordered and held, most of them with eligible leader replicas: no law is
+broken, and each planted bug breaks one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.common.errors import ConfigError
+from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicPartition
+from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from pykraft.metadata.versions import ELR_VERSION
+from pykraft.protocol.messages.brokers import RECOVERING
+from pykraft.sim.election_laws import ElectionLaws, check_elr
+from pykraft.sim.invariants import PartitionHistory, ReplicaLog, Violation
+from pykraft.sim.knobs import ELECTION_SEEDS
+from pykraft.sim.watcher import Progress
+from pykraft.simulation import Report, Simulation
+from tests.sim import planted_elections
+from tests.sim.histories import history, in_processes
+from tests.sim.planted import PLANTED, first_death
+
+SHORT = (404, 426)
+FLOORS = {"preferred_elections": 2, "unclean_elections": 1, "elr_elections": 2}
+LONG_FLOORS = {"preferred_elections": 50, "unclean_elections": 10, "elr_elections": 50}
+SEEN = {
+    "an_elr_member_kept_after_an_unclean_shutdown": 404,
+    "a_preferred_leader_elected_outside_the_isr": 404,
+}
+LAWS = ("Violation", "AssertionError")
+
+
+@pytest.mark.limit(3600)
+def test_no_law_is_broken_and_leaders_are_elected_in_every_way(request: pytest.FixtureRequest) -> None:
+    is_long = request.config.getoption("--long")
+    outcomes = in_processes(history, ELECTION_SEEDS if is_long else SHORT)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    assert not failures, "\n".join(failures)
+    total = sum((outcome.progress for outcome in outcomes if isinstance(outcome, Report)), Progress())
+    floors = LONG_FLOORS if is_long else FLOORS
+    made = {name: getattr(total, name) for name in floors}
+    assert all(made[name] >= floor for name, floor in floors.items()), made
+
+
+@pytest.mark.limit(900)
+def test_each_planted_bug_dies_in_its_recorded_history(request: pytest.FixtureRequest) -> None:
+    is_long = request.config.getoption("--long")
+    names = [name for name, plant in PLANTED.items() if plant.__module__ == planted_elections.__name__]
+    assert sorted(names) == sorted(SEEN)
+    work = [(name, [SEEN[name], *(ELECTION_SEEDS if is_long else ())]) for name in names]
+    for name, death in zip(names, in_processes(first_death, work), strict=True):
+        assert death is not None, f"{name} survives; --long looks for a seed to record"
+        assert any(kind in death for kind in LAWS), death
+        assert f"seed {SEEN[name]}," in death, f"record this seed: {death}"
+
+
+# --- the laws themselves ----------------------------------------------------------------------------------------------
+
+KEY = TopicPartition("t", 0)
+
+
+def image(offset: int, **fields: Any) -> MetadataImage:
+    """A topic with one partition on brokers 1 and 2."""
+    partition = {"isr": (1,), "leader": 1, "leader_epoch": offset, "partition_epoch": offset} | fields
+    registration = PartitionRegistration(replicas=(1, 2), directories=(ZERO_UUID,) * 2, **partition)
+    return MetadataImage(
+        provenance=OffsetAndEpoch(offset, 1),
+        features={ELR_VERSION: 1},
+        topics={ZERO_UUID: TopicImage("t", ZERO_UUID, {0: registration})},
+    )
+
+
+def test_what_was_acknowledged_may_be_gone_only_after_an_unclean_election() -> None:
+    history = PartitionHistory(KEY)
+    laws = ElectionLaws(lambda key: history)
+    laws.note(1, image(1, isr=(1, 2)))
+    laws.note(1, image(2, isr=(), leader=-1, eligible_leader_replicas=(1, 2)))
+    laws.note(2, image(3, isr=(2,), leader=2, eligible_leader_replicas=(1,)))
+    with pytest.raises(Violation, match="offset 0 was acknowledged, but only 0 records are committed"):
+        history.acknowledge(0, b"lost")
+    laws.note(2, image(4, leader=-1))
+    laws.note(2, image(5, isr=(1,), leader=1, leader_recovery_state=RECOVERING))
+    history.acknowledge(0, b"lost")
+    assert (laws.eligible, laws.unclean, laws.preferred) == (1, 1, 0)
+    laws.note(2, image(6, isr=(1, 2), leader=2))
+    laws.note(2, image(7, isr=(1, 2), leader=1))
+    assert laws.preferred == 1
+
+
+def test_a_member_of_the_elr_has_everything_that_is_committed() -> None:
+    history = PartitionHistory(KEY)
+    full, empty = ReplicaLog("of broker 1"), ReplicaLog("of broker 2")
+    full.ends, full.epochs, full.hashes = [3], [0], [b"hash"]
+    history.log.ends, history.log.hashes = [3], [b"hash"]
+    eligible = image(1, isr=(), leader=-1, eligible_leader_replicas=(1, 2))
+    check_elr(eligible, {KEY: history}, lambda broker, key: {1: full}.get(broker))
+    check_elr(image(1), {KEY: history}, lambda broker, key: empty)
+    with pytest.raises(Violation, match=r"broker 2 is eligible to lead, and its log ends at 0; committed .* up to 3"):
+        check_elr(eligible, {KEY: history}, lambda broker, key: {1: full, 2: empty}.get(broker))
+    history.is_lost = True
+    check_elr(eligible, {KEY: history}, lambda broker, key: empty)
+
+
+def test_a_simulated_cluster_has_the_features_that_it_is_given() -> None:
+    run = Simulation(1, is_calm=True, features={ELR_VERSION: 1})
+    nodes = run.at(1500).nodes.values()
+    assert any(machine.node is not None and machine.node.loader.image.keeps_elr for machine in nodes)
+    with pytest.raises(ConfigError, match=r"eligible\.leader\.replicas\.version must be 0 to 1"):
+        Simulation(1, features={ELR_VERSION: 2})
