@@ -1,11 +1,13 @@
-"""An administrator who makes topics and deletes them while the cluster is in trouble, and remembers what was promised.
+"""An administrator who makes topics, deletes them and moves their partitions while the cluster is in trouble, and
+remembers what was promised.
 
 Each topic has a name of its own, so what must be there in the end is plain:
 
 * a topic whose creation was acknowledged is there, unless somebody was told to delete it;
 * a topic whose deletion was acknowledged is gone, also from a node that has only read a snapshot. A request to make it
   that was given up may still arrive: then there is another topic of that name, with an id of its own;
-* of a topic whose request failed nobody knows.
+* of a topic whose request failed nobody knows;
+* where a partition may end that was moved, `reassignment_workload` says.
 
 Follows Jepsen's set workload: what was acknowledged stays.
 """
@@ -17,11 +19,13 @@ from pykraft.client.admin import AdminCalls, NewTopic
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.reassignments import ReassignmentCalls
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.invariants import require
+from pykraft.sim.reassignment_workload import MADE, Reassignments
 
 _PATIENCE_MS = 3_000
 _DELETES = 0.4
@@ -35,17 +39,21 @@ class Administrator:
         bootstrap_servers: str,
         brokers: int,
         every_ms: int,
-        id_of: Callable[[str], Uuid | None],
+        moves: float,
+        newest_image: Callable[[], MetadataImage | None],
         random: Random,
     ) -> None:
-        """`id_of` tells a topic's id, if any node knows it by now."""
+        """`moves` is how often it moves a partition, instead of making or deleting a topic; `newest_image` gives the
+        newest one that a node has."""
         config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
         self._driver = ApiDriver(config, self._metadata, random)
         self._brokers = brokers
         self._every_ms = every_ms
-        self._id_of = id_of
+        self._moves = moves
+        self._newest_image = newest_image
+        self._reassignments = Reassignments(brokers, random)
         self._random = random
         self._act_at = every_ms
         self._begun = 0
@@ -64,17 +72,24 @@ class Administrator:
     def _act(self, now: int) -> None:
         calls, deadline = AdminCalls(self._driver), now + _PATIENCE_MS
         self.is_waiting = True
+        image = self._newest_image()
+        if self._moves and image is not None and self._random.random() < self._moves:
+            self._reassignments.act(image, ReassignmentCalls(self._driver), deadline, self._on_moved)
+            return
         if self.made and self._random.random() < _DELETES:
             name = self._random.choice(sorted(self.made))
             self.made.remove(name)
-            topic_id = self._id_of(name)
+            topic_id = None if image is None else image.topic_ids.get(name)
             calls.delete_topics([name], 1000, deadline).then(lambda result: self._on_deleted(topic_id, result))
             return
         self._begun += 1
-        name = f"made-{self._begun}"
+        name = f"{MADE}{self._begun}"
         replicas = self._random.randint(1, min(3, self._brokers))
         topic = NewTopic(name, self._random.randint(1, 2), replicas)
         calls.create_topics([topic], False, 1000, deadline).then(lambda result: self._on_made(name, result))
+
+    def _on_moved(self) -> None:
+        self.is_waiting = False
 
     def _on_made(self, name: str, result: object) -> None:
         self.is_waiting = False
@@ -93,3 +108,4 @@ class Administrator:
         lost, back = self.made - image.topic_ids.keys(), self.deleted & image.topics.keys()
         require(not lost, f"topics whose creation was acknowledged are not there: {sorted(lost)}")
         require(not back, f"topics are there whose deletion was acknowledged: {[image.topics[x].name for x in back]}")
+        self._reassignments.check(image)

@@ -44,6 +44,7 @@ from pykraft.sim.interventions import Intervention
 from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.network import Network
+from pykraft.sim.reassignment_workload import in_progress
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.transaction_storm import TransactionStorm
@@ -212,7 +213,8 @@ class SimulatedCluster:
                 servers,
                 knobs.brokers,
                 knobs.admin_every_ms,
-                self.watcher.topic_id,
+                knobs.moves,
+                self.watcher.newest_image,
                 self._dice("administrator"),
             )
             self._add_client("administrator", self._administrator)
@@ -220,6 +222,8 @@ class SimulatedCluster:
             every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
             self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
+            if knobs.moves:
+                self.watcher.watch_reassignments()
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -388,6 +392,9 @@ class SimulatedCluster:
         if self._bank is not None:
             progress.committed = self._bank.ledger.count(Outcome.COMMITTED)
             progress.aborted = self._bank.ledger.count(Outcome.ABORTED)
+        if (laws := self.watcher.reassignments) is not None:
+            progress.reassignments_completed = laws.completed
+            progress.reassignments_cancelled = laws.cancelled
         for knobs in self.knobs.groups:
             rebalances = self.watcher.groups[knobs.group_id].rebalances
             setattr(progress, f"{knobs.protocol}_rebalances", rebalances)
@@ -469,6 +476,8 @@ class SimulatedCluster:
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:
             return "not everybody has read the metadata log"
+        if (moving := in_progress(max(images, key=lambda image: image.provenance.offset))) is not None:
+            return f"{moving} is still being reassigned"
         return self._missing_in_partitions(images) or self._missing_in_clients()
 
     def _missing_in_partitions(self, images: list[MetadataImage]) -> str | None:

@@ -65,6 +65,8 @@ class ReplicaLog:
         self.epochs: list[int] = []
         self.hashes: list[bytes] = []
         self.data: list[bytes] = []
+        self.source: UnifiedLog | None = None
+        """The log as the node holds it."""
         self.cuts = 0
         """How often the log had been truncated when it was last looked at."""
         self.high_watermark = 0
@@ -86,6 +88,7 @@ class ReplicaLog:
     def follow(self, log: UnifiedLog, committed: "CommittedLog | None" = None) -> range:
         """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on
         elsewhere at once, is read anew. If it begins with a snapshot, that stands for what is `committed` before."""
+        self.source = log
         if log.cuts != self.cuts or log.log_end_offset < self.end:
             self.cuts, self.agreed = log.cuts, 0
             for column in (self.ends, self.epochs, self.hashes, self.data):

@@ -97,6 +97,10 @@ class ElectionKnobs:
     """How often the controller looks for leaderships to give back; 0 for never."""
 
 
+REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(400, 500), 800
+"""Of each eight hundred seeds these move partitions between brokers."""
+
+
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -146,7 +150,9 @@ class Knobs:
     clock_skew_ms: int
     background_us: int
     admin_every_ms: int
-    """How often a topic is made or deleted; 0 for never."""
+    """How often a topic is made or deleted, or a partition moved; 0 for never."""
+    moves: float
+    """How often it is a partition that is moved."""
     groups: tuple[GroupKnobs, ...]
     transactions: TransactionKnobs | None
     """None in most seeds, at most one of each protocol."""
@@ -205,7 +211,8 @@ def _draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
-        admin_every_ms=_has_snapshots(seed) and Random(f"administrator {seed}").choice((200, 500, 1000)),
+        admin_every_ms=_admin_every_ms(seed),
+        moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
         groups=groups,
         transactions=transactions,
         elections=elections,
@@ -280,6 +287,17 @@ def _fetch_sessions(random: Random) -> dict[str, int]:
 
 def _has_snapshots(seed: int) -> bool:
     return seed % SNAPSHOT_PERIOD in SNAPSHOT_SEEDS
+
+
+def _has_reassignments(seed: int) -> bool:
+    return seed % REASSIGNMENT_PERIOD in REASSIGNMENT_SEEDS
+
+
+def _admin_every_ms(seed: int) -> int:
+    random = Random(f"administrator {seed}")
+    if _has_reassignments(seed):
+        return random.choice((50, 200, 500))
+    return random.choice((200, 500, 1000)) if _has_snapshots(seed) else 0
 
 
 def _snapshots(seed: int) -> dict[str, int]:

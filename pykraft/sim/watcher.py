@@ -9,7 +9,7 @@ run in which nothing happens proves nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pykraft.common.trace import TraceEvent
@@ -40,6 +40,7 @@ from pykraft.sim.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.reassignment_laws import ReassignmentLaws
 from pykraft.sim.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
 from pykraft.sim.snapshot_laws import SnapshotLaws
 from pykraft.sim.transaction_laws import BANK, COPY, TransactionalHistory
@@ -88,6 +89,8 @@ class Progress:
     unclean_elections: int = 0
     elr_elections: int = 0
     """Leaders that came from the ELR."""
+    reassignments_completed: int = 0
+    reassignments_cancelled: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -189,6 +192,8 @@ class Watcher:
         self.progress = Progress()
         self.metadata = CommittedLog(METADATA_TOPIC)
         self.snapshots = SnapshotLaws(self.metadata)
+        self.reassignments: ReassignmentLaws | None = None
+        """None where no partition is moved."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._election = Election()
         self._newest_image: MetadataImage | None = None
@@ -219,9 +224,13 @@ class Watcher:
         assert self._newest_image is not None
         return self._newest_image.topics[topic_id].name
 
-    def topic_id(self, name: str) -> Uuid | None:
-        """The id of a topic, if a node knows it."""
-        return None if self._newest_image is None else self._newest_image.topic_ids.get(name)
+    def newest_image(self) -> MetadataImage | None:
+        """The newest image that a node has published."""
+        return self._newest_image
+
+    def watch_reassignments(self) -> None:
+        """From now on partitions may be moved."""
+        self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
 
     # --- events that a node reports -----------------------------------------------------------------------------------
 
@@ -303,6 +312,9 @@ class Watcher:
         if node.broker is not None:
             for topic_partition, partition in node.broker.replicas.partitions.items():
                 self._look_at_partition(machine, seen, topic_partition, partition)
+            for topic_partition in [each for each in seen.partitions if each not in node.broker.replicas.partitions]:
+                if self._has_left(machine, topic_partition):
+                    self._forget_replica(topic_partition, machine.node_id)
             if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
             if self.transaction_version is not None:
@@ -339,8 +351,10 @@ class Watcher:
         if high_watermark != before:
             require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
             seen.metadata.high_watermark = high_watermark
-            if self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
+            if decided := self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
                 self._check_majority(machine)
+                if self.reassignments is not None:
+                    self.reassignments.commit(decided)
 
     def _check_majority(self, machine: SimulatedNode) -> None:
         """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
@@ -423,6 +437,8 @@ class Watcher:
         history = self.history(topic_partition)
         committed = history.log
         replica = seen.partitions.get(topic_partition)
+        if replica is not None and replica.source is not partition.log and self._has_left(machine, topic_partition):
+            replica = None
         if replica is None:
             replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {machine.node_id}")
             self._follow_log(replica, partition.log, committed, history.is_lost)
@@ -436,6 +452,16 @@ class Watcher:
             if was_truncated:
                 check_producers(replica.name, partition.log, replica.batches)
         return replica
+
+    def _has_left(self, machine: SimulatedNode, topic_partition: TopicPartition) -> bool:
+        return self.reassignments is not None and self.reassignments.has_left(topic_partition, machine.node_id)
+
+    def _forget_replica(self, topic_partition: TopicPartition, node_id: int) -> None:
+        """The node gives up its replica. It need not have again what it has now."""
+        seen = self._seen.get(node_id)
+        if seen is not None:
+            seen.partitions.pop(topic_partition, None)
+            seen.kept.pop(topic_partition, None)
 
     @staticmethod
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
@@ -474,6 +500,20 @@ class Watcher:
             elif machine.node is None and topic_partition in seen.partitions:
                 ends[node_id] = seen.partitions[topic_partition].end
         return ends
+
+    def _lacking(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
+        """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
+        committed = self.history(topic_partition).log
+        ends = self._ends(topic_partition)
+
+        def lacks(node_id: int) -> bool:
+            if node_id in ends:
+                return ends[node_id] < committed.end
+            seen = self._seen.get(node_id)
+            kept = 0 if seen is None else seen.kept.get(topic_partition, 0)  # it is starting, and opens its logs soon
+            return kept < len(committed.ends)
+
+        return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
 
 
 def _durable_end(machine: SimulatedNode, node: Node) -> int:

@@ -18,7 +18,7 @@ from pykraft.cli import main
 from tests.harness import apache_kafka
 from tests.harness.kafka_tools import run_tools
 
-pytestmark = pytest.mark.limit(240)
+pytestmark = [pytest.mark.limit(240), pytest.mark.long]
 
 TOOLS = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
