@@ -21,6 +21,7 @@ import pyspark
 
 from pykraft.course.machine import Machine
 from tests.bench import (
+    controllers,
     group_memory,
     groups,
     idle_follower,
@@ -88,6 +89,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "small_requests": small_requests.measure,
     "storage": storage.measure,
     "partitions": many_partitions.measure,
+    "controllers": controllers.measure,
     "idle_follower": idle_follower.measure,
     "groups": groups.measure,
     "group_memory": group_memory.measure,
