@@ -115,7 +115,9 @@ def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams
     """How many bytes `read_partition` would give, at most the place's own limit, without reading them. If any will do
     for `min_bytes`, they are not counted. None if there is news. KafkaError and OSError as for `read_partition`."""
     log = partition.log
-    if params.preferred_replica(partition, place) != NO_REPLICA or params.has_untold_high_watermark(partition):
+    if params.select_replica is not None and params.preferred_replica(partition, place) != NO_REPLICA:
+        return None
+    if params.tells_high_watermark and params.has_untold_high_watermark(partition):
         return None
     if diverging_end(partition, place) is not None:
         return None
