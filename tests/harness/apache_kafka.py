@@ -264,6 +264,11 @@ class ApacheKafka:
         """host:port of one node's broker."""
         return f"127.0.0.1:{self._ports[node - 1]}"
 
+    @property
+    def controller_addresses(self) -> list[str]:
+        """host:port of each node's controller."""
+        return [f"127.0.0.1:{port}" for port in self._controller_ports]
+
     def folder(self, node: int) -> pathlib.Path:
         """Where the node's properties, data/ and log are."""
         return self.directory / f"node-{node}"
