@@ -1,5 +1,5 @@
-"""Snapshots over the wire (FetchSnapshot): a broker of Apache Kafka that is new to a cluster of ours copies the snapshot
-of our controller, and a new broker of ours copies that of Kafka's.
+"""Snapshots over the wire (FetchSnapshot): a broker of Apache Kafka that is new to a cluster of ours copies the
+snapshot of our controller, and a new broker of ours copies that of Kafka's.
 
 The log of the quorum has let its first records go, so there is no other way to know the first topics.
 """
