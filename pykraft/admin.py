@@ -15,7 +15,7 @@ The work is done by `pykraft.client.admin`, which has no thread; this file gives
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.admin import (
@@ -103,7 +103,7 @@ class _AdminCore:
 class Admin(ClosesOnExit):
     """Asks and orders. It may be used by several threads."""
 
-    def __init__(self, *misplaced: object, **settings: Any) -> None:
+    def __init__(self, *misplaced: object, **settings: Unpack[AdminSettings]) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
         by_name("Admin", misplaced)
         random = Random()

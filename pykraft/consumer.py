@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from itertools import chain, count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.arguments import (
@@ -39,6 +39,7 @@ from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
 from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord
 from pykraft.client.group_part import ASSIGNED, GroupPart, ListenerCall
 from pykraft.client.offsets import OffsetAndTimestamp
+from pykraft.client.settings import ConsumerSettings
 from pykraft.client.subscription import SubscriptionPattern
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -98,7 +99,7 @@ class Consumer(ClosesOnExit):
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         consumer_timeout_ms: float | None = None,
-        **settings: Any,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Subscribes to `topics`; or call `subscribe` or `assign`. ConfigError names a setting that is not allowed, and
         what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for so long."""

@@ -26,7 +26,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from random import Random
 from time import time_ns
-from typing import Any
+from typing import Any, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.accumulator import OnDelivery, RecordMetadata
@@ -43,6 +43,7 @@ from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
 from pykraft.client.config import producer_config
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.producer import Obstacle, Outgoing, ProducerCore
+from pykraft.client.settings import ProducerSettings
 from pykraft.client.transactions import TransactionManager
 from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
@@ -58,7 +59,10 @@ class RecordFuture(Future[RecordMetadata]):
     """Where a record went, once it is acknowledged. It is a `concurrent.futures.Future`, with three names more that
     users of kafka-python know."""
 
-    get = Future.result
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is acknowledged, at most so many seconds: where it is. TimeoutError after that; the
+        error that it failed with."""
+        return self.result(timeout)
 
     def add_callback(self, callback: Callable[[RecordMetadata], object]) -> "RecordFuture":
         """Call back with the record's place, if it gets one."""
@@ -90,7 +94,7 @@ class Producer(ClosesOnExit):
         *misplaced: object,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
         by_name("Producer", misplaced)

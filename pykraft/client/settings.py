@@ -1,0 +1,147 @@
+"""The settings of clients as keywords: for editors, and for type checkers such as mypy and pyright.
+
+Text is taken for a number too, as properties files have it, and None leaves the default. The names with dots instead
+of underscores are Kafka's. `python -m pykraft.course.authoring.typed_settings` makes this module from the table that
+clients check their settings by (`pykraft.client.config`).
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class AdminSettings(TypedDict, total=False):
+    """Of `Admin`, and of every client."""
+
+    bootstrap_servers: str | Sequence[str] | None
+    """Where to begin: host:port, ..."""
+
+    security_protocol: str | None
+    """How bytes travel: as they are (default PLAINTEXT)."""
+
+    client_id: str | None
+    """What the brokers' journals call this client."""
+
+    request_timeout_ms: int | str | None
+    """An answer is waited for so long (default 30000)."""
+
+    retry_backoff_ms: int | str | None
+    """Pause before a request is sent again (default 100)."""
+
+    retry_backoff_max_ms: int | str | None
+    """The longest such pause (default 1000)."""
+
+    metadata_max_age_ms: int | str | None
+    """Who leads what is asked again after so long (default 300000)."""
+
+    default_api_timeout_ms: int | str | None
+    """A call waits so long in all (default 60000)."""
+
+
+class ProducerSettings(AdminSettings, total=False):
+    """Of `Producer`."""
+
+    acks: str | int | None
+    """Whose writing is waited for: nobody's, the leader's, all in-sync replicas' (default all)."""
+
+    batch_size: int | str | None
+    """A batch is sent when it has so many bytes (default 16384)."""
+
+    linger_ms: int | str | None
+    """A batch that is not full waits so long for more records (default 5)."""
+
+    buffer_memory: int | str | None
+    """Bytes of records that may wait to be sent (default 33554432)."""
+
+    max_request_size: int | str | None
+    """No request has more bytes than this (default 1048576)."""
+
+    max_block_ms: int | str | None
+    """Send() waits so long for metadata or memory (default 60000)."""
+
+    delivery_timeout_ms: int | str | None
+    """A record that is not acknowledged after so long has failed (default 120000)."""
+
+    max_in_flight_requests_per_connection: int | str | None
+    """Produce requests under way to one broker (default 5)."""
+
+    enable_idempotence: bool | str | None
+    """Number the batches, so that a retry is no duplicate (default true)."""
+
+    compression_type: str | None
+    """The codec of the batches (default none)."""
+
+    retries: int | str | None
+    """How often a batch is sent again, within delivery.timeout.ms (default 2147483647)."""
+
+    transactional_id: str | None
+    """Makes this producer a transactional one; a newer producer with the same id fences it."""
+
+    transaction_timeout_ms: int | str | None
+    """The coordinator aborts a transaction that is open for longer (default 60000)."""
+
+
+class ConsumerSettings(AdminSettings, total=False):
+    """Of `Consumer`."""
+
+    fetch_min_bytes: int | str | None
+    """A fetch waits for so much (default 1)."""
+
+    fetch_max_wait_ms: int | str | None
+    """A fetch waits at most so long (default 500)."""
+
+    fetch_max_bytes: int | str | None
+    """How much a fetch brings (default 52428800)."""
+
+    max_partition_fetch_bytes: int | str | None
+    """How much of one partition a fetch brings (default 1048576)."""
+
+    max_poll_records: int | str | None
+    """How many records one poll() returns (default 500)."""
+
+    auto_offset_reset: str | None
+    """Where to begin without a position (default latest)."""
+
+    isolation_level: str | None
+    """Whether records of open and aborted transactions are read (default read_uncommitted)."""
+
+    check_crcs: bool | str | None
+    """Whether the checksum of every batch is looked at (default true)."""
+
+    allow_auto_create_topics: bool | str | None
+    """Whether brokers may create a topic asked about (default true)."""
+
+    exclude_internal_topics: bool | str | None
+    """Whether a pattern skips Kafka's own topics (default true)."""
+
+    client_rack: str | None
+    """Where this client is; the group's leader learns it."""
+
+    group_id: str | None
+    """The group that this consumer joins and commits offsets for."""
+
+    group_instance_id: str | None
+    """Makes this consumer a static member under this name."""
+
+    group_protocol: str | None
+    """Which protocol the group speaks (default classic)."""
+
+    group_remote_assignor: str | None
+    """Which of the coordinator's assignors a consumer group uses; empty: the group's default."""
+
+    session_timeout_ms: int | str | None
+    """Without a heartbeat for this long, a member is removed (default 45000)."""
+
+    heartbeat_interval_ms: int | str | None
+    """Pause between two heartbeats (default 3000)."""
+
+    max_poll_interval_ms: int | str | None
+    """A member whose user does not call poll() for this long leaves (default 300000)."""
+
+    enable_auto_commit: bool | str | None
+    """Whether poll() and close() commit what earlier polls returned (default true)."""
+
+    auto_commit_interval_ms: int | str | None
+    """Pause between two such commits (default 5000)."""
+
+    partition_assignment_strategy: str | Sequence[str] | None
+    """The assignors this member offers, the preferred one first (default range,cooperative-sticky)."""

@@ -1,0 +1,36 @@
+"""Uses of clients, right and wrong: what mypy says of each line is compared with the comment at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykraft import Admin, Consumer, Producer, TopicPartition
+
+# --- right ------------------------------------------------------------------------------------------------------------
+
+FROM_A_FILE: dict[str, str] = {"bootstrap.servers": "localhost:9092", "request.timeout.ms": "1000"}
+FROM_SOMEWHERE: dict[str, Any] = {}
+
+producer = Producer(bootstrap_servers="localhost:9092", linger_ms=5, acks="all", enable_idempotence=True)
+producer = Producer(bootstrap_servers=["localhost:9092", "localhost:9093"], acks=1, linger_ms="5", client_id=None)
+producer = Producer(**FROM_SOMEWHERE, key_serializer=str.encode)
+offset: int = producer.send("flights", b"LH400").get(timeout=10).offset
+partition: int = producer.send("flights", b"LH400").result().partition
+consumer = Consumer("flights", bootstrap_servers="localhost:9092", group_id="g", enable_auto_commit=False)
+consumer.assign([TopicPartition("flights", 0)])
+admin = Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1000)
+admin = Admin(**FROM_A_FILE)
+
+# --- wrong ------------------------------------------------------------------------------------------------------------
+
+Producer(bootstrap_server="localhost:9092")  # wrong: call-arg
+Producer(bootstrap_servers="localhost:9092", linger=5)  # wrong: call-arg
+Producer(bootstrap_servers="localhost:9092", group_id="g")  # wrong: call-arg
+Producer(bootstrap_servers="localhost:9092", linger_ms=[5])  # wrong: arg-type
+Producer(bootstrap_servers="localhost:9092", batch_size=16_384.0)  # wrong: arg-type
+Producer(bootstrap_servers=9092)  # wrong: arg-type
+Consumer("flights", bootstrap_servers="localhost:9092", acks="all")  # wrong: call-arg
+Consumer("flights", bootstrap_servers="localhost:9092", auto_ofset_reset="earliest")  # wrong: call-arg
+Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1.5)  # wrong: arg-type
+producer.send("flights", b"LH400").get().ofset  # wrong: attr-defined
+text: str = producer.send("flights", b"LH400").get().offset  # wrong: assignment
