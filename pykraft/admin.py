@@ -58,6 +58,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
 from pykraft.client.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
+from pykraft.client.settings import AdminSettings
 from pykraft.client.transaction_admin import (
     AbortTransactionSpec,
     ProducerState,

@@ -114,7 +114,7 @@ class ConsumerSettings(AdminSettings, total=False):
     """Whether a pattern skips Kafka's own topics (default true)."""
 
     client_rack: str | None
-    """Where this client is; the group's leader learns it."""
+    """Where this client is: brokers may send it to replicas there, and the group's leader learns it."""
 
     group_id: str | None
     """The group that this consumer joins and commits offsets for."""

@@ -32,5 +32,5 @@ Producer(bootstrap_servers=9092)  # wrong: arg-type
 Consumer("flights", bootstrap_servers="localhost:9092", acks="all")  # wrong: call-arg
 Consumer("flights", bootstrap_servers="localhost:9092", auto_ofset_reset="earliest")  # wrong: call-arg
 Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1.5)  # wrong: arg-type
-print(producer.send("flights", b"LH400").get().ofset)  # wrong: attr-defined
+place = producer.send("flights", b"LH400").get().ofset  # wrong: attr-defined
 text: str = producer.send("flights", b"LH400").get().offset  # wrong: assignment
