@@ -30,7 +30,7 @@ What is not
 * The node's own thread (raft, controller, fetchers, heartbeats: a dozen threads in Kafka) has precedence: when it wants
   the node, each handler finishes at most one request before it. So no flood keeps a node from its own work.
 * A response with a piece of a log is sent while others may truncate that log. The piece is checked before it is read
-  and after; where the kernel sends it, before. Kafka checks the size only.
+  and after. What sendfile has sent by then is gone, but the connection is closed. Kafka checks the size only.
 * The numbers of threads cannot be changed while the node runs.
 
 Every hand-over between threads costs a request 10 to 100 microseconds, which is more than most requests take in all:

@@ -473,6 +473,7 @@ class OsFileRegion:
         sent = os.sendfile(socket_fileno, descriptor.number, self._position + start, self._length - start)
         if sent == 0:
             raise EOFError(f"{self._file.path} ends before byte {self._position + start}")
+        self._check()
         return sent
 
     def _descriptor(self) -> Descriptor:

@@ -14,6 +14,8 @@ from pykraft.viz.svg import Svg
 
 _TOP, _CELL, _GAP = 92.0, 18.0, 5.0
 _IN_A_ROW = 4
+MOST_SQUARES = 24
+"""In one stage; the number below it counts all."""
 
 
 class StageCounts(NamedTuple):
@@ -46,7 +48,7 @@ def broker_stages(counts: StageCounts, *, title: str, note: str = "") -> Figure:
         ("handlers", "handlers", counts.handlers, counts.handler_threads, palette.GREEN),
         ("purgatory", "purgatory", counts.purgatory, counts.purgatory, palette.PURPLE),
     ]
-    rows = max(-(-max(used, places) // _IN_A_ROW) for _, _, used, places, _ in columns)
+    rows = max(-(-_drawn(used, places) // _IN_A_ROW) for _, _, used, places, _ in columns)
     svg = headed(title, note, _TOP + max(rows, 2) * (_CELL + _GAP) + 44)
     width = WIDTH / len(columns)
     for number, (_, name, used, places, look) in enumerate(columns):
@@ -62,7 +64,7 @@ _OF = ("network", "queue", "handlers")
 
 def _draw_column(svg: Svg, left: float, name: str, used: int, places: int, look: str) -> None:
     svg.text(left, _TOP - 16, name, 13, bold=True)
-    for place in range(max(used, places)):
+    for place in range(_drawn(used, places)):
         x = left + place % _IN_A_ROW * (_CELL + _GAP)
         y = _TOP + place // _IN_A_ROW * (_CELL + _GAP)
         is_used = place < used
@@ -70,8 +72,13 @@ def _draw_column(svg: Svg, left: float, name: str, used: int, places: int, look:
             x, y, _CELL, _CELL, rx=3, fill=look if is_used else "none", stroke="currentColor",
             stroke_width="1", stroke_dasharray=None if is_used else "3 3",
         )  # fmt: skip
-    rows = max(1, -(-max(used, places) // _IN_A_ROW))
-    svg.text(left, _TOP + rows * (_CELL + _GAP) + 16, str(used), 13)
+    rows = max(1, -(-_drawn(used, places) // _IN_A_ROW))
+    counted = str(used) if places <= MOST_SQUARES else f"{used:,} of {places:,}"
+    svg.text(left, _TOP + rows * (_CELL + _GAP) + 16, counted, 13)
+
+
+def _drawn(used: int, places: int) -> int:
+    return min(max(used, places), MOST_SQUARES)
 
 
 def _draw_arrow(svg: Svg, x: float, y: float, is_dashed: bool) -> None:
