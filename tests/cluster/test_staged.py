@@ -198,14 +198,14 @@ def test_a_killed_node_resets_its_connections_and_leaves_no_thread() -> None:
             again.ask(HELLO, 3)
 
 
-@pytest.mark.parametrize(("scene", "properties"), SCENES[:3], ids=IDS[:3])
+@pytest.mark.parametrize(("scene", "properties"), SCENES[:2], ids=IDS[:2])
 def test_a_client_sees_what_the_setting_says(scene: Scene, properties: dict[str, str]) -> None:
     with Cluster(nodes=1, properties=properties, network="staged") as cluster:
         scene(cluster.bootstrap_servers)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("scene", "properties"), SCENES[3:], ids=IDS[3:])
+@pytest.mark.parametrize(("scene", "properties"), SCENES[2:], ids=IDS[2:])
 def test_a_client_sees_what_the_slower_settings_say(scene: Scene, properties: dict[str, str]) -> None:
     with Cluster(nodes=1, properties=properties, network="staged") as cluster:
         scene(cluster.bootstrap_servers)
