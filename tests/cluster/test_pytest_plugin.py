@@ -74,6 +74,7 @@ def test_first(kafka, kafka_topic):
 def test_second(kafka, kafka_topic):
     assert seen[0][0] is kafka
     assert seen[0][1] != kafka_topic
+    assert kafka.network == "staged"
 """
 
 
@@ -96,7 +97,7 @@ def test_three_unmodified_clients_find_a_broker_of_their_own(tmp_path: Path) -> 
 
 
 def test_one_cluster_may_serve_a_whole_run(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_scope = session\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_scope = session\nkafka_network = staged\n")
     assert "2 passed" in (said := run(tmp_path, ALL_SHARE_ONE)), said
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -58,7 +59,9 @@ def refusal(*said: object) -> str:
 
 def test_three_brokers_stand_on_the_ports_after_the_one_that_was_asked_for() -> None:
     port = free_ports(3)
-    with up("--nodes", 3, "--port", port) as (process, servers):
+    with up("--nodes", 3, "--port", port, "--network", "staged") as (process, servers):
+        kafkas_threads = 3 * 2 * (1 + 3 + 8)  # of each role: acceptor, network threads, handlers
+        assert len(psutil.Process(process.pid).threads()) > kafkas_threads
         assert servers == ",".join(f"127.0.0.1:{port + n}" for n in range(3))
         brokers = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=LIMIT_S).brokers.values()
         assert sorted(broker.port for broker in brokers) == [port, port + 1, port + 2]
