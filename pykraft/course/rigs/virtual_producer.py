@@ -19,12 +19,12 @@ are given with underscores, and those that are not given have Kafka's defaults.
 the records in the order in which the leader has them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from pykraft.client.accumulator import RecordMetadata
 from pykraft.client.admin import NewTopic
@@ -35,8 +35,10 @@ from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.server.faults import make_fault
+from pykraft.server.node import Node
+from pykraft.server.partition import Partition
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.hosts import EPOCH_MS, SimulatedClient
+from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.knobs import Knobs, calm, draw
 from pykraft.sim.network import Weather
 from pykraft.sim.scheduler import US_PER_MS
@@ -45,50 +47,72 @@ from pykraft.storage.answers import Isolation
 from pykraft.viz.batch_chart import SentBatch
 
 TOPIC = "orders"
+_FIRST = TopicPartition(TOPIC, 0)
 _SEED = 9
-_SERVERS, _NODE, _HOST = "node-1:9092", "node-1", "producer"
+_HOST = "producer"
 _BEFORE = "first"
 """The value of the record that is sent before all others, so that the producer has its metadata, its connection and its
 producer id. It is not counted."""
 _WHOLE_LOG = 1 << 30
 
 
-def _knobs() -> Knobs:
-    """A quiet cluster: one node with Kafka's defaults, and no clients but ours."""
+def _knobs(brokers: int, properties: Mapping[str, int]) -> Knobs:
+    """A quiet cluster with Kafka's defaults but for these properties, and no clients but ours. Where there are several
+    brokers the controller is a node of its own."""
     return replace(
-        calm(draw(_SEED)), brokers=1, controllers=0, partitions=1, topic={}, producers=(), consumers=(), groups=(),
-        transactions=None, background_us=100, storm_until_ms=FOREVER, properties={},
+        calm(draw(_SEED)), brokers=brokers, controllers=int(brokers > 1), partitions=1, topic={}, producers=(),
+        consumers=(), groups=(), transactions=None, background_us=100, storm_until_ms=FOREVER,
+        properties=dict(properties),
     )  # fmt: skip
 
 
-class _NodeOnly(SimulatedCluster):
-    """The node; the clients are ours."""
+class _NodesOnly(SimulatedCluster):
+    """The nodes; the clients are ours, and no law is checked."""
 
     def _make_clients(self) -> None:
         """There are no others."""
+
+    def _before_end(self, machine: SimulatedNode) -> None:
+        """The watcher has not looked before."""
 
 
 class VirtualProducer:
     """One producer, one node that leads all partitions of one topic, and a network between them."""
 
-    def __init__(self, *, partitions: int = 1, round_trip_ms: float = 10, **settings: object) -> None:
-        self._cluster = _NodeOnly(_SEED, _knobs())
+    REPLICAS = 1
+    PROPERTIES: ClassVar[Mapping[str, int]] = {}
+    """Of the nodes, besides Kafka's defaults."""
+
+    def __init__(
+        self,
+        *,
+        partitions: int = 1,
+        round_trip_ms: float = 10,
+        topic_configs: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> None:
+        """`settings` are the producer's, with underscores."""
+        self._cluster = _NodesOnly(_SEED, _knobs(self.REPLICAS, self.PROPERTIES))
         self._scheduler = self._cluster.scheduler
         one_way_us = round(round_trip_ms * US_PER_MS / 2)
         self._almost_there_us = one_way_us - 1
         self._loses_after: int | None = None
         """When the log has more batches than these, the newest answer will be lost."""
-        maker = TopicMaker(NewTopic(TOPIC, partitions, 1), _SERVERS, self._chance("admin"), pause_ms=20)
+        servers = ",".join(f"node-{number}:9092" for number in range(1, self.REPLICAS + 1))
+        topic = NewTopic(TOPIC, partitions, self.REPLICAS, {}, dict(topic_configs or {}))
+        maker = TopicMaker(topic, servers, self._chance("admin"), pause_ms=20)
         self._run(self._start("admin", maker), lambda: maker.is_done)
         self._cluster.network.weather = Weather(latency_us=(one_way_us, one_way_us))
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self._core = ProducerCore(
-            client_config(PRODUCER_CONFIG, {"bootstrap.servers": _SERVERS, **named}), self._chance("producer")
+            client_config(PRODUCER_CONFIG, {"bootstrap.servers": servers, **named}), self._chance("producer")
         )
         self._partitions = partitions
         self._began_us = 0
         self._left: list[tuple[float, bytes]] = []
         """What the program will send, and when; the next one is the last here."""
+        self._troubles: list[tuple[float, Callable[[], None]]] = []
+        """What befalls the cluster in the next `send`, and how many milliseconds after its beginning."""
         self._taken: dict[int, float] = {}
         self._latency: dict[int, float] = {}
         self.failed: dict[int, str] = {}
@@ -120,6 +144,9 @@ class VirtualProducer:
         self._left = [(n * pause_ms, value) for n, value in enumerate(made)][::-1]
         for since_ms, _ in reversed(self._left):
             self._scheduler.at(self._began_us + round(since_ms * US_PER_MS), partial(self._host.act, _nothing))
+        for at_ms, trouble in self._troubles:
+            self._scheduler.at(self._began_us + round(at_ms * US_PER_MS), trouble)
+        self._troubles = []
         self._run(self._host, lambda: not self._left and self._core.is_idle)
 
     def refuse(self, error: str = "NOT_ENOUGH_REPLICAS") -> None:
@@ -134,7 +161,7 @@ class VirtualProducer:
     def be_away(self, seconds: float) -> None:
         """The leader will refuse everything for so long, as one does that waits for its followers."""
         fault = make_fault("Produce", TOPIC, None, "NOT_ENOUGH_REPLICAS", 0, None, None)
-        faults = self._cluster.nodes[1].node.faults  # type: ignore[union-attr]
+        faults = self._leader().faults
         faults.add(fault)
         self._scheduler.after(round(seconds * 1000) * US_PER_MS, lambda: faults.remove(fault))
 
@@ -226,26 +253,37 @@ class VirtualProducer:
         host.act(_nothing)
         while not condition():
             self._scheduler.run_next()
+            self._look()
             if self._loses_after is not None and len(self._in_log()) > self._loses_after:
                 self._loses_after = None
                 self._scheduler.after(self._almost_there_us, self._drop_first_answer)
 
+    def _look(self) -> None:
+        """Something may have happened."""
+
     def _drop_first_answer(self) -> None:
         network = self._cluster.network
-        first = next(flight for flight in network.in_flight() if flight.link == (_NODE, _HOST))
+        first = next(flight for flight in network.in_flight() if flight.link[1] == _HOST)
         network.drop(first.piece.number)
 
+    def _leader(self) -> Node:
+        """The node that leads partition 0."""
+        return next(node for node, partition in self._replicas() if partition.is_leader)
+
+    def _replicas(self) -> list[tuple[Node, Partition]]:
+        """The nodes that are up and have partition 0, with what they have."""
+        nodes = [machine.node for machine in self._cluster.nodes.values() if machine.is_up]
+        found = [(node, node.broker.replicas.partitions.get(_FIRST)) for node in nodes if node and node.broker]
+        return [(node, partition) for node, partition in found if partition is not None]
+
     def _in_log(self) -> list[RecordBatch]:
-        """The batches of partition 0."""
-        node = self._cluster.nodes[1].node
-        partition = node.broker.replicas.partitions.get(TopicPartition(TOPIC, 0))  # type: ignore[union-attr]
-        if partition is None:
-            return []
-        found = partition.log.read(0, _WHOLE_LOG, Isolation.LOG_END, True).records
+        """The batches of partition 0 that its leader has; none while it has no leader."""
+        log = next((partition.log for _, partition in self._replicas() if partition.is_leader), None)
+        found = b"" if log is None else log.read(0, _WHOLE_LOG, Isolation.LOG_END, True).records
         return list(batches(memoryview(found if isinstance(found, bytes) else found.read(0, len(found)))))
 
     def _add_fault(self, *said: Any) -> None:
-        self._cluster.nodes[1].node.faults.add(make_fault(*said))  # type: ignore[union-attr]
+        self._leader().faults.add(make_fault(*said))
 
 
 def _nothing() -> None:
