@@ -5,7 +5,8 @@ broker, topic, partition, setting and feature level. A line leads from each reco
 with several lines was changed several times, and a snapshot needs it once. A record without a line says nothing about
 the cluster: it frames a transaction of records, or only moves the log's end.
 
-Of a longer log the last records are drawn, and the rows that they are about.
+The rows have the order of the first records about them, so that few lines cross. Of a longer log the last records are
+drawn, and the rows that they are about.
 
 The text beside the picture has the same facts.
 """
@@ -38,8 +39,7 @@ def image_map(
     that no record is about are left out. ValueError if there is no record, or more than 40."""
     if not 1 <= len(records) <= MOST_RECORDS:
         raise ValueError(f"image_map draws 1 to {MOST_RECORDS} records, not {len(records)}")
-    about = {thing for _, _, thing in records}
-    rows = {thing: words for thing, words in image.items() if thing in about}
+    rows = {thing: image[thing] for _, _, thing in records if thing is not None and thing in image}
     count = max(len(records), len(rows))
     svg = headed(title, note, _TOP + _ROW * count + 8)
     svg.text(_RECORDS, _TOP - 14, "the log: offset and record", 12.5, opacity=palette.FAINT)

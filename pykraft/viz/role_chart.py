@@ -25,7 +25,7 @@ from pykraft.viz.svg import Svg, text_width
 
 MOST_BARS = 300
 _COLOURS = (palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE, palette.SKY, palette.YELLOW)
-_LEFT, _TOP, _ROW, _HIGH, _LOW = 80.0, 122.0, 46.0, 30.0, 14.0
+_LEFT, _TOP, _MARK, _ROW, _HIGH, _LOW = 80.0, 74.0, 16.0, 46.0, 30.0, 14.0
 _NARROWEST = 3.0
 _SIGNS = {"leader": "◆", "follower": "●", "candidate": "▲", "prospective": "▲"}
 
@@ -50,17 +50,19 @@ def roles_over_time(
     nodes = sorted({bar.node for bar in bars})
     start, end = min(bar.start_ms for bar in bars), max(bar.end_ms for bar in bars)
     axis = _Axis(start, max(end, start + 1))
-    foot = _TOP + _ROW * len(nodes)
+    seen = {name: time for name, time in (marks or {}).items() if start <= time <= end}
+    top = _TOP + _MARK * min(3, len(seen))
+    foot = top + _ROW * len(nodes)
     svg = headed(title, note, foot + 62)
+    # Below the bars: a line must not run through an epoch's number.
+    draw_marks(svg, {name: axis.at(time) for name, time in seen.items()}, top - 4, foot)
     for row, node in enumerate(nodes):
-        svg.text(0, _TOP + _ROW * row + 24, f"node {node}", 13, bold=True)
+        svg.text(0, top + _ROW * row + 24, f"node {node}", 13, bold=True)
         # What is short is drawn last, or its neighbours would hide it.
         own = sorted((bar for bar in bars if bar.node == node), key=lambda bar: bar.start_ms - bar.end_ms)
         for bar in own:
-            _draw_bar(svg, axis, bar, _TOP + _ROW * row + 4)
+            _draw_bar(svg, axis, bar, top + _ROW * row + 4)
     _draw_times(svg, axis, foot + 8)
-    seen = {name: time for name, time in (marks or {}).items() if start <= time <= end}
-    draw_marks(svg, {name: axis.at(time) for name, time in seen.items()}, _TOP - 4, foot)
     legend = (
         "colour and number: the epoch · ◆ leader · ● follower · ▲ candidate · ▲ dashed: prospective · line: neither"
     )
