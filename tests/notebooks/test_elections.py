@@ -19,13 +19,15 @@ service.grants_vote = lambda role, candidate, log_is_up_to_date, pre_vote: True
 NO_CHANCE = """
 from pykraft.course.rigs.elections import without_chance
 
-without_chance().__enter__()
+rule = without_chance()
+rule.__enter__()
 """
 
 NO_PRE_VOTE = """
 from pykraft.course.rigs.elections import without_pre_vote
 
-without_pre_vote().__enter__()
+rule = without_pre_vote()
+rule.__enter__()
 """
 
 ANY_LOG_WILL_DO = """
