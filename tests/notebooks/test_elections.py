@@ -50,18 +50,18 @@ def test_votes_that_are_given_twice_break_a_law_in_the_first_picture() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("plant", "heading", "words"),
+    ("plant", "since", "heading", "words"),
     [
-        (NO_CHANCE, "4. ", "this does not hold: .*Without chance, split votes follow each other"),
-        (NO_PRE_VOTE, "6. ", "this does not hold: .*With pre-vote the leader stays in all five runs"),
-        (ANY_LOG_WILL_DO, "Where", "SimulationFailed: .*Leader Completeness"),
-        (A_LEADER_THAT_NEVER_RESIGNS, "5. ", "TimeoutError: seed .* not within 60,000 ms"),
+        (NO_CHANCE, None, "4. ", "this does not hold: .*Without chance, split votes follow each other"),
+        (NO_PRE_VOTE, "5. ", "6. ", "this does not hold: .*With pre-vote the leader stays in all five runs"),
+        (ANY_LOG_WILL_DO, "6. ", "Where", "SimulationFailed: .*Leader Completeness"),
+        (A_LEADER_THAT_NEVER_RESIGNS, "4. ", "5. ", "TimeoutError: seed .* not within 60,000 ms"),
     ],
     ids=["no chance", "no pre-vote", "any log", "never resigns"],
 )
-def test_another_broken_rule_turns_the_notebook_red(plant: str, heading: str, words: str) -> None:
+def test_another_broken_rule_turns_the_notebook_red(plant: str, since: str | None, heading: str, words: str) -> None:
     with pytest.raises(NotebookFailed, match=words):
-        run(heading, path=PATH, before=plant)
+        run(heading, since=since, path=PATH, before=plant)
 
 
 def test_a_quorum_of_one_seed_is_the_same_each_time_and_other_rules_end_with_their_block() -> None:
