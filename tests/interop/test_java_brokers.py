@@ -1,0 +1,132 @@
+"""Brokers of Apache Kafka under a controller of pykraft: a leader dies and comes back, Kafka's own tool gives it the
+leadership back, and an eligible replica leads when the ISR is gone."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from pykraft import Admin, NewTopic
+from pykraft.cli import main
+from pykraft.common.config import format_properties, parse_properties
+from pykraft.runtime.process import NodeProcess
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import CLUSTER_ID, QUICK_START, ApacheKafka, free_ports
+from tests.harness.asking import PATIENT
+from tests.harness.waiting import wait_until
+from tests.interop.clients import Confluent, Row
+
+pytestmark = [pytest.mark.limit(300), pytest.mark.long]
+
+CONTROLLER_ID = 101
+CLIENT = Confluent()
+NOBODY = -1
+TOOL = "org.apache.kafka.tools.LeaderElectionCommand"
+
+
+class JavaBrokers(ApacheKafka):
+    """Brokers 1, 2, ... of Apache Kafka, without a controller of their own."""
+
+    def __init__(self, nodes: int, controller: str) -> None:
+        self._controller = controller
+        super().__init__(nodes, PATIENT, heap="256m", java_options=QUICK_START)
+
+    def _write_properties(self, node: int, properties: Mapping[str, str]) -> None:
+        super()._write_properties(node, properties)
+        file = self.folder(node) / "server.properties"
+        values = parse_properties(file.read_text())
+        del values["controller.quorum.voters"]
+        values |= {
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://{self.address(node)}",
+            "controller.quorum.bootstrap.servers": self._controller,
+        }
+        file.write_text(format_properties(values))
+
+
+@pytest.fixture
+def brokers(tmp_path: pathlib.Path) -> Iterator[JavaBrokers]:
+    """Two of them, in a cluster that keeps eligible leader replicas."""
+    if reason := apache_kafka.available():
+        pytest.skip(reason)
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    file = tmp_path / "controller.properties"
+    file.write_text(
+        format_properties(
+            {
+                **PATIENT,
+                "process.roles": "controller",
+                "node.id": str(CONTROLLER_ID),
+                "listeners": f"CONTROLLER://{address}",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
+                "log.dirs": str(tmp_path / "controller"),
+                "auto.leader.rebalance.enable": "false",
+            }
+        )
+    )
+    keeps_elr = ["--feature", "eligible.leader.replicas.version=1"]
+    assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file), *keeps_elr]) == 0
+    controller = NodeProcess(CONTROLLER_ID, file, tmp_path / "controller.out")
+    try:
+        with JavaBrokers(2, address) as started:
+            yield started
+    finally:
+        controller.kill()
+
+
+def wait_for(admin: Admin, topic: str, leader: int, isr: set[int]) -> None:
+    def is_so() -> bool:
+        (partition,) = admin.describe_topics([topic])[topic].partitions
+        return (partition.leader, set(partition.isr)) == (leader, isr)
+
+    wait_until(is_so, f"leader {leader} and ISR {isr} of {topic}", 60)
+
+
+def write(brokers: JavaBrokers, topic: str, start: int) -> None:
+    rows = [Row(0, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(start, start + 10)]
+    assert len(CLIENT.write(brokers.bootstrap_servers, topic, iter(rows))) == 10
+
+
+def values(brokers: JavaBrokers, topic: str, count: int) -> list[bytes | None]:
+    return [row.value for row in CLIENT.read(brokers.bootstrap_servers, topic, {0: 0}, count)]
+
+
+def test_a_leader_of_kafkas_dies_and_gets_its_leadership_back(brokers: JavaBrokers) -> None:
+    with Admin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("moved", replica_assignments={0: [1, 2]})])
+        wait_for(admin, "moved", 1, {1, 2})
+        write(brokers, "moved", 0)
+        brokers.kill(1)
+        wait_for(admin, "moved", 2, {2})
+        write(brokers, "moved", 10)
+        brokers.restart(1)
+        wait_for(admin, "moved", 2, {1, 2})
+        asked = ("--bootstrap-server", brokers.bootstrap_servers, "--election-type", "preferred")
+        done = "Successfully completed leader election (PREFERRED) for partitions moved-0"
+        assert done in brokers.tool(TOOL, *asked, "--all-topic-partitions")
+        wait_for(admin, "moved", 1, {1, 2})
+        again = "Valid replica already elected for partitions moved-0"
+        assert again in brokers.tool(TOOL, *asked, "--topic", "moved", "--partition", "0")
+        write(brokers, "moved", 20)
+        assert values(brokers, "moved", 30) == [b"value %d" % n for n in range(30)]
+
+
+def test_a_broker_of_kafkas_that_stopped_in_order_is_eligible(brokers: JavaBrokers) -> None:
+    with Admin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("kept", 1, 2, {0: [1, 2]}, {"min.insync.replicas": 2})])
+        wait_for(admin, "kept", 1, {1, 2})
+        write(brokers, "kept", 0)
+        brokers.kill(2, signal.SIGTERM)
+        wait_for(admin, "kept", 1, {1})
+        brokers.kill(1)
+        brokers.restart(2)
+        wait_for(admin, "kept", 2, {2})
+        brokers.restart(1)
+        wait_for(admin, "kept", 2, {1, 2})
+        assert values(brokers, "kept", 10) == [b"value %d" % n for n in range(10)]
