@@ -1,11 +1,17 @@
-"""DeleteRecords and DescribeLogDirs: what may be deleted, what is told of it then, and what lies on the disk."""
+"""DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs: what may be deleted, what is told of it then, what is on the
+disk, and where a replica may be."""
 
 from __future__ import annotations
 
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP
-from pykraft.protocol.messages.logs import HIGH_WATERMARK, DeleteRecordsRequest, DescribeLogDirsRequest
+from pykraft.protocol.messages.logs import (
+    HIGH_WATERMARK,
+    AlterReplicaLogDirsRequest,
+    DeleteRecordsRequest,
+    DescribeLogDirsRequest,
+)
 from tests.conformance.dialogue import Dialogue
-from tests.harness.asking import batch, fetch, list_offsets, produce, versions
+from tests.harness.asking import batch, fetch, keep, list_offsets, produce, versions
 
 ALL = ((1, 2, 3),)
 
@@ -87,3 +93,14 @@ def test_each_version_describes(talk: Dialogue) -> None:
     talk.to().ask(describe(("logs-nobody", [0])), 4, "no such topic")
     talk.to().ask(describe(("__cluster_metadata", [0])), 4, "the metadata log")
     talk.to().ask(describe(), 4, "nothing")
+
+
+def test_a_replica_stays_in_the_only_directory(talk: Dialogue) -> None:
+    talk.topic("logs-kept", [[1, 2], [2, 3]])
+    (described,) = talk.to().connection.ask(describe(), 4).results
+    for version in versions(AlterReplicaLogDirsRequest):
+        talk.to().ask(keep(described.log_dir, ("logs-kept", [0])), version)
+    talk.to().ask(keep(described.log_dir, ("logs-kept", [1, 0, 7]), ("logs-nowhere", [0])), 2, "not all are here")
+    talk.to().ask(keep("/elsewhere", ("logs-kept", [0, 1]), ("logs-nowhere", [0])), 2, "another directory")
+    talk.to().ask(keep("relative", ("logs-kept", [0])), 2, "no path")
+    talk.to().ask(keep(described.log_dir), 2, "nothing")

@@ -19,6 +19,7 @@ from pykraft.protocol.messages.configs import (
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UPGRADE, UpdateFeaturesRequest
+from pykraft.protocol.messages.logs import AlterReplicaLogDirsRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -271,6 +272,13 @@ def describe_partitions(
         response_partition_limit=limit,
         cursor=None if cursor is None else TopicPartitionCursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
+
+
+def keep(path: str, *topics: tuple[str, Sequence[int]]) -> AlterReplicaLogDirsRequest:
+    """Keep the replicas of these partitions in this log directory."""
+    directory = AlterReplicaLogDirsRequest.Directory
+    named = [directory.Topic(name=name, partitions=list(numbers)) for name, numbers in topics]
+    return AlterReplicaLogDirsRequest(dirs=[directory(path=path, topics=named)])
 
 
 def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest:

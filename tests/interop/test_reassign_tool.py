@@ -41,12 +41,16 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def written(folder: Path, topic: str) -> dict[str, str]:
-    """The files of the session, about this topic."""
+def written(folder: Path, topic: str, cluster: Cluster) -> dict[str, str]:
+    """The files of the session, about this topic. In one the replicas have log directories, as in what `--execute`
+    prints."""
+    directories = [str(cluster.node_directory(node)) for node in (1, 2)]
     files = {"topics": json.dumps({"version": 1, "topics": [{"topic": topic}]})}
     for name, wanted in WANTED.items():
         partitions = [{"topic": topic, "partition": number, "replicas": wanted[number]} for number in wanted]
         files[name] = json.dumps({"version": 1, "partitions": partitions})
+    placed = {"topic": topic, "partition": 1, "replicas": [1, 2], "log_dirs": directories}
+    files["placed"] = json.dumps({"version": 1, "partitions": [placed]})
     for name, text in files.items():
         (folder / f"{topic}-{name}.json").write_text(text)
     return {name: str(folder / f"{topic}-{name}.json") for name in files}
@@ -65,6 +69,8 @@ def session(cluster: Cluster, topic: str, files: Mapping[str, str]) -> list[list
         call("execute", "order"),
         call("verify", "elsewhere", "--preserve-throttles"),
         call("verify", "order"),
+        call("execute", "placed"),
+        call("verify", "placed", "--preserve-throttles"),
         call("execute", "stuck"),
         call("list"),
         ["topics", *reached, "--describe", "--topic", topic],
@@ -104,12 +110,14 @@ def test_both_tools_print_the_same_session(
     if reason := apache_kafka.available():
         pytest.skip(reason)
     cluster.disconnect(2, 3)
-    theirs = run_tools([(TOOLS[verb], call) for verb, *call in session(cluster, "theirs", written(tmp_path, "theirs"))])
+    theirs = run_tools(
+        [(TOOLS[verb], call) for verb, *call in session(cluster, "theirs", written(tmp_path, "theirs", cluster))]
+    )
     expected = [lines(told.out, "theirs") for told in theirs]
     with cluster.admin() as admin:
         assert not admin.list_partition_reassignments()
     found = []
-    for call in session(cluster, "ours", written(tmp_path, "ours")):
+    for call in session(cluster, "ours", written(tmp_path, "ours", cluster)):
         capsys.readouterr()
         code = main(call)
         printed = capsys.readouterr()

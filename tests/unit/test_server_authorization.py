@@ -72,7 +72,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.transport.server_channel import RequestContext
-from tests.harness.asking import batch, describe_partitions, elect, grow, reassign, reassignments, update
+from tests.harness.asking import batch, describe_partitions, elect, grow, keep, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import produced
@@ -518,6 +518,14 @@ def of_brokers_and_tools() -> list[Row]:
     none = (CLUSTER_REFUSED, -1, -1)
     return [
         Row("records", BROKER, lambda _: delete_records(), (topic(AclOperation.DELETE),), low_watermarks, gone),
+        Row(
+            "a replica's disk",
+            BROKER,
+            lambda _: keep("/", ("t", [0])),
+            (cluster(AclOperation.ALTER),),
+            lambda response: [each.error_code for topic in response.results for each in topic.partitions],
+            [CLUSTER_REFUSED],
+        ),
         Row("disks", BROKER, lambda _: DescribeLogDirsRequest(), (see_cluster,), directories, (CLUSTER_REFUSED, 0)),
         Row("a producer id", BROKER, lambda _: idempotent, may_not_write, producer, none),
         Row(

@@ -1,7 +1,7 @@
-"""Messages about the logs themselves: DeleteRecords, DescribeLogDirs.
+"""Messages about the logs themselves: DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs.
 
-A client sends DeleteRecords to the leader of each partition (KIP-107), and DescribeLogDirs to the broker whose disk it
-wants to know about (KIP-113, KIP-827).
+A client sends DeleteRecords to the leader of each partition (KIP-107), and DescribeLogDirs and AlterReplicaLogDirs to
+the broker whose disk it is about (KIP-113, KIP-827).
 """
 
 from pykraft.common.errors import KafkaError
@@ -88,3 +88,49 @@ class DescribeLogDirsResponse(Response, to=DescribeLogDirsRequest):
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0, since=3)
     results: Array[Result]
+
+
+class AlterReplicaLogDirsRequest(Request, api=34, versions=(1, 2), flexible=2, listeners=BROKER):
+    """Keep these replicas in these log directories of the broker."""
+
+    class Directory(Struct):
+        class Topic(Struct):
+            name: string
+            partitions: Array[int32]
+
+        path: string
+        topics: Array[Topic]
+
+    dirs: Array[Directory]
+
+    def refusal(self, error: KafkaError) -> "AlterReplicaLogDirsResponse":
+        """Each partition gets the error."""
+        topic_type = AlterReplicaLogDirsResponse.Topic
+        return AlterReplicaLogDirsResponse(
+            results=[
+                topic_type(
+                    topic_name=topic.name,
+                    partitions=[
+                        topic_type.Partition(partition_index=number, error_code=error.code)
+                        for number in topic.partitions
+                    ],
+                )
+                for directory in self.dirs
+                for topic in directory.topics
+            ]
+        )
+
+
+class AlterReplicaLogDirsResponse(Response, to=AlterReplicaLogDirsRequest):
+    """What became of each replica."""
+
+    class Topic(Struct):
+        class Partition(Struct):
+            partition_index: int32
+            error_code: int16 = field(default=0)
+
+        topic_name: string
+        partitions: Array[Partition]
+
+    throttle_time_ms: int32 = field(default=0)
+    results: Array[Topic]

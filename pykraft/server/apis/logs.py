@@ -1,6 +1,6 @@
-"""DeleteRecords and DescribeLogDirs on a broker's listener: what lies in the logs, seen from outside.
+"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs on a broker's listener: the logs, seen from outside.
 
-Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4. Behaviour to know:
+Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4, AlterReplicaLogDirs 1 to 2. Behaviour to know:
 
 * DeleteRecords goes to the leader. It is answered once the logs of all live replicas begin at the offset or after it,
   which each follower's next fetch but one tells; or, with REQUEST_TIMED_OUT, when the time is up. The records are
@@ -10,9 +10,13 @@ Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4. Behaviour to know:
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 * DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
   the disk. The metadata log is no partition of a broker, and is not told.
-* DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE on the cluster.
+* A broker of pykraft has one log directory, so AlterReplicaLogDirs finds every replica where it is to be. Another
+  directory is LOG_DIR_NOT_FOUND. A partition without a replica here is REPLICA_NOT_AVAILABLE: after a reassignment
+  Kafka's tool asks again until the replica has come.
+* DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE and AlterReplicaLogDirs ALTER on the cluster.
 
-Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest}.
+Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest,
+handleAlterReplicaLogDirsRequest}.
 """
 
 from collections.abc import Sequence
@@ -23,6 +27,8 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
     NO_LAG,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
@@ -136,8 +142,40 @@ class LogApis:
             )
         return [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
 
+    # --- AlterReplicaLogDirs ------------------------------------------------------------------------------------------
+
+    def alter_replica_log_dirs(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext, now: int
+    ) -> AlterReplicaLogDirsResponse:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        wanted = {
+            TopicPartition(topic.name, number): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for number in topic.partitions
+        }
+        topic_type = AlterReplicaLogDirsResponse.Topic
+        topics: dict[str, list[AlterReplicaLogDirsResponse.Topic.Partition]] = {}
+        for (topic, number), path in wanted.items():
+            error = self._keep_in(TopicPartition(topic, number), path)
+            topics.setdefault(topic, []).append(topic_type.Partition(partition_index=number, error_code=error))
+        return AlterReplicaLogDirsResponse(
+            results=[topic_type(topic_name=name, partitions=partitions) for name, partitions in topics.items()]
+        )
+
+    def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        if path != self._filesystem.absolute(self._logs.directory):
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        try:
+            self._replicas.partition(topic_partition)
+        except KafkaError as error:
+            is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
+        return ErrorCode.NONE
+
 
 HANDLERS: Handlers = {
+    AlterReplicaLogDirsRequest: LogApis.alter_replica_log_dirs,
     DeleteRecordsRequest: LogApis.delete_records,
     DescribeLogDirsRequest: LogApis.describe_log_dirs,
 }
