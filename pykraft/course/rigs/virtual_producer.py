@@ -115,6 +115,8 @@ class VirtualProducer:
         """What befalls the cluster in the next `send`, and how many milliseconds after its beginning."""
         self._taken: dict[int, float] = {}
         self._latency: dict[int, float] = {}
+        self.offsets: dict[int, int] = {}
+        """By number, the offset that an acknowledgement has named; -1 if it has named none."""
         self.failed: dict[int, str] = {}
         """The records that were given up, and why, in the words of their error."""
         self.batches: list[SentBatch] = []
@@ -138,6 +140,7 @@ class VirtualProducer:
         have `record_bytes`, or are `values`, taken in turn."""
         self._began_us = self._scheduler.now_us
         self.batches, self.requests, self._taken, self._latency, self.failed = [], 0, {}, {}, {}
+        self.offsets = {}
         pause_ms = 1000 / records_per_s
         size = record_bytes
         made = (values[n % len(values)] if values else f"{n} ".encode().ljust(size, b".") for n in range(records))
@@ -170,8 +173,13 @@ class VirtualProducer:
     @property
     def log(self) -> list[int]:
         """The numbers of the records in partition 0, in the order of their offsets."""
-        values = [record.value or b"" for batch in self._in_log() for record in batch.records()]
-        return [int(value.split()[0]) for value in values if value != _BEFORE.encode()]
+        return [number for _, number in self.records]
+
+    @property
+    def records(self) -> list[tuple[int, int]]:
+        """The records in partition 0: offset and number of each."""
+        found = [(record.offset, record.value or b"") for batch in self._in_log() for record in batch.records()]
+        return [(offset, int(value.split()[0])) for offset, value in found if value != _BEFORE.encode()]
 
     def latency_ms(self, share: float = 0.5) -> float:
         """So many of the records were acknowledged at most this long after the program sent them: the median, or with
@@ -214,6 +222,7 @@ class VirtualProducer:
             self.failed[number] = str(error)
         else:
             self._latency[number] = self._now_ms() - self._taken[number]
+            self.offsets[number] = metadata.offset
 
     def _watched(self, outbound: Outbound) -> Outbound:
         """The same request; its batches are noted when it is answered."""
