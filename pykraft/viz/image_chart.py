@@ -25,6 +25,7 @@ _TOP, _ROW = 92.0, 25.0
 _RECORDS, _RECORDS_WIDTH, _IMAGE = 0.0, 392.0, 510.0
 _COLOURS = {
     "level": palette.PURPLE,
+    "controller": palette.VERMILLION,
     "broker": palette.BLUE,
     "topic": palette.ORANGE,
     "partition": palette.GREEN,
