@@ -160,7 +160,7 @@ def why_not(feature: str, wanted: FeatureLevel, levels: Mapping[str, int]) -> st
 def as_of_level(record: MetadataRecord, version: int, level: int) -> tuple[MetadataRecord, int]:
     """The record and its version as the cluster's ``metadata.version`` allows them; `version` is the newest one that
     the writer wants. The record that is handed in stays as it is."""
-    allowed = _version_at(record, level)
+    allowed = newest_version(record, level)
     if allowed >= version:
         return record, version
     lost = {
@@ -171,7 +171,7 @@ def as_of_level(record: MetadataRecord, version: int, level: int) -> tuple[Metad
     return (record.replace(**lost) if lost else record), allowed
 
 
-def _version_at(record: MetadataRecord, level: int) -> int:
+def newest_version(record: MetadataRecord, level: int) -> int:
     """The newest version of this kind of record at this level."""
     match record:
         case PartitionRecord() | PartitionChangeRecord():

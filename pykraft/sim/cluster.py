@@ -20,7 +20,7 @@ from pykraft.client.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.controller.features import NEW_CLUSTER, TRANSACTION_VERSION
+from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
 from pykraft.coordinator.group.classic_group import ClassicState
 from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage
@@ -43,6 +43,7 @@ from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.interventions import Intervention
 from pykraft.sim.invariants import PLAIN, Violation, require
 from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.level_laws import check_record_versions
 from pykraft.sim.network import Network
 from pykraft.sim.reassignment_workload import in_progress
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
@@ -214,6 +215,8 @@ class SimulatedCluster:
                 knobs.brokers,
                 knobs.admin_every_ms,
                 knobs.moves,
+                knobs.level_changes,
+                self._levels[METADATA_VERSION],
                 self.watcher.newest_image,
                 self._dice("administrator"),
             )
@@ -565,6 +568,8 @@ class SimulatedCluster:
         for node_id, machine in self.nodes.items():
             assert machine.node is not None
             features = machine.node.loader.image.features
+            if self._administrator is not None:  # then that level moves, by a law of its own
+                levels[METADATA_VERSION] = features[METADATA_VERSION]
             require(features == levels, f"node {node_id} runs at {features}; the cluster was formatted at {levels}")
             fresh, log = MetadataLoader(), machine.node.raft.replica.log
             CommitReader(log, fresh).deliver(log.high_watermark)
@@ -573,6 +578,7 @@ class SimulatedCluster:
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
         if self._administrator is not None:
             self._administrator.check(images[max(images)])
+        check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()
         if self._bank is not None:
             self._bank.ledger.check_total()

@@ -144,6 +144,9 @@ class CommittedLog:
         """Those of these numbers."""
         return (RecordBatch(memoryview(data)) for data in self._data[first:end])
 
+    def all_batches(self) -> Iterator[RecordBatch]:
+        return self.batches(0, len(self.ends))
+
     def check_matching(self, replica: ReplicaLog, added: range) -> None:
         """Log Matching."""
         for index in added:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
-from pykraft.metadata.versions import ELR_VERSION
+from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS
 
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 
@@ -150,9 +150,11 @@ class Knobs:
     clock_skew_ms: int
     background_us: int
     admin_every_ms: int
-    """How often a topic is made or deleted, or a partition moved; 0 for never."""
+    """How often a topic is made or deleted, a partition moved, or the level of the metadata changed; 0 for never."""
     moves: float
     """How often it is a partition that is moved."""
+    level_changes: float
+    """How often it is the level that is changed."""
     groups: tuple[GroupKnobs, ...]
     transactions: TransactionKnobs | None
     """None in most seeds, at most one of each protocol."""
@@ -213,10 +215,11 @@ def _draw(seed: int) -> Knobs:
         background_us=random.choice((100, 5_000, 300_000)),
         admin_every_ms=_admin_every_ms(seed),
         moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
+        level_changes=0.25 if _has_snapshots(seed) else 0.0,
         groups=groups,
         transactions=transactions,
         elections=elections,
-        features={ELR_VERSION: 1} if elections is not None and elections.keeps_elr else {},
+        features={ELR_VERSION: 1} if elections is not None and elections.keeps_elr else _levels(seed),
     )
 
 
@@ -287,6 +290,13 @@ def _fetch_sessions(random: Random) -> dict[str, int]:
 
 def _has_snapshots(seed: int) -> bool:
     return seed % SNAPSHOT_PERIOD in SNAPSHOT_SEEDS
+
+
+def _levels(seed: int) -> dict[str, int]:
+    """An administrator who changes the level of the metadata may find an older one."""
+    if not _has_snapshots(seed):
+        return {}
+    return {METADATA_VERSION: Random(f"level {seed}").choice(METADATA_VERSIONS).level}
 
 
 def _has_reassignments(seed: int) -> bool:

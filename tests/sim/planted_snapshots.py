@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.common.types import OffsetAndEpoch
+from pykraft.controller import controller
+from pykraft.controller.feature_control import FeatureControl
+from pykraft.controller.result import Result
 from pykraft.metadata import snapshot_generator
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
+from pykraft.protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from pykraft.raft.history import committed
 from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.replicated_log import ReplicatedLog
@@ -64,3 +68,22 @@ def a_deleted_topic_that_survives_a_snapshot() -> None:
 def a_log_that_goes_on_after_a_snapshot_was_copied() -> None:
     """A replica copies a snapshot and keeps the log that it had."""
     put(ReplicatedLog, "begin_at", lambda self, snapshot: self._log.update_high_watermark(snapshot.offset))
+
+
+@bug
+def a_level_that_is_acknowledged_and_not_written() -> None:
+    """The change is planned, and its records are forgotten."""
+    plan = FeatureControl.update_features
+
+    def update_features(
+        self: FeatureControl, image: MetadataImage, request: UpdateFeaturesRequest
+    ) -> Result[UpdateFeaturesResponse]:
+        return plan(self, image, request)._replace(records=[])
+
+    put(FeatureControl, "update_features", update_features)
+
+
+@bug
+def records_that_are_newer_than_the_level() -> None:
+    """The controller writes every record in its newest version, whatever the oldest node can read."""
+    put(controller, "as_of_level", lambda record, version, level: (record, version))
