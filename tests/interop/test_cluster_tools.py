@@ -31,6 +31,7 @@ SERVERS: dict[str, Callable[[], Cluster | ApacheKafka]] = {
 TOPIC = "measured"
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -39,7 +40,10 @@ TOOLS = {
 }
 _SENT = "producer-perf-test --bootstrap-server SERVERS --topic measured --num-records 900 --throughput"
 _READ = "consumer-perf-test --bootstrap-server SERVERS --topic measured --num-records"
+_ELECT = "leader-election --bootstrap-server SERVERS --topic measured --partition"
 CALLS = (
+    f"{_ELECT} 0 --election-type preferred",
+    f"{_ELECT} 1 --election-type UNCLEAN",
     "metadata-quorum --bootstrap-server SERVERS describe --status",
     "metadata-quorum --bootstrap-server SERVERS describe --replication",
     "metadata-quorum --bootstrap-server SERVERS describe --replication --human-readable",
