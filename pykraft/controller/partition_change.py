@@ -100,7 +100,7 @@ def plan_partition_change(
         record.leader_recovery_state = RECOVERING
     if is_unclean or leader in (elr or ()):
         isr = (leader,)  # alone: nothing is known of the others
-    if isr != partition.isr and (isr or elr_rules is not None):
+    if is_unclean or (isr != partition.isr and (isr or elr_rules is not None)):
         record.isr = list(isr)
     _set_elr(record, partition, () if is_unclean or elr is None else tuple(each for each in elr if each != leader))
     if elr_rules is not None:
