@@ -221,12 +221,12 @@ class SimulatedCluster:
                 self._dice("administrator"),
             )
             self._add_client("administrator", self._administrator)
+            if knobs.moves:
+                self.watcher.watch_reassignments()
         if knobs.elections is not None:
             every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
             self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
-            if knobs.moves:
-                self.watcher.watch_reassignments()
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0

@@ -97,8 +97,8 @@ class ElectionKnobs:
     """How often the controller looks for leaderships to give back; 0 for never."""
 
 
-REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(400, 500), 800
-"""Of each eight hundred seeds these move partitions between brokers."""
+REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(800, 900), 1600
+"""Of each sixteen hundred seeds these move partitions between brokers."""
 
 
 @dataclass(frozen=True)

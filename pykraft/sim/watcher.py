@@ -503,8 +503,10 @@ class Watcher:
 
     def _lacking(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
         """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
-        committed = self.history(topic_partition).log
-        ends = self._ends(topic_partition)
+        history, ends = self.history(topic_partition), self._ends(topic_partition)
+        committed = history.log
+        if history.is_lost:
+            return []
 
         def lacks(node_id: int) -> bool:
             if node_id in ends:

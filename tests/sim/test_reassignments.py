@@ -12,12 +12,12 @@ from tests.sim import planted_reassignments
 from tests.sim.histories import history, in_processes
 from tests.sim.planted import PLANTED, first_death
 
-SHORT = (401, 408, 414, 444)
-FLOORS = {"reassignments_completed": 25, "reassignments_cancelled": 3}
-LONG_FLOORS = {"reassignments_completed": 350, "reassignments_cancelled": 45}
+SHORT = (802, 841)
+FLOORS = {"reassignments_completed": 13, "reassignments_cancelled": 3}
+LONG_FLOORS = {"reassignments_completed": 200, "reassignments_cancelled": 20}
 SEEN = {
-    "a_reassignment_completed_one_replica_early": 401,
-    "a_reassignment_acknowledged_and_not_written": 401,
+    "a_reassignment_completed_one_replica_early": 841,
+    "a_reassignment_acknowledged_and_not_written": 805,
 }
 
 
