@@ -20,7 +20,7 @@ FLOORS = {
     "truncations": 30,
     "isr_changes": 500,
     "acknowledged": 65_000,
-    "consumed_from_followers": 2_000,
+    "consumed_from_followers": 1_000,
     "crashes": 200,
     "classic_rebalances": 57,
     "classic_members_lost": 46,
