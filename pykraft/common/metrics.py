@@ -27,6 +27,7 @@ LOG = "kafka.log"
 CLUSTER = "kafka.cluster"
 CONTROLLER = "kafka.controller"
 GROUP_COORDINATOR = "kafka.coordinator.group"
+TRANSACTION_COORDINATOR = "kafka.coordinator.transaction"
 OWN = "pykraft"
 """The group of what Kafka's brokers do not measure."""
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)

@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pykraft.common.timer import Timer
+from pykraft.protocol.schema import Response
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import Marks, RequestMetrics
 from pykraft.transport.server_channel import InboundRequest
@@ -179,6 +180,9 @@ class SharedRequestMetrics(RequestMetrics):
 
     def prepare(self, inbound: InboundRequest) -> None:
         self._shared.prepare(inbound)
+
+    def count_errors(self, inbound: InboundRequest, response: Response) -> None:
+        self._shared.count_errors(inbound, response)
 
     def record(
         self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None

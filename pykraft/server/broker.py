@@ -95,7 +95,6 @@ class Broker:
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
-        tell_broker(metrics, self.replicas, self.groups)
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = TransactionCoordinator(
@@ -107,6 +106,7 @@ class Broker:
             clock=clock,
             trace=trace,
         )
+        tell_broker(metrics, self.replicas, self.groups, self.transactions.markers)
 
     def _open_logs(
         self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics

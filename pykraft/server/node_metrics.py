@@ -17,7 +17,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
-from pykraft.common.metrics import CLUSTER, CONTROLLER, GROUP_COORDINATOR, LOG, OWN, Metrics, Series
+from pykraft.common.metrics import (
+    CLUSTER,
+    CONTROLLER,
+    GROUP_COORDINATOR,
+    LOG,
+    OWN,
+    TRANSACTION_COORDINATOR,
+    Metrics,
+    Series,
+)
 from pykraft.controller.controller import QuorumController
 from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicState
 from pykraft.coordinator.group.consumer_group import ConsumerGroupState
@@ -28,6 +37,7 @@ from pykraft.raft.quorum_state import Candidate, Follower, Leader, Prospective, 
 from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.transaction_markers import TransactionMarkers
 from pykraft.storage.log import UnifiedLog
 
 MOST_SERIES = 1000
@@ -97,10 +107,13 @@ def tell_controller(metrics: Metrics, controller: QuorumController, raft: RaftCl
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 
-def tell_broker(metrics: Metrics, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
+def tell_broker(
+    metrics: Metrics, replicas: ReplicaManager, groups: GroupCoordinator, markers: TransactionMarkers
+) -> None:
     """What a broker has."""
     tell_replicas(metrics, replicas)
     tell_groups(metrics, groups, replicas)
+    tell_transactions(metrics, markers)
 
 
 def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
@@ -190,6 +203,16 @@ def tell_groups(metrics: Metrics, coordinator: GroupCoordinator, replicas: Repli
     metrics.series(kind, "group-count", by_protocol)
     metrics.series(kind, "consumer-group-count", by_state)
     metrics.series("group", "lag", lambda: list(islice(_lags(coordinator, replicas), MOST_SERIES)), OWN)
+
+
+def tell_transactions(metrics: Metrics, markers: TransactionMarkers) -> None:
+    """The transactions that this broker coordinates."""
+    metrics.gauge(
+        "TransactionMarkerChannelManager",
+        "UnknownDestinationQueueSize",
+        lambda: markers.waiting_for_leaders,
+        TRANSACTION_COORDINATOR,
+    )
 
 
 def _lags(coordinator: GroupCoordinator, replicas: ReplicaManager) -> Iterator[tuple[dict[str, str], float]]:

@@ -101,6 +101,11 @@ class TransactionMarkers:
         transaction = self._transactions.get(transactional_id)
         return None if transaction is None else frozenset(transaction.unmarked)
 
+    @property
+    def waiting_for_leaders(self) -> int:
+        """How many transactions wait with some markers, as the leaders of their partitions are not known."""
+        return len(self._leaderless)
+
     def stop(self, state_partition: int) -> None:
         """Another broker coordinates the transactions of this partition of the internal topic."""
         for each in [each for each in self._transactions.values() if each.state_partition == state_partition]:

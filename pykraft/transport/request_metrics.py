@@ -13,8 +13,11 @@ is what a quota makes the client wait after the answer, so it is not part of the
 not take at once leaves later, and is not in the response time. On one thread there is no ResponseQueueTimeMs, as an
 answer waits in no queue there. On Kafka's threads (`network.stages`) it lies between remote and response.
 
-A fetch counts as FetchConsumer or FetchFollower. Kafka counts it as Fetch, too. A request that a broker forwards counts
-as Envelope on the controller.
+ErrorsPerSec counts every error code of each response, no error included. A response with three partitions counts three
+times (`protocol.error_counts`).
+
+A fetch counts as FetchConsumer or FetchFollower, its errors as Fetch. Kafka counts it as Fetch, too. A request that a
+broker forwards counts as Envelope on the controller.
 
 Idle percentages on one thread
 ------------------------------
@@ -37,9 +40,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.metrics import NETWORK, SERVER, Histogram, Meter, Metrics
+from pykraft.protocol.error_counts import CountErrors, error_counter
 from pykraft.protocol.messages.data import FetchRequest
-from pykraft.protocol.schema import Request
+from pykraft.protocol.schema import Request, Response
 from pykraft.transport.server_channel import InboundRequest
 
 _NS_PER_MS = 1_000_000
@@ -73,6 +78,20 @@ class _Api:
         self.times = tuple(times(part) for part in names)
 
 
+class _Errors(dict[int, Meter]):
+    """The meters of one API by error code, each made when its error comes for the first time."""
+
+    def __init__(self, metrics: Metrics, request: str) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._request = request
+
+    def __missing__(self, code: int) -> Meter:
+        tags = {"request": self._request, "error": ErrorCode.of(code).name}
+        found = self[code] = self._metrics.meter("RequestMetrics", "ErrorsPerSec", NETWORK, **tags)
+        return found
+
+
 class RequestMetrics:
     """Measures the requests of one node. One thread at a time may call it."""
 
@@ -85,6 +104,8 @@ class RequestMetrics:
         self._apis: dict[str, _Api] = {}
         self._found: dict[tuple[int, int, bool], tuple[_Api, Meter]] = {}
         """By API, version, and whether it is a follower's fetch."""
+        self._errors: dict[int, tuple[CountErrors, _Errors]] = {}
+        """By API."""
 
     def prepare(self, inbound: InboundRequest) -> None:
         """Make the metrics of this kind of request, if it is the first. (Metrics are made on the node's side of a
@@ -97,6 +118,18 @@ class RequestMetrics:
             api.response_queue = self._metrics.histogram(
                 "RequestMetrics", "ResponseQueueTimeMs", NETWORK, _NS_PER_MS, request=api.name
             )
+
+    def count_errors(self, inbound: InboundRequest, response: Response) -> None:
+        """A request is answered with this. The node's side of a connection counts it."""
+        api_key = inbound.context.api_key
+        count, meters = self._errors.get(api_key) or self._find_errors(api_key, response)
+        count(response, meters)
+
+    def _find_errors(self, api_key: int, response: Response) -> tuple[CountErrors, "_Errors"]:
+        """What counts the errors of an API that is asked for the first time."""
+        name = type(response).__name__.removesuffix("Response")
+        found = self._errors[api_key] = error_counter(type(response)), _Errors(self._metrics, name)
+        return found
 
     def record(
         self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None

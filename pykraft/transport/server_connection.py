@@ -301,6 +301,8 @@ class ServerConnection:
         except (struct.error, MemoryError):
             requests.hang_up(self)
             return
+        if requests.metrics is not None and answer.response is not None:
+            requests.metrics.count_errors(inbound, answer.response)
         requests.deliver(ReadyResponse(self, inbound, parts, throttle_ms, marks, ready))
 
     def send_response(self, response: ReadyResponse) -> None:

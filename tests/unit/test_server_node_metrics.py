@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.metrics import Histogram, Meter, Metrics
 from pykraft.common.prometheus import exposition, parse
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.offsets import OffsetCommitRequest
+from pykraft.records.builder import RecordBatchBuilder
 from pykraft.server import node_metrics
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from tests.harness.asking import batch as batch_of
@@ -105,6 +107,39 @@ def test_what_comes_in_and_goes_out_is_counted_by_topic_and_in_all() -> None:
     found = figures(node)
     assert f"{kind}bytesin_total topic=u" not in found
     assert found[f"{kind}bytesin_total"] == 2 * size
+
+
+def test_a_request_that_fails_for_a_reason_of_its_own_is_counted_and_the_bytes_of_a_batch_that_is_too_large() -> None:
+    """What may happen to any client, such as an unknown topic, is no failure: so does Kafka count."""
+    node = LoneNode()
+    small = node.create("small", max_message_bytes="10")
+    compacted = node.create("compacted", cleanup_policy="compact")
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"without a key")
+    records = bytes(builder.build())
+    answers = [node.produce(topic, records, acks=1) for topic in (small, compacted, Uuid(bytes(15) + b"\x07"))]
+    node.run(50)
+    codes = [answer.value.response.responses[0].partition_responses[0].error_code for answer in answers]
+    assert codes == [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_TOPIC_ID]
+    found, kind = figures(node), "kafka_server_brokertopicmetrics_"
+    assert found[f"{kind}failedproducerequests_total"] == 1
+    assert found[f"{kind}failedproducerequests_total topic=compacted"] == 1
+    assert found[f"{kind}bytesrejected_total topic=small"] == found[f"{kind}bytesrejected_total"] == len(records)
+    assert f"{kind}failedfetchrequests_total" not in found
+
+
+@pytest.mark.parametrize(("error", "failed"), [(ErrorCode.OFFSET_OUT_OF_RANGE, 0), (ErrorCode.CORRUPT_MESSAGE, 1)])
+def test_a_fetch_fails_for_what_a_client_need_not_expect(error: ErrorCode, failed: int) -> None:
+    metrics = Metrics()
+    BrokerTopicMetrics(metrics).not_fetched("t", error)
+    found = {name: value for _, name, value in metrics.read()}
+    assert found.get("FailedFetchRequestsPerSec", 0) == failed
+
+
+def test_transactions_that_wait_for_a_leader_are_counted() -> None:
+    found = figures(LoneNode())
+    name = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
+    assert found[name] == 0
 
 
 def test_a_topic_that_comes_again_counts_from_zero_and_its_sum_goes_on() -> None:

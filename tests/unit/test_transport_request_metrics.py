@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
 
 from pykraft.common.core import Promise
-from pykraft.common.metrics import Metrics
+from pykraft.common.errors import ErrorCode
+from pykraft.common.metrics import Meter, Metrics
 from pykraft.common.timer import Timer
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.error_counts import error_counter
 from pykraft.protocol.header import encode_request
-from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
-from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest
-from pykraft.protocol.schema import Request
+from pykraft.protocol.messages.cluster import ApiVersionsResponse, MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from pykraft.protocol.messages.transactions import AddPartitionsToTxnResponse
+from pykraft.protocol.schema import Request, Response
 from pykraft.runtime.clock import SystemClock
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.transport.request_metrics import Marks, RequestMetrics, ThreadTimes
@@ -181,6 +185,56 @@ def test_idle_percentages_forget_what_is_older_than_a_minute() -> None:
     assert idle(rig) == (0, 0)
 
 
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def produced(*errors: ErrorCode) -> ProduceResponse:
+    partitions = [ProduceResponse.Topic.Partition(index=at, error_code=error) for at, error in enumerate(errors)]
+    return ProduceResponse(responses=[ProduceResponse.Topic(name="t", partition_responses=partitions)])
+
+
+@pytest.mark.parametrize(
+    ("response", "counts"),
+    [
+        (produced(), {}),
+        (produced(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE), {0: 2, 2: 1}),
+        (FetchResponse(error_code=70, responses=[]), {70: 1}),
+        (ApiVersionsResponse(error_code=35, api_keys=[]), {35: 1}),
+        (
+            AddPartitionsToTxnResponse(
+                error_code=0,
+                results_by_transaction=[],
+                results_by_topic_v3_and_below=[
+                    AddPartitionsToTxnResponse.Topic(
+                        name="t",
+                        results_by_partition=[
+                            AddPartitionsToTxnResponse.Topic.Partition(partition_index=0, partition_error_code=48)
+                        ],
+                    )
+                ],
+            ),
+            {0: 1, 48: 1},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_errors_of_a_response_are_those_of_it_and_of_all_in_it(response: Response, counts: dict[int, int]) -> None:
+    meters = defaultdict[int, Meter](Meter)
+    error_counter(type(response))(response, meters)
+    assert {code: meter.count for code, meter in meters.items()} == counts
+
+
+def test_errors_are_counted_by_api_and_error() -> None:
+    rig = Rig()
+    rig.answer = Answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[]))
+    rig.bring(FETCH, 12)
+    rig.bring(FETCH, 12)
+    (family,) = [each for each in rig.metrics.families() if each.name == "ErrorsPerSec"]
+    ((tags, meter),) = family.metrics.items()
+    assert isinstance(meter, Meter)
+    assert (dict(tags), meter.count) == ({"request": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND"}, 2)
+
+
 # --- their price ------------------------------------------------------------------------------------------------------
 
 
@@ -193,10 +247,12 @@ def test_the_metrics_of_a_request_cost_at_most_three_microseconds() -> None:
     context = RequestContext("c", "L", ListenerKind.BROKER, "User:a", "client", "127.0.0.1", 0, 12, 1, 200)
     inbound = InboundRequest(context, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]))
     topics = BrokerTopicMetrics(metrics)
+    response = produced(ErrorCode.NONE)
 
     def one() -> None:
         marks = Marks(stopwatch(), stopwatch(), stopwatch())
         topics.produced("t", 1, 100)
+        requests.count_errors(inbound, response)
         requests.record(inbound, marks, marks.handled, 0)
         times.add(stopwatch(), stopwatch(), stopwatch(), marks.handled)
 

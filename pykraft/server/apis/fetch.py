@@ -171,6 +171,8 @@ class FetchApis:
                 self._replicas.topic_metrics.fetched(
                     topic_partition.topic, len(result.records), replica_id >= 0, is_added
                 )
+            else:
+                self._replicas.topic_metrics.not_fetched(result.place.topic_partition.topic, result.error)
             if tells_leader and result.error in NOT_LEADER:
                 answer.current_leader = current_leader(
                     self._replicas, result.error, result.place.topic_partition, context, leaders

@@ -177,7 +177,7 @@ class ProduceApis:
                 topic_partition, batch, now, needs_all=needs_all, budget=budget, check=check
             )
         except KafkaError as error:
-            self._replicas.topic_metrics.refused(topic_partition.topic)
+            self._replicas.topic_metrics.refused(topic_partition.topic, error.code, batch.size)
             result = ProduceResult(topic_partition, error.code, error.detail)
             if isinstance(error, InvalidRecordsError):
                 result.record_errors = error.records[: budget.left_errors]
