@@ -13,6 +13,7 @@ load on `cluster`, client and broker in this process together: how much of its p
 """
 
 import gc
+import itertools
 import time
 from collections.abc import Callable
 from functools import cache
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 Measure = Callable[[str], float]
 _ROWS = 200
-_LIVE_RECORDS, _RECORD_BYTES = 1000, 100
-_TOPIC = "advice"
+_LIVE_RECORDS, _RECORD_BYTES = 800, 100
+_numbers = itertools.count(1)
 _TIMEOUT_S = 60
 
 
@@ -160,7 +161,8 @@ class _Bench:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
-        cluster.create_topic(_TOPIC, 1, 1)
+        self._topic = f"advice-{next(_numbers)}"
+        cluster.create_topic(self._topic, 1, 1)
 
     def measure(self, arm: str) -> float:
         """Milliseconds of processor time that 1,000 records take: all of them, or those of the collector's pauses."""
@@ -169,7 +171,6 @@ class _Bench:
         def on_collection(phase: str, _: object) -> None:
             pauses.append(time.process_time() * (1 if phase == "stop" else -1))
 
-        gc.collect()
         gc.freeze()  # what the notebook has made before is not the records' garbage
         gc.callbacks.append(on_collection)
         try:
@@ -183,9 +184,9 @@ class _Bench:
         """Send the records; the seconds of processor time that this takes, in all threads together."""
         value = bytes(_RECORD_BYTES)
         with Producer(bootstrap_servers=self._cluster.bootstrap_servers) as producer:
-            producer.send(_TOPIC, value).result(_TIMEOUT_S)
+            producer.send(self._topic, value).result(_TIMEOUT_S)
             before = time.process_time()
             for _ in range(_LIVE_RECORDS):
-                producer.send(_TOPIC, value)
+                producer.send(self._topic, value)
             producer.flush()
             return time.process_time() - before
