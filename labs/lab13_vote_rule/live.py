@@ -21,13 +21,13 @@ VOTE = "pykraft.raft.service.RaftService.vote"
 WON = "pykraft.raft.quorum_state.QuorumState.vote_is_granted"
 LOST = "pykraft.raft.quorum_state.QuorumState.vote_is_rejected"
 WAIT = "pykraft.raft.quorum_state.QuorumState._election_deadline"
-NODES, LATE_RUNS = 5, 3
+NODES, LATE_RUNS = 5, 2
 ERRORS = {"fenced": ErrorCode.FENCED_LEADER_EPOCH}
 
 
 def run(work):
     """Elect by the rules of `work`; it agrees if no law is broken, and the incomplete log never wins."""
-    count = pick(small=5, full=12)
+    count = pick(small=3, full=12)
     with plugged(places(work)) as plugs:
         runs, broken = attempts(count, lambda seed: failover(seed, NODES))
         late, broken_late = attempts(LATE_RUNS, behind_and_complete)

@@ -53,7 +53,7 @@ def test_votes_that_are_given_twice_break_a_law_in_the_first_picture() -> None:
     ("plant", "since", "heading", "words"),
     [
         (NO_CHANCE, None, "4. ", "this does not hold: .*Without chance, split votes follow each other"),
-        (NO_PRE_VOTE, "5. ", "6. ", "this does not hold: .*With pre-vote the leader stays in all five runs"),
+        (NO_PRE_VOTE, "5. ", "6. ", "this does not hold: .*With pre-vote the leader stays in all three runs"),
         (ANY_LOG_WILL_DO, "6. ", "Where", "SimulationFailed: .*Leader Completeness"),
         (A_LEADER_THAT_NEVER_RESIGNS, "4. ", "5. ", "TimeoutError: seed .* not within 60,000 ms"),
     ],
