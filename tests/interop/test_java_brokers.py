@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pykraft import Admin, NewTopic
+from pykraft import Admin, NewTopic, TopicPartition
 from pykraft.cli import main
 from pykraft.common.config import format_properties, parse_properties
 from pykraft.runtime.process import NodeProcess
@@ -130,3 +130,26 @@ def test_a_broker_of_kafkas_that_stopped_in_order_is_eligible(brokers: JavaBroke
         brokers.restart(1)
         wait_for(admin, "kept", 2, {1, 2})
         assert values(brokers, "kept", 10) == [b"value %d" % n for n in range(10)]
+
+
+def test_a_partition_moves_between_brokers_of_kafkas(brokers: JavaBrokers, tmp_path: pathlib.Path) -> None:
+    """The first record of the reassignment is ours, and so is the second, when Kafka's leader asks for the ISR."""
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    key = TopicPartition("moving", 0)
+    with Admin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("moving", replica_assignments={0: [1]})])
+        wait_for(admin, "moving", 1, {1})
+        write(brokers, "moving", 0)
+        file = tmp_path / "moving.json"
+        file.write_text('{"version": 1, "partitions": [{"topic": "moving", "partition": 0, "replicas": [2]}]}')
+        asked = ("--bootstrap-server", brokers.bootstrap_servers, "--reassignment-json-file", str(file))
+        assert "Successfully started partition reassignment for moving-0" in brokers.tool(tool, *asked, "--execute")
+        wait_for(admin, "moving", 2, {2})
+        assert not admin.list_partition_reassignments()
+        assert "Reassignment of partition moving-0 is completed." in brokers.tool(tool, *asked, "--verify")
+        write(brokers, "moving", 10)
+        admin.alter_partition_reassignments({key: [1, 2]})
+        wait_for(admin, "moving", 2, {1, 2})
+        admin.alter_partition_reassignments({key: [1]})
+        wait_for(admin, "moving", 1, {1})
+        assert values(brokers, "moving", 20) == [b"value %d" % n for n in range(20)]
