@@ -28,6 +28,7 @@ from pykraft.common.timer import Timer
 from pykraft.common.types import Uuid
 from pykraft.protocol.api import apis
 from pykraft.protocol.listeners import ListenerKind
+from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Request, Struct
 from pykraft.transport.server_channel import InboundRequest
@@ -155,6 +156,8 @@ class Faults:
         lost = Answer(None, hang_up=True)
         if fault.drop == "request":
             return lost
+        if fault.error is not None and isinstance(inbound.message, MetadataRequest):
+            return self._with_topic_errors(self._handle(inbound, now), fault.error)
         if fault.error is not None:
             refusal = inbound.message.refusal(KafkaError(fault.error))
             return lost if refusal is None else Answer(refusal)
@@ -162,6 +165,19 @@ class Faults:
         if fault.drop is None:
             return answered
         return answered.map(lambda _: lost) if isinstance(answered, Promise) else lost
+
+    @staticmethod
+    def _with_topic_errors(answered: Answer | Promise[Answer], error: ErrorCode) -> Answer | Promise[Answer]:
+        """An answer to Metadata in which each topic has this error. The brokers are in it, as they are in Kafka's: a
+        client asks one of them again."""
+
+        def changed(answer: Answer) -> Answer:
+            response = answer.response
+            assert isinstance(response, MetadataResponse)
+            topics = [topic.replace(error_code=error, partitions=[]) for topic in response.topics]
+            return answer._replace(response=response.replace(topics=topics))
+
+        return answered.map(changed) if isinstance(answered, Promise) else changed(answered)
 
     def _topics(self, message: Request) -> frozenset[str]:
         """The topics that a request is about."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 from pykraft import Cluster, Consumer, Producer
@@ -147,3 +148,14 @@ def test_a_mistake_is_one_sentence(cluster: Cluster, said: dict[str, Any], sente
     refused = pytest.raises(ValueError, match=re.escape(sentence))
     with refused, cluster.fault(**{"api": "Produce", **said}):
         pass
+
+
+def test_an_answer_to_metadata_with_an_error_names_the_brokers_and_its_topics_have_the_error(
+    cluster: Cluster, topic: str
+) -> None:
+    """As in Kafka: a client that knows no broker any more could not ask again."""
+    with cluster.fault("Metadata", error="LEADER_NOT_AVAILABLE", client_id="asks") as met:
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "asks"})
+        told = admin.list_topics(topic, timeout=LIMIT_S)
+    assert met.caught and len(told.brokers) == 3
+    assert told.topics[topic].error.name() == "LEADER_NOT_AVAILABLE"

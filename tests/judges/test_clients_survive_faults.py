@@ -37,6 +37,7 @@ FAULTS: list[dict[str, Any]] = [
         )
     ),
     *({"api": "Fetch", "error": error} for error in ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")),
+    {"api": "Metadata", "error": "LEADER_NOT_AVAILABLE"},
     {"api": "InitProducerId", "error": "COORDINATOR_LOAD_IN_PROGRESS"},
     *(
         {"api": "FindCoordinator", "error": error}
