@@ -6,7 +6,7 @@
     light bar    the batch waits in the producer, from its first record on
     dark bar     it is under way, until its response arrives; the number in it counts its records
 
-`log_orders` draws the records of a partition by their offsets, a row for each log::
+`log_orders` draws the records of a partition in the order of their offsets, a row for each log::
 
     filled           the record comes after all smaller numbers, for the first time
     framed, late     a larger number is in the log before it
@@ -206,7 +206,7 @@ def log_orders(logs: Mapping[str, Sequence[int]], *, title: str, note: str = "")
         svg.text(x, y + 20, shortened(str(trouble_in(order)), WIDTH - x, 13), 13)
     for offset in range(longest):
         svg.text(left + cell * (offset + 0.5), foot, str(offset), 12, anchor="middle", opacity=palette.FAINT)
-    svg.text(left - 8, foot, "offset", 12, anchor="end", opacity=palette.FAINT)
+    svg.text(left - 8, foot, "place", 12, anchor="end", opacity=palette.FAINT)
     legend = "light: in order · dark, framed: late, a larger number is before it · dashed: there already"
     svg.text(left, foot + 26, shortened(legend, WIDTH - left, 12.5), 12.5, opacity=palette.FAINT)
     told = [f"{name}: {', '.join(map(str, order))} ({trouble_in(order)})" for name, order in logs.items()]
