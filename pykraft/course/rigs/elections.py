@@ -34,7 +34,13 @@ _LIMIT_MS = 60_000
 
 def quorum_knobs(nodes: int = 3) -> Knobs:
     """So many nodes, one small topic, no clients, no faults."""
-    properties = {**LESSON, "metadata.max.idle.interval.ms": 100, "internal.metadata.log.segment.bytes": 1 << 20}
+    properties = {
+        **LESSON,
+        "controller.quorum.fetch.timeout.ms": FETCH_TIMEOUT_MS,
+        "controller.quorum.election.timeout.ms": ELECTION_TIMEOUT_MS,
+        "metadata.max.idle.interval.ms": 100,
+        "internal.metadata.log.segment.bytes": 1 << 20,
+    }
     none = replace(draw(_SHAPE_SEED), brokers=nodes, controllers=0, partitions=1, groups=(), producers=(), consumers=())
     small = replace(none, has_plain_producer=False, transactions=None, admin_every_ms=0, properties=properties)
     return replace(calm(small), storm_from_ms=0, storm_until_ms=_LIMIT_MS)
