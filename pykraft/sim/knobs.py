@@ -184,7 +184,7 @@ def _draw(seed: int) -> Knobs:
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
-        properties=_properties(random, _smallest_segment(seed, brokers, groups, transactions))
+        properties=_properties(random, _smallest_segment(transactions))
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
         | _election_properties(elections),
@@ -246,14 +246,10 @@ def _in_racks(knobs: Knobs, random: Random) -> Knobs:
     )
 
 
-def _smallest_segment(
-    seed: int, brokers: int, groups: tuple[GroupKnobs, ...], transactions: TransactionKnobs | None
-) -> int:
+def _smallest_segment(transactions: TransactionKnobs | None) -> int:
     """A segment of the metadata log must have room for the largest batch: a topic that is made, or the registrations of
-    many brokers at once, or what an administrator asks for while a leader gathers records."""
-    if transactions is not None:
-        return 4_000
-    return 2_000 if groups or brokers > 3 or _has_snapshots(seed) else 1_000
+    many nodes at once, or what an administrator asks for while a leader gathers records."""
+    return 2_000 if transactions is None else 4_000
 
 
 def _properties(random: Random, smallest_segment: int) -> dict[str, int]:
