@@ -21,6 +21,10 @@ order leaves the ELR. The rules change in three places:
 * Before rule 4: if ISR and ELR are both empty, the *last known leader* may lead, as in an unclean election.
 * The ELR is cleared when the ISR has ``min.insync.replicas`` again, and by an unclean election.
 
+A cluster that does without ELRs again forgets those that it has, but for one case: where the ISR is empty, only the ELR
+tells who has everything. It stays until one of its members leads. (Kafka elects a member, too, but forgets them all as
+soon as another broker comes back first.)
+
 A partition that is being reassigned has two more rules, which come first (`assignment`). If the new ISR has every
 replica of the target, the removing replicas leave with the same record, so the rules above elect among the others. And
 whenever a replica leaves, the leader epoch rises even if the leader stays: with that epoch the leader no longer counts
@@ -80,17 +84,19 @@ def plan_partition_change(
     assignment: Assignment | None = None,
     directories: Mapping[int, Uuid] = MappingProxyType({}),
     elr_rules: ElrRules | None = None,
+    lost: frozenset[int] = frozenset(),
     epoch_rises_on_shrink: bool = False,
 ) -> VersionedRecord | None:
     """The record that takes the partition to its next state; None if nothing changes. What is None is wanted as it is;
-    without `elr_rules` there is no ELR. Replicas that are new in the `assignment` get their log directories from
-    `directories`. If `epoch_rises_on_shrink`, the leader epoch rises where the ISR loses a member (KAFKA-15021)."""
+    without `elr_rules` no ELR is kept. Replicas that are new in the `assignment` get their log directories from
+    `directories`. The disks of `lost` brokers may have lost records. If `epoch_rises_on_shrink`, the leader epoch rises
+    where the ISR loses a member (KAFKA-15021)."""
     record = PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     before = Assignment.of(partition)
     after = before if assignment is None else assignment
     isr = partition.isr if new_isr is None else tuple(new_isr)
     after, isr = completed(after, isr) or (after, isr)
-    elr = None if elr_rules is None else elr_rules.next_elr(partition, isr, after.replicas)
+    elr = _left_over(partition, isr, lost) if elr_rules is None else elr_rules.next_elr(partition, isr, after.replicas)
     leader, is_unclean = elect(partition, isr, may_lead, election, after.replicas, elr)
     if leader != partition.leader or not set(before.replicas) <= set(after.replicas):
         record.leader = leader
@@ -102,9 +108,9 @@ def plan_partition_change(
         isr = (leader,)  # alone: nothing is known of the others
     if is_unclean or (isr != partition.isr and (isr or elr_rules is not None)):
         record.isr = list(isr)
-    _set_elr(record, partition, () if is_unclean or elr is None else tuple(each for each in elr if each != leader))
-    if elr_rules is not None:
-        _set_last_known_leader(record, partition)
+    is_forgotten = is_unclean or elr is None or (elr_rules is None and leader != NO_LEADER)
+    _set_elr(record, partition, () if is_forgotten or elr is None else tuple(each for each in elr if each != leader))
+    _set_last_known_leader(record, partition, is_kept=elr_rules is not None)
     _set_assignment(record, partition, after, directories)
     if epoch_rises_on_shrink and record.isr is not None and not set(partition.isr) <= set(record.isr):
         record.leader = leader
@@ -112,14 +118,21 @@ def plan_partition_change(
     return (record, PARTITION_CHANGE_VERSION) if is_change else None
 
 
+def _left_over(partition: PartitionRegistration, isr: Sequence[int], lost: frozenset[int]) -> Replicas | None:
+    """The ELR of a cluster that keeps none any more: None unless it alone tells who has everything."""
+    if isr or partition.isr:
+        return None  # without ELRs the last one in sync stays in the ISR
+    return tuple(each for each in partition.eligible_leader_replicas if each not in lost) or None
+
+
 def _set_elr(record: PartitionChangeRecord, partition: PartitionRegistration, elr: Replicas) -> None:
     if elr != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = list(elr)
 
 
-def _set_last_known_leader(record: PartitionChangeRecord, partition: PartitionRegistration) -> None:
+def _set_last_known_leader(record: PartitionChangeRecord, partition: PartitionRegistration, is_kept: bool) -> None:
     """The one that led before nobody did; forgotten when there is a leader again."""
-    if record.leader == NO_LEADER and partition.has_leader and not partition.last_known_leader:
+    if is_kept and record.leader == NO_LEADER and partition.has_leader and not partition.last_known_leader:
         record.last_known_elr = [partition.leader]
     elif record.leader >= 0 and partition.last_known_leader:
         record.last_known_elr = []

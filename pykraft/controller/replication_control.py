@@ -66,12 +66,12 @@ class ReplicationControl:
     def plan_broker_replaced(self, image: MetadataImage, broker_id: int, is_clean: bool) -> list[VersionedRecord]:
         """Another process has the broker's id now. Unless the old one stopped in order, the disk may have lost what was
         not synced."""
-        if is_clean or not image.keeps_elr:
+        if is_clean:
             return self.plan_broker_gone(image, broker_id)
         return [
             record
             for topic_id, number, partition in all_partitions(image)
-            if broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
+            if broker_id in {*partition.isr, partition.leader, *partition.eligible_leader_replicas}
             for record in self.plan(
                 image,
                 topic_id,
@@ -156,6 +156,7 @@ class ReplicationControl:
             new_isr=new_isr,
             recovery_state=recovery_state,
             elr_rules=self._elr_rules(image, topic.name, lost),
+            lost=lost,
             epoch_rises_on_shrink=_epoch_rises_on_shrink(image),
         )
         return [] if record is None else [record]

@@ -364,6 +364,27 @@ def test_a_cluster_that_no_longer_keeps_elrs_forgets_those_that_it_has() -> None
     assert script.partition("t").leader == NOBODY and len(script.partition("t").isr) == 1, "it does not become empty"
 
 
+@pytest.mark.parametrize(("is_clean", "expected"), [(True, ((1,), 1, ())), (False, ((), NOBODY, (2,)))])
+def test_a_cluster_that_no_longer_keeps_elrs_still_elects_from_one_that_alone_tells_who_has_everything(
+    is_clean: bool, expected: tuple[tuple[int, ...], int, tuple[int, ...]]
+) -> None:
+    script = cluster()
+    script.alter("t", [1, 2])
+    silence(script, 1)
+    silence(script)
+    assert state(script) == ((), NOBODY, (1, 2))
+    assert script.update((ELR_VERSION, 0, SAFE_DOWNGRADE)) is ErrorCode.NONE
+    come_back(script, 3)
+    assert state(script) == ((), NOBODY, (1, 2)), "it was not eligible"
+    come_back(script, 1, script.image.brokers[1].epoch if is_clean else -1)
+    assert state(script) == expected
+    come_back(script, 2, script.image.brokers[2].epoch)
+    leader = 1 if is_clean else 2
+    assert state(script) == ((leader,), leader, ())
+    assert script.partition("t").leader_recovery_state == RECOVERED
+    assert script.partition("t").last_known_leader == (), "who led last is known again"
+
+
 def test_the_elr_is_in_what_a_snapshot_holds() -> None:
     script = cluster()
     silence(script, 1)
