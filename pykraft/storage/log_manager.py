@@ -366,7 +366,10 @@ class LogManager:
         return any(offsets.get(key, -1) > mark for offsets, mark in zip(written, true, strict=True))
 
     def close(self, broker_epoch: int) -> None:
-        """Close every log in order, and say so. The marker comes last: it vouches for all the rest, on the disk."""
+        """Close every log in order, and say so. The marker comes last: it vouches for all the rest, on the disk. A disk
+        that has failed may have lost what it was to sync, and sync the next time: OSError, and nothing is written."""
+        if self.failure is not None:
+            raise self.failure
         self._sync_many([log for log in self.logs.values() if log.finish()])
         for log in self.logs.values():
             log.close()

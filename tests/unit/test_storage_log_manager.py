@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from random import Random
 from typing import Any
@@ -342,6 +343,15 @@ def test_the_gap_that_kafkas_cleaner_left_between_two_segments_is_no_loss() -> N
     log = restarted(filesystem, config_for=lambda topic: compacted).logs[FLIGHTS]
     assert [segment.base_offset for segment in log.segments] == [0, 10, 20]
     assert log.log_end_offset == 23
+
+
+def test_a_disk_that_has_failed_is_not_said_to_be_in_order() -> None:
+    filesystem = disk()
+    found = filled(filesystem)
+    found.fail(OSError(errno.EIO, "it fails"))  # it may have lost what it was asked to sync, and answer the next call
+    with pytest.raises(OSError, match="it fails"):
+        found.close(broker_epoch=15)
+    assert restarted(filesystem).previous_broker_epoch == -1
 
 
 def test_an_abandoned_manager_writes_nothing() -> None:
