@@ -165,11 +165,16 @@ class ReplicaManager:
         self.image = image
         removed = [topic for _, topic in sorted(delta.removed_topics.items())]
         self._drop([TopicPartition(topic.name, number) for topic in removed for number in topic.partitions])
+        # An ISR and the min.insync.replicas of another moment might let a high watermark rise too far: it may only once
+        # all of both is known, and the settings are known first.
+        set_anew = self._apply_configs(delta.touched_configs)
         for topic_id in sorted(delta.touched_topics):
             topic = image.topics.get(topic_id)
             if topic is not None:
                 self._apply_topic(topic, delta.touched_partitions(topic), now)
-        self._apply_configs(delta.touched_configs, now)
+        for partition in set_anew:
+            if partition.is_leader and partition.advance_high_watermark(now):
+                self._wake(partition)  # fewer replicas may be demanded now
         if delta.touched_brokers:
             for partition in self.partitions.values():
                 partition.set_image(image)
@@ -239,17 +244,18 @@ class ReplicaManager:
                 self.topic_metrics.forget(topic)
         self._logs.delete_all([each for each in topic_partitions if each in self._logs.logs])
 
-    def _apply_configs(self, touched: Collection[ConfigResource], now: int) -> None:
-        """Settings have changed: from now on they hold for each log that they are about."""
+    def _apply_configs(self, touched: Collection[ConfigResource]) -> list[Partition]:
+        """Settings have changed: from now on they hold for each log that they are about. The partitions that have new
+        ones."""
         of_all = any(map(self._topic_configs.is_of_all_topics, touched))
         if of_all:
             self._topic_configs.forget()
         topics = sorted(resource.name for resource in touched if resource.kind == TOPIC_RESOURCE)
-        for topic_partition in list(self.partitions) if of_all else self._partitions_of(topics):
-            partition = self.partitions[topic_partition]
-            partition.log.config = self._topic_configs.config_of(topic_partition.topic)
-            if partition.is_leader and partition.advance_high_watermark(now):
-                self._wake(partition)  # fewer replicas may be demanded now
+        touched_here = list(self.partitions) if of_all else self._partitions_of(topics)
+        set_anew = [self.partitions[topic_partition] for topic_partition in touched_here]
+        for partition in set_anew:
+            partition.log.config = self._topic_configs.config_of(partition.key.topic)
+        return set_anew
 
     def _partitions_of(self, topics: Sequence[str]) -> list[TopicPartition]:
         """What is held here of these topics."""

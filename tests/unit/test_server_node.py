@@ -8,13 +8,19 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
-from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from pykraft.controller.features import ELR_VERSION, NEW_CLUSTER
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.configs import ResourceType
 from pykraft.protocol.messages.data import FetchRequest
+from pykraft.protocol.messages.records import ConfigRecord, PartitionChangeRecord
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.raft.listener import CommittedBatch
 from pykraft.server.apis.dispatch import Answer
 from pykraft.storage.log import UnifiedLog
+from tests.harness.asking import SET, change
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import batch, produced
 
@@ -324,3 +330,40 @@ def test_a_node_that_crashed_has_what_it_had_acknowledged() -> None:
     assert error_of(again.produce(topic, produced(7, 3).buffer)) is ErrorCode.NONE
     partition = next(iter(again.broker.replicas.partitions.values()))
     assert (partition.log.log_end_offset, partition.leader_epoch) == (4, 2)
+
+
+def test_a_smaller_isr_is_never_known_before_the_larger_min_insync_replicas_that_came_first() -> None:
+    node = LoneNode(levels={**NEW_CLUSTER, ELR_VERSION: 1})
+    node.join(2)
+    topic_id = node.create(replicas=(1, 2))
+    producing = node.produce(topic_id, batch(1).buffer, timeout_ms=60_000)
+    image = node.node.loader.image
+    fence = BrokerHeartbeatRequest(
+        broker_id=2,
+        broker_epoch=image.brokers[2].epoch,
+        current_metadata_offset=image.provenance.offset,
+        want_fence=True,
+        want_shut_down=False,
+    )
+    for request in (change((ResourceType.TOPIC, "t", [("min.insync.replicas", SET, "2")])), fence):
+        node.handle(request, ListenerKind.CONTROLLER)
+    node.run()
+    partition = node.node.loader.image.topics[topic_id].partitions[0]
+    assert (partition.isr, partition.eligible_leader_replicas) == ((1,), (2,)), "2 may lead, and lacks the record"
+    assert not producing.kept, error_of(producing).name
+    assert node.broker.replicas.partition(TopicPartition("t", 0)).log.high_watermark == 0
+
+
+def test_a_leader_that_was_replaced_commits_nothing_by_the_smaller_min_insync_replicas_that_came_later(
+    pair: tuple[LoneNode, Any],
+) -> None:
+    lone, topic = pair
+    producing = lone.produce(topic, batch().buffer, timeout_ms=60_000)
+    loader, after = lone.node.loader, lone.node.loader.image.provenance
+    smaller = PartitionChangeRecord(topic_id=topic, partition_id=0, isr=[1])
+    replaced = PartitionChangeRecord(topic_id=topic, partition_id=0, isr=[2], leader=2)
+    setting = ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="min.insync.replicas", value="1")
+    loader.handle_commit(CommittedBatch(after.offset + 1, after.offset + 1, after.epoch, 0, [smaller], 0))
+    assert not producing.kept
+    loader.handle_commit(CommittedBatch(after.offset + 2, after.offset + 3, after.epoch, 0, [replaced, setting], 0))
+    assert error_of(producing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
