@@ -285,7 +285,9 @@ def a_read_of_what_is_not_committed() -> None:
 def a_stale_generation_accepted() -> None:
     """A member may commit as long as it is one, in whatever generation it read."""
 
-    def check(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+    def check(
+        group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
         group.validate(member_id, instance_id)
 
     put(shard, "check_classic_commit", check)

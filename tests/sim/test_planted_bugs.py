@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.knobs import TRANSACTION_SEEDS
 from tests.sim import planted_transactions
 from tests.sim.histories import SEEDS, in_processes
 from tests.sim.planted import PLANTED, first_death
@@ -55,8 +54,9 @@ def search(names: list[str], is_long: bool) -> dict[str, str | None]:
     """By bug: how the first history that finds it fails; None if there is none."""
     work = []
     for name in names:
-        seen, seeds = SEEN[name], SEEDS if SEEN[name] in SEEDS else TRANSACTION_SEEDS
-        first = seeds.index(seen)
+        seen = SEEN[name]
+        first = seen % len(SEEDS)
+        seeds = range(seen - first, seen - first + len(SEEDS))
         work.append((name, [*seeds[first:], *seeds[:first]] if is_long else [seen]))
     return dict(zip(names, in_processes(first_death, work), strict=True))
 
