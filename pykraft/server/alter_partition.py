@@ -10,6 +10,11 @@ read the epochs again. A follower that was in sync loses its power, registers as
 0. The retry would name that process; the controller would find its epoch right and take it into the ISR; if the leader
 then stops, the follower is elected without the records.
 
+A smaller ISR that the controller agrees to holds from the moment at which the metadata log tells it. The answer may be
+faster than a larger ``min.insync.replicas`` that the controller knew when it agreed, and by which it keeps the replica
+that leaves as an eligible leader (KIP-966). By the smaller one the leader would commit what that replica does not have.
+(Kafka goes by the answer.)
+
 Follows kafka.server.AlterPartitionManager (KIP-497).
 """
 
@@ -21,7 +26,7 @@ from pykraft.common.timer import Timer
 from pykraft.common.types import TopicIdPartition
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
 from pykraft.server.controller_channel import ControllerChannel
-from pykraft.server.partition import IsrProposal, Partition
+from pykraft.server.partition import IsrChange, IsrProposal, Partition
 
 _REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 """Errors after which the ISR is sure to be as it was. After others the metadata log will tell."""
@@ -116,6 +121,8 @@ class AlterPartitionManager:
         if error is ErrorCode.NONE and answer is not None:
             if answer.leader_epoch != proposal.leader_epoch:
                 return True  # the same change began another leader epoch: the metadata log will tell all of it
+            if partition.isr_state.change is IsrChange.SHRINKING:
+                return True  # so it will of a smaller ISR, and before that of the settings that it was decided by
             if partition.accept_isr(frozenset(answer.isr), answer.partition_epoch, now):
                 self._on_high_watermark(partition)
         elif error in _REFUSED:

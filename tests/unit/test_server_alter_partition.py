@@ -15,6 +15,7 @@ from pykraft.protocol.messages.brokers import AlterPartitionResponse
 from pykraft.server.alter_partition import RETRY_BACKOFF_MS, AlterPartitionManager
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.partition import IsrChange, Partition
+from tests.harness.storage import settings
 from tests.unit.test_server_partition import append, broker, fetched, image, partition, registration
 
 CONTROLLER = Node(9, "controller", 9093)
@@ -90,7 +91,18 @@ def test_a_change_says_the_epochs_that_it_was_made_in_and_the_brokers_with_their
     assert [(b.broker_id, b.broker_epoch) for b in asked.new_isr_with_epochs] == [(1, -1), (2, -1), (3, 103)]
 
 
-def test_an_agreed_change_holds_and_whoever_waits_for_the_high_watermark_is_woken() -> None:
+def test_an_agreed_expansion_holds_and_whoever_waits_for_the_high_watermark_is_woken() -> None:
+    asking = Asking()
+    led = partition(min_isr=2, isr=(1,), replicas=(1, 3))
+    append(led, needs_all=False)
+    asking.asked(led).on_response(answer(led, isr=(1, 3)), 1)
+    assert led.isr_state.isr == {1, 3} and led.isr_state.change is IsrChange.COMMITTED
+    assert asking.woken == [led] and led.log.high_watermark == 1
+
+
+def test_an_agreed_shrinking_holds_when_the_metadata_log_tells_it() -> None:
+    """The controller knows by then that min.insync.replicas is 2, and takes replica 2 for eligible (KIP-966). The
+    answer comes first: by the setting that the leader knows, it would commit what replica 2 does not have."""
     asking = Asking()
     led = partition(isr=(1, 2))
     append(led)
@@ -100,8 +112,14 @@ def test_an_agreed_change_holds_and_whoever_waits_for_the_high_watermark_is_woke
     asking.manager.submit(lagging, 5000)
     (outbound,) = asking.sent(5000)
     outbound.on_response(answer(led, isr=(1,)), 5001)
-    assert led.isr_state.isr == {1} and led.isr_state.change is IsrChange.COMMITTED
-    assert asking.woken == [led] and led.log.high_watermark == 1
+    assert led.log.high_watermark == 0 and not asking.woken
+    assert led.isr_state.maximal == {1, 2} and led.isr_state.is_in_flight
+    led.log.config = settings(min_insync_replicas=2)
+    led.update(registration(isr=(1,), change=2), image(), 5002)
+    assert led.isr_state.isr == {1} and not led.isr_state.is_in_flight
+    assert led.log.high_watermark == 0
+    led.log.config = settings(min_insync_replicas=1)
+    assert led.advance_high_watermark(5003)
 
 
 def test_an_agreed_change_that_commits_nothing_new_wakes_nobody() -> None:
