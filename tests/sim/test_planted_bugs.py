@@ -30,7 +30,7 @@ SEEN = {
     "a_follower_that_serves_what_is_not_committed": 8,
     "a_commit_answered_before_it_is_committed": 1,
     "a_read_of_what_is_not_committed": 1,
-    "a_stale_generation_accepted": 75,
+    "a_stale_generation_accepted": 1675,
     "a_stale_member_epoch_accepted": 45,
     "a_member_forgotten_on_replay": 1,
     "a_session_timer_not_restarted_on_load": 58,
