@@ -29,7 +29,7 @@ FLOORS = {
     "consumer_members_lost": 31,
     "consumer_coordinator_moves": 8,
 }
-SHORT = {0: (106, 113, 146), 1: (105, 108, 112, 123, 128), 2: (100, 104, 107)}
+SHORT = {0: (113, 195), 1: (105, 193), 2: (130, 149)}
 """By transaction.version: the histories with a bank that every run goes through. A long one has all hundred."""
 COUNTED = (
     "committed",
