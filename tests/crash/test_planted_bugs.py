@@ -220,9 +220,9 @@ def instead(owner: Any, name: str, function: Any) -> Plant:
     return lambda monkeypatch: monkeypatch.setattr(owner, name, function)
 
 
-def trusting(segment: LogSegment) -> Iterator[tuple[int, RecordBatch]]:
+def trusting(segment: LogSegment, start: int, following: int) -> Iterator[tuple[int, RecordBatch]]:
     try:
-        yield from segment.records.batches()
+        yield from segment.records.batches(start)
     except CorruptRecordError:
         return
 
