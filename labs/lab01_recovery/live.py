@@ -92,14 +92,14 @@ def places(work):
         epochs.relearn(segments[0].base_offset, found)
         return state
 
-    def undamaged(segment):
+    def undamaged(segment, start, following):
         read = segment.records._file.read
         size, _ = work.recover(read, segment.size, segment.base_offset)
         interval = segment._index_interval_bytes
         indexes[segment.offset_index] = work.rebuild_index(read, size, segment.base_offset, interval)
         found = []
         try:
-            for position, batch in segment.records.batches():
+            for position, batch in segment.records.batches(start):
                 if position + batch.size > size:
                     break
                 found.append((position, batch))
