@@ -58,14 +58,15 @@ def the_third_connection_of_an_address_is_closed(address: str) -> None:
 
 
 def new_connections_are_slowed_down_after_ten_seconds_worth_of_them(address: str) -> None:
-    """The limit is 5 a second. Fifty come at once, the next ones wait for 0.2 s each."""
+    """The limit is 5 a second. Fifty may come at once, the next seven need 1.4 s from the first one's start on."""
     took = []
     with ExitStack() as stack:
-        for _ in range(54):
+        for _ in range(57):
             began = time.monotonic()
             assert is_served(stack.enter_context(Connection(address)))
             took.append(time.monotonic() - began)
-    assert sum(took[50:]) > 0.6 and sorted(took[:50])[25] < 0.15, took
+    # In all, since on a slow machine the limit gives another connection while the fifty come.
+    assert sum(took) > 1.4 - 0.2 and sorted(took[:50])[25] < 0.15, took
 
 
 def a_silent_connection_is_closed(address: str) -> None:
