@@ -5,6 +5,9 @@ When the metadata make this broker the leader of a partition, its shard is loade
 When they make another one the leader, the shard is dropped and its markers are sent no more. Records count once all
 in-sync replicas have them (acks=all).
 
+``request.timeout.ms`` is how long a marker may go unanswered, and how long a response waits for its records to be
+committed. (For the second Kafka takes the ``transaction.timeout.ms`` of the producer.)
+
 The topic is created when a client first looks for a coordinator (`server.apis.cluster`).
 
 Follows kafka.server.BrokerServer and kafka.coordinator.transaction.TransactionCoordinator.
@@ -28,6 +31,7 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.coordinators import TRANSACTION_RECORDS
+from pykraft.server.config import REQUEST_TIMEOUT_MS
 from pykraft.server.coordinators import InternalLog, follow_leaders
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
@@ -36,8 +40,6 @@ from pykraft.server.transaction_markers import TransactionMarkers
 _NO_SEQUENCE = -1
 _LONGEST_NAME = (1 << 15) - 1
 """In bytes: the length of a string in a record has 16 bits, in a request it may have more."""
-REQUEST_TIMEOUT_MS = 30_000
-"""Kafka's request.timeout.ms: for markers, and for records that must be committed."""
 _LOST = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """Another life of the coordinator goes on with the transaction."""
 
@@ -81,8 +83,9 @@ class TransactionCoordinator:
         self._image = replicas.image
         self._is_stale = False
         """Which partitions are led here may have changed."""
+        timeout_ms = config[REQUEST_TIMEOUT_MS]
         self.markers = TransactionMarkers(
-            image=lambda: self._image, listener=listener, request_timeout_ms=REQUEST_TIMEOUT_MS, trace=trace
+            image=lambda: self._image, listener=listener, request_timeout_ms=timeout_ms, trace=trace
         )
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             name=TRANSACTION_TOPIC,
@@ -91,7 +94,7 @@ class TransactionCoordinator:
             make_shard=self.make_shard,
             timer=timer,
             trace=trace,
-            commit_timeout_ms=REQUEST_TIMEOUT_MS,
+            commit_timeout_ms=timeout_ms,
         )
         replicas.watch(TRANSACTION_TOPIC, self.runtime.note_high_watermark)
 

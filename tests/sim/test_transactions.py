@@ -10,8 +10,11 @@ import pytest
 from pykraft.client.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.types import Uuid
+from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, WriteTxnMarkersRequest
+from pykraft.protocol.schema import Request
 from pykraft.server.config import read_node_config
 from pykraft.server.storage_format import format_directories
+from pykraft.sim.frames import read_frame
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.network import Network
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
@@ -22,6 +25,8 @@ from pykraft.sim.workload import TopicMaker
 SERVERS = "node-1:9092"
 PARTITIONS = 3
 TRANSACTIONS = 30
+REQUEST_TIMEOUT_MS = 700
+"""No client's: theirs are 30 s."""
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -34,6 +39,7 @@ PROPERTIES = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
+    "request.timeout.ms": str(REQUEST_TIMEOUT_MS),
 }
 
 
@@ -73,6 +79,15 @@ class World:
         self.start("reader", reader)
         return reader
 
+    def lose_request_of_node(self, kind: type[Request]) -> bool:
+        """Lose the node's next request of this kind to itself, and whatever its connection would carry after it."""
+        for flight in self.network.in_flight():
+            frame = read_frame(flight)
+            if frame is not None and frame.sender == frame.receiver and frame.kind is kind and not frame.is_response:
+                self.network.drop(flight.piece.number)
+                return True
+        return False
+
     def run(self, condition: Callable[[], bool], limit_ms: int = 600_000) -> None:
         end_us = self.scheduler.now_us + limit_ms * US_PER_MS
         while not condition():
@@ -105,3 +120,14 @@ def test_of_two_producers_with_one_transactional_id_the_first_is_fenced() -> Non
     world.run(lambda: first.is_done)
     assert first.error is not None and first.error.code.name == "PRODUCER_FENCED"
     world.run(lambda: successor.written > 10)
+
+
+@pytest.mark.parametrize("kind", [AddPartitionsToTxnRequest, WriteTxnMarkersRequest])
+def test_a_broker_gives_up_a_silent_connection_after_its_own_request_timeout(kind: type[Request]) -> None:
+    world = World(5)
+    teller = world.teller("first", "bank")
+    world.run(lambda: teller.written > 3)
+    world.run(lambda: world.lose_request_of_node(kind))
+    lost_ms, written = world.scheduler.now, teller.written
+    world.run(lambda: teller.written > written + 1)
+    assert REQUEST_TIMEOUT_MS <= world.scheduler.now - lost_ms < 2 * REQUEST_TIMEOUT_MS
