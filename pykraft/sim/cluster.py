@@ -60,7 +60,7 @@ _MOST_STORMY_STEPS = 8_000
 """A storm is over after so many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
-_SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS
+SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS
 """Without progress of its copiers, who may have much to copy. It is shorter because a bank keeps the nodes busy."""
 _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
@@ -440,7 +440,7 @@ class SimulatedCluster:
     def _check_settled(self) -> None:
         if self._bank is not None and self._bank.ledger.copied > self._copied:
             self._copied = self._bank.ledger.copied
-            self._settle_by_us = self.scheduler.now_us + _SETTLE_LIMIT_OF_A_BANK_US
+            self._settle_by_us = self.scheduler.now_us + SETTLE_LIMIT_OF_A_BANK_US
         missing = self._missing()
         if missing is None:
             self._check_end()

@@ -489,6 +489,7 @@ def _transactions(seed: int, brokers: int) -> TransactionKnobs | None:
             "transaction.state.log.num.partitions": random.choice((1, 2)),
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": random.choice((1, 2)),
+            "request.timeout.ms": _broker_timeout_ms(seed),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": random.choice((50, 300)),
             "offsets.topic.num.partitions": random.choice((1, 2)),
             "offsets.topic.replication.factor": replicas,
@@ -498,6 +499,12 @@ def _transactions(seed: int, brokers: int) -> TransactionKnobs | None:
             "min.insync.replicas": 2,
         },
     )
+
+
+def _broker_timeout_ms(seed: int) -> int:
+    """How long a broker waits for another one's answer about a transaction. Kafka's 30 s are as long as a bank may take
+    to settle: one connection that has gone silent would hold up the verifications of all transactions until then."""
+    return Random(f"broker's timeout {seed}").choice((500, 2_000))
 
 
 def _transaction_faults(transactions: TransactionKnobs | None) -> dict[str, float]:

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from pykraft.sim.cluster import SETTLE_LIMIT_OF_A_BANK_US
 from pykraft.sim.knobs import TRANSACTION_SEEDS, draw
+from pykraft.sim.scheduler import US_PER_MS
 from pykraft.sim.watcher import Progress
 from pykraft.simulation import Report, Simulation
 from tests.harness.tree import ROOT
@@ -97,6 +99,13 @@ def test_at_each_transaction_version_no_law_is_broken_and_transactions_end_in_ev
         made = {name: getattr(total, name) for name in COUNTED}
         poor = [name for name, floor in zip(COUNTED, floors, strict=True) if made[name] < floor]
         assert not poor, f"at transaction.version {version} {', '.join(poor)} are too few: {made}"
+
+
+def test_a_broker_gives_up_a_silent_connection_long_before_its_bank_must_have_settled() -> None:
+    for seed in TRANSACTION_SEEDS:
+        knobs = draw(seed).transactions
+        assert knobs is not None
+        assert 10 * knobs.properties["request.timeout.ms"] * US_PER_MS < SETTLE_LIMIT_OF_A_BANK_US
 
 
 def transaction_version(seed: int) -> int:
