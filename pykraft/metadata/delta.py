@@ -252,7 +252,9 @@ class MetadataDelta:
         self._mapping("acls").pop(record.id, None)
 
     def _client_quota(self, record: ClientQuotaRecord) -> None:
-        key = (tuple((e.entity_type, e.entity_name) for e in record.entity), record.key)
+        # The parts of an entity have no order. The default entity of a type has no name.
+        named = ((e.entity_type, e.entity_name is not None, e.entity_name or "") for e in record.entity)
+        key = tuple(sorted(named)), record.key
         if record.remove:
             self._mapping("client_quotas").pop(key, None)
         else:

@@ -197,9 +197,10 @@ class MetadataImage:
     next_producer_id: int = 0
     scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
     acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
-    client_quotas: Mapping[tuple[tuple[tuple[str, str | None], ...], str], ClientQuotaRecord] = field(
+    client_quotas: Mapping[tuple[tuple[tuple[str, bool, str], ...], str], ClientQuotaRecord] = field(
         default_factory=dict
     )
+    """By entity and setting; an entity is the (type, whether it has a name, name) of its parts."""
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
 
     def topic_named(self, name: str) -> TopicImage | None:

@@ -16,6 +16,7 @@ from pykraft.protocol.messages.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     EndTransactionRecord,
@@ -211,6 +212,24 @@ def test_an_image_is_built_again_from_its_own_records(changes: list[MetadataReco
     for record, version in image.to_records():
         again.replay(type(record).decode(record.to_bytes(version), version))
     assert again.apply(image.provenance) == image
+
+
+def quota(*entity: tuple[str, str | None], remove: bool = False) -> ClientQuotaRecord:
+    parts = [ClientQuotaRecord.Entity(entity_type=kind, entity_name=name) for kind, name in entity]
+    return ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=1.5, remove=remove)
+
+
+def test_quotas_of_named_and_of_default_clients_are_in_the_snapshot() -> None:
+    quotas = [quota(("user", "alice")), quota(("user", None)), quota(("user", None), ("client-id", "c"))]
+    image = image_of(*BASE, *quotas)
+    assert len(image.client_quotas) == 3
+    again = image_of(*(record for record, _ in image.to_records()))
+    assert again.client_quotas == image.client_quotas
+
+
+def test_the_parts_of_an_entity_have_no_order() -> None:
+    given, removed = quota(("user", "u"), ("client-id", None)), quota(("client-id", None), ("user", "u"), remove=True)
+    assert image_of(*BASE, given, removed).client_quotas == {}
 
 
 def loaded(*batches: list[MetadataRecord]) -> tuple[MetadataLoader, list[int]]:
