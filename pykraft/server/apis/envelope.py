@@ -24,6 +24,9 @@ from pykraft.transport.server_connection import Answer
 
 _PRINCIPAL_VERSION_BYTES = 2
 _ADDRESS_BYTES = (4, 16)
+_PARTS = ("topics", "responses", "results")
+"""Where an answer that is forwarded has error codes of its parts. The refusal of a whole request has the error there,
+unless the answer has a place for it."""
 
 
 class EnvelopeApis:
@@ -100,6 +103,6 @@ def _wrapped(answer: Answer, context: RequestContext) -> EnvelopeResponse:
 
 
 def _error_codes(response: Any) -> set[int]:
-    """The error codes of an answer as a whole, and of the topics in it."""
-    topics = [*getattr(response, "topics", ()), *getattr(response, "responses", ())]
-    return {getattr(part, "error_code", 0) for part in (response, *topics)}
+    """The error codes of an answer as a whole, and of the topics, resources or features in it."""
+    parts = [part for name in _PARTS for part in getattr(response, name, ())]
+    return {getattr(part, "error_code", 0) for part in (response, *parts)}
