@@ -15,8 +15,9 @@ Each option has a key, its text, and a sentence that says why it is right or wha
 expected option first; the page draws their order from the notebook's seed and calls them a, b, c, d. So nobody learns
 that b is always right, and everybody in a room has the same letters.
 
-In front of a reader there are buttons, and the answer appears under them as soon as both are known: what was guessed,
-and what happened. Where nobody reads, the options are a list. A guess that was not made prints nothing.
+A reader gets buttons. The answer says what was guessed and what happened: it appears under the cell that settles the
+question, and under the buttons, where a late guess is answered too. A test run gets the options as a list, and without
+a guess nothing is printed.
 """
 
 import html
@@ -90,10 +91,10 @@ class Question:
             self._judge()
 
     def settle(self, right: Option) -> None:
-        """What turned out. Printed for a guess, on a page without buttons."""
+        """What turned out. A guess is answered here as well: its buttons may have left the screen by now."""
         self.right = right
         self._judge()
-        if self._buttons is None and self.verdict:
+        if self.verdict:
             show(Shown(self.verdict, html.escape(self.verdict)))
 
     def _judge(self) -> None:

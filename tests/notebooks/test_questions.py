@@ -116,7 +116,7 @@ def asked(judged: list[bool], shown: list[Any]) -> tuple[Question, list[Any], An
     return question, [row.children[0] for row in rows], line
 
 
-def test_a_button_is_pressed_and_the_answer_comes_under_it_after_the_run(shown: list[Any]) -> None:
+def test_a_guess_is_answered_under_its_buttons_and_under_the_cell_that_settles_it(shown: list[Any]) -> None:
     judged: list[bool] = []
     question, buttons, line = asked(judged, shown)
     assert [button.description for button in buttons] == ["a", "b", "c"]
@@ -125,7 +125,8 @@ def test_a_button_is_pressed_and_the_answer_comes_under_it_after_the_run(shown: 
     assert [button.description for button in buttons] == ["a", "→ b", "c"]
     assert line.value == "You say b). Run on to see." and judged == []
     question.settle(question.options[1])
-    assert "b) is right" in line.value and judged == [True] and len(shown) == 1
+    _, under_the_cell = shown
+    assert "b) is right" in line.value and str(under_the_cell) == question.verdict and judged == [True]
     assert all(button.disabled for button in buttons)
 
 
@@ -133,7 +134,7 @@ def test_after_run_all_the_reader_can_still_guess_and_is_answered_at_once(shown:
     judged: list[bool] = []
     question, buttons, line = asked(judged, shown)
     question.settle(question.options[1])
-    assert line.value == "This has run already; you can still guess."
+    assert line.value == "This has run already; you can still guess." and len(shown) == 1
     buttons[0].click()
     assert "You said a)" in line.value and question.options[1].sentence in line.value and judged == [False]
     buttons[1].click()
