@@ -9,10 +9,10 @@ from pykraft.common.errors import ConfigError
 from tests.harness.socket_settings import IDS, SCENES, Scene
 
 
-@pytest.mark.parametrize(("scene", "properties"), SCENES, ids=IDS)
-def test_a_client_sees_what_the_setting_says(scene: Scene, properties: dict[str, str]) -> None:
+@pytest.mark.parametrize(("properties", "scene", "seen"), SCENES, ids=IDS)
+def test_a_client_sees_what_the_setting_says(properties: dict[str, str], scene: Scene, seen: str) -> None:
     with Cluster(nodes=1, properties=properties) as cluster:
-        scene(cluster.bootstrap_servers)
+        assert scene(cluster.bootstrap_servers) == seen
 
 
 @pytest.mark.parametrize(

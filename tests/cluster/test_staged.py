@@ -198,17 +198,17 @@ def test_a_killed_node_resets_its_connections_and_leaves_no_thread() -> None:
             again.ask(HELLO, 3)
 
 
-@pytest.mark.parametrize(("scene", "properties"), SCENES[:2], ids=IDS[:2])
-def test_a_client_sees_what_the_setting_says(scene: Scene, properties: dict[str, str]) -> None:
+@pytest.mark.parametrize(("properties", "scene", "seen"), SCENES[:2], ids=IDS[:2])
+def test_a_client_sees_what_the_setting_says(properties: dict[str, str], scene: Scene, seen: str) -> None:
     with Cluster(nodes=1, properties=properties, network="staged") as cluster:
-        scene(cluster.bootstrap_servers)
+        assert scene(cluster.bootstrap_servers) == seen
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("scene", "properties"), SCENES[2:], ids=IDS[2:])
-def test_a_client_sees_what_the_slower_settings_say(scene: Scene, properties: dict[str, str]) -> None:
+@pytest.mark.parametrize(("properties", "scene", "seen"), SCENES[2:], ids=IDS[2:])
+def test_a_client_sees_what_the_slower_settings_say(properties: dict[str, str], scene: Scene, seen: str) -> None:
     with Cluster(nodes=1, properties=properties, network="staged") as cluster:
-        scene(cluster.bootstrap_servers)
+        assert scene(cluster.bootstrap_servers) == seen
 
 
 def test_a_network_that_does_not_exist_is_refused() -> None:

@@ -11,9 +11,9 @@ from tests.harness.socket_settings import IDS, SCENES, Scene
 pytestmark = pytest.mark.limit(120)
 
 
-@pytest.mark.parametrize(("scene", "properties"), SCENES, ids=IDS)
-def test_a_client_of_kafka_sees_what_the_setting_says(scene: Scene, properties: dict[str, str]) -> None:
+@pytest.mark.parametrize(("properties", "scene", "seen"), SCENES, ids=IDS)
+def test_a_client_of_kafka_sees_what_the_setting_says(properties: dict[str, str], scene: Scene, seen: str) -> None:
     if reason := apache_kafka.available():
         pytest.skip(reason)
     with ApacheKafka(properties=properties, java_options=QUICK_START) as kafka:
-        scene(kafka.bootstrap_servers)
+        assert scene(kafka.bootstrap_servers) == seen
