@@ -35,7 +35,7 @@ _TIMEOUT_S = 60
 
 
 class Advice(NamedTuple):
-    """How a sentence is decided, and what measures one of its arms."""
+    """An experiment about one sentence of a guide, and what measures one of its arms."""
 
     plan: Experiment
     measure: Measure
@@ -46,8 +46,11 @@ def producer_advice(cluster: "Cluster") -> dict[str, Advice]:
     return {**_about_batches(), **_about_partitions(), **_about_compression(), **_about_the_collector(cluster)}
 
 
-def _counted(what: str, arms: dict[str, dict[str, Any]], load: dict[str, Any]) -> Measure:
-    """The `what` of a producer with each arm's settings, after it has sent `load`: counted once for each."""
+def _counted(what: str, arms: dict[str, dict[str, Any]], load: dict[str, Any], **plan: Any) -> Advice:
+    """An experiment about the `what` of a producer with each arm's settings, after it has sent `load`.
+
+    Both arms are counted once: a count is the same in each pair, so the fewest pairs do.
+    """
 
     @cache
     def measure(arm: str) -> float:
@@ -57,51 +60,43 @@ def _counted(what: str, arms: dict[str, dict[str, Any]], load: dict[str, Any]) -
             return producer.latency_ms(0.99)
         return float(len(producer.batches) if what == "batches" else getattr(producer, what))
 
-    return measure
+    first, second = arms
+    return Advice(Experiment(compared=(first, second), pairs=FEWEST_PAIRS, **plan), measure)
 
 
 def _about_batches() -> dict[str, Advice]:
     sizes = {f"{kb} KB": {"batch_size": kb << 10} for kb in (16, 256)}
-    lingers = {f"{ms} ms": {"linger_ms": ms} for ms in (0, 5, 20)}
     patient = {name: {**settings, "linger_ms": 50} for name, settings in sizes.items()}
     steady = {"records": 400, "records_per_s": 1000}
     flood = {"records": 1000, "records_per_s": 20_000}
     return {
-        "Make batch.size larger": Advice(
-            Experiment(
-                claim="At 1,000 records a second, 16 KB needs at least 2 times the requests of 256 KB.",
-                compared=("16 KB", "256 KB"), holds_if="at least 2 times", prediction=1, unit="requests",
-                because="in five milliseconds a batch gets five records of a hundred bytes, so it is never full",
-                held="linger.ms=5, records of 100 bytes, one partition", pairs=FEWEST_PAIRS,
-            ),
-            _counted("requests", sizes, steady),
+        "Make batch.size larger": _counted(
+            "requests", sizes, steady,
+            claim="At 1,000 records a second, 16 KB needs at least 2 times the requests of 256 KB.",
+            holds_if="at least 2 times", prediction=1, unit="requests",
+            because="in five milliseconds a batch gets five records of a hundred bytes, so it is never full",
+            held="linger.ms=5, records of 100 bytes, one partition",
         ),
-        "Make batch.size larger, at 20,000 records/s": Advice(
-            Experiment(
-                claim="At 20,000 records a second, 16 KB needs at least 2 times the requests of 256 KB.",
-                compared=("16 KB", "256 KB"), holds_if="at least 2 times", prediction=7, unit="requests",
-                because="in fifty milliseconds a hundred kilobytes come, and a batch of sixteen is full long before",
-                held="linger.ms=50, records of 100 bytes, one partition", pairs=FEWEST_PAIRS,
-            ),
-            _counted("requests", patient, flood),
+        "Make batch.size larger, at 20,000 records/s": _counted(
+            "requests", patient, flood,
+            claim="At 20,000 records a second, 16 KB needs at least 2 times the requests of 256 KB.",
+            holds_if="at least 2 times", prediction=7, unit="requests",
+            because="in fifty milliseconds a hundred kilobytes come, and a batch of sixteen is full long before",
+            held="linger.ms=50, records of 100 bytes, one partition",
         ),
-        "Raise linger.ms for throughput": Advice(
-            Experiment(
-                claim="At 1,000 records a second, linger.ms=0 needs at least 5 times the requests of 20.",
-                compared=("0 ms", "20 ms"), holds_if="at least 5 times", prediction=10, unit="requests",
-                because="a batch that waits for twenty milliseconds gets the records of all that time, one each ms",
-                held="batch.size=16384, records of 100 bytes, one partition", pairs=FEWEST_PAIRS,
-            ),
-            _counted("requests", lingers, steady),
+        "Raise linger.ms for throughput": _counted(
+            "requests", {"0 ms": {"linger_ms": 0}, "20 ms": {"linger_ms": 20}}, steady,
+            claim="At 1,000 records a second, linger.ms=0 needs at least 5 times the requests of 20.",
+            holds_if="at least 5 times", prediction=10, unit="requests",
+            because="a batch that waits for twenty milliseconds gets the records of all that time, one each ms",
+            held="batch.size=16384, records of 100 bytes, one partition",
         ),
-        "Set linger.ms=0 for the lowest latency": Advice(
-            Experiment(
-                claim="At 1,000 records a second, the slowest take at least 1.5 times as long with 5 ms as with 0.",
-                compared=("5 ms", "0 ms"), holds_if="at least 1.5 times", prediction=1, unit="ms",
-                because="with five requests under way a record waits for one of them to be answered instead",
-                held="99th percentile, a round trip of 10 ms, records of 100 bytes, one partition", pairs=FEWEST_PAIRS,
-            ),
-            _counted("latency_ms", lingers, steady),
+        "Set linger.ms=0 for the lowest latency": _counted(
+            "latency_ms", {"5 ms": {"linger_ms": 5}, "0 ms": {"linger_ms": 0}}, steady,
+            claim="At 1,000 records a second, the slowest take at least 1.5 times as long with 5 ms as with 0.",
+            holds_if="at least 1.5 times", prediction=1, unit="ms",
+            because="with five requests under way a record waits for one of them to be answered instead",
+            held="99th percentile, a round trip of 10 ms, records of 100 bytes, one partition",
         ),
     }  # fmt: skip
 
@@ -109,51 +104,43 @@ def _about_batches() -> dict[str, Advice]:
 def _about_compression() -> dict[str, Advice]:
     rows = [event.value for event in flight_statuses(_ROWS)]
     codecs = {codec: {"compression_type": codec, "linger_ms": 20} for codec in ("none", "lz4")}
-    found = {}
-    for said, rate, prediction, because in (
-        ("Turn compression on", 1000, 4, "twenty rows of one table repeat their names and most of their values"),
-        ("Turn compression on, at 20 records/s", 20, 1, "a batch has one row, which says nothing twice but its quotes"),
-    ):
-        plan = Experiment(
+    return {
+        said: _counted(
+            "bytes_per_record", codecs, {"records": _ROWS, "records_per_s": rate, "values": rows},
             claim=f"At {rate:,} rows a second, a row takes at least 2 times the bytes without lz4.",
-            compared=("none", "lz4"), holds_if="at least 2 times", prediction=prediction, unit="bytes a row",
-            because=because, held="rows of the flights as JSON, linger.ms=20, one partition", pairs=FEWEST_PAIRS,
-        )  # fmt: skip
-        found[said] = Advice(
-            plan, _counted("bytes_per_record", codecs, {"records": _ROWS, "records_per_s": rate, "values": rows})
+            holds_if="at least 2 times", prediction=prediction, unit="bytes a row", because=because,
+            held="rows of the flights as JSON, linger.ms=20, one partition",
         )
-    return found
+        for said, rate, prediction, because in (
+            ("Turn compression on", 1000, 4,
+             "twenty rows of one table repeat their names and most of their values"),
+            ("Turn compression on, at 20 records/s", 20, 1,
+             "a batch has one row, which says nothing twice but its quotes"),
+        )
+    }  # fmt: skip
 
 
 def _about_partitions() -> dict[str, Advice]:
     arms = {f"{count} partition{'s' * (count > 1)}": {"partitions": count, "linger_ms": 20} for count in (1, 50)}
     return {
-        "More partitions, more throughput": Advice(
-            Experiment(
-                claim="With one broker, 1 partition needs at least 1.5 times the batches of 50.",
-                compared=("1 partition", "50 partitions"), holds_if="at least 1.5 times",
-                prediction=0.1, unit="batches",
-                because="a record waits for others of its own partition only, so batches are smaller and more",
-                held="one producer, one broker, linger.ms=20, 1,000 records of 100 bytes a second", pairs=FEWEST_PAIRS,
-            ),
-            _counted("batches", arms, {"records": 400, "records_per_s": 1000}),
+        "More partitions, more throughput": _counted(
+            "batches", arms, {"records": 400, "records_per_s": 1000},
+            claim="With one broker, 1 partition needs at least 1.5 times the batches of 50.",
+            holds_if="at least 1.5 times", prediction=0.1, unit="batches",
+            because="a record waits for others of its own partition only, so batches are smaller and more",
+            held="one producer, one broker, linger.ms=20, 1,000 records of 100 bytes a second",
         ),
     }  # fmt: skip
 
 
 def _about_the_collector(cluster: "Cluster") -> dict[str, Advice]:
-    bench = _Bench(cluster)
-    return {
-        "Tune the garbage collector": Advice(
-            Experiment(
-                claim="All the time that records take is at most 5 times the time of the collector's pauses.",
-                compared=("all", "pauses"), holds_if="at most 5 times", prediction=50, unit="ms for 1,000 records",
-                because="most objects are freed by their reference counts, and the collector has only cycles to find",
-                held="one producer, one broker, records of 100 bytes, as fast as they go", pairs=FEWEST_PAIRS,
-            ),
-            bench.measure,
-        ),
-    }  # fmt: skip
+    plan = Experiment(
+        claim="All the time that records take is at most 5 times the time of the collector's pauses.",
+        compared=("all", "pauses"), holds_if="at most 5 times", prediction=50, unit="ms for 1,000 records",
+        because="most objects are freed by their reference counts, and the collector has only cycles to find",
+        held="one producer, one broker, records of 100 bytes, as fast as they go", pairs=FEWEST_PAIRS,
+    )  # fmt: skip
+    return {"Tune the garbage collector": Advice(plan, _Bench(cluster).measure)}
 
 
 class _Bench:
