@@ -1,7 +1,7 @@
 """Records on their way into batches: for each partition a queue of batches, of which the last is being filled.
 
-A batch is *ready* when it is full, when it has waited for ``linger.ms``, when somebody flushes or closes, or when
-somebody waits for memory. Batching is what makes a producer fast: a request, a checksum and an append cost about
+A batch is *ready* when it is full, when it has waited for ``linger.ms``, when the producer is flushed or closed, or
+when a `send` waits for memory. Batching is what makes a producer fast: a request, a checksum and an append cost about
 the same for one record as for a hundred.
 
 Follows org.apache.kafka.clients.producer.internals.{RecordAccumulator,ProducerBatch,BufferPool}.
@@ -133,11 +133,11 @@ class ProducerBatch:
 
     @property
     def may_be_written(self) -> bool:
-        """It was sent under its number, and nobody has said that it is not in the log."""
+        """It was sent under its sequence number, and no answer says that it is not in the log."""
         return self.sequence != NO_SEQUENCE
 
     def forget_sequence(self) -> None:
-        """It is not in the log, and will be numbered anew."""
+        """It is not in the log, and gets another sequence number."""
         self.data = None
         self.sequence = NO_SEQUENCE
         self.has_unknown_attempts = False
@@ -193,7 +193,7 @@ class RecordAccumulator:
         self.flushes = 0
         """How many wait at the moment until everything is sent."""
         self.is_wanting = False
-        """Somebody waits for memory, and nothing was given back since."""
+        """A `send` waits for memory, and none was given back since."""
 
     @property
     def has_unsent(self) -> bool:

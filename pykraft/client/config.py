@@ -38,7 +38,10 @@ _COMMON: list[Key[Any]] = [
 # --- producer ---------------------------------------------------------------------------------------------------------
 
 ACKS = string(
-    "acks", "all", "whose writing is waited for: nobody's, the leader's, all in-sync replicas'", ["0", "1", "-1", "all"]
+    "acks",
+    "all",
+    "which replicas must write a batch first: none, the leader, all in-sync replicas",
+    ["0", "1", "-1", "all"],
 )
 BATCH_SIZE = integer("batch.size", 16_384, "a batch is sent when it has so many bytes", at_least=0)
 LINGER_MS = integer("linger.ms", 5, "a batch that is not full waits so long for more records", at_least=0, kind="long")
@@ -279,8 +282,8 @@ def consumer_config(settings: Mapping[str, object]) -> Config:
 
 
 def producer_config(settings: Mapping[str, object]) -> Config:
-    """Read a producer's settings. A default gives way to what was said: nobody who asks for ``acks=1`` must also say
-    that batches are not numbered, and nobody who waits longer for an answer must also wait longer for the delivery."""
+    """Read a producer's settings. A default gives way to what you set: with ``acks=1`` you need not turn idempotence
+    off as well, and with a longer request timeout you need not set a longer delivery timeout."""
     config = client_config(PRODUCER_CONFIG, settings)
     said = _named(settings).keys()
     if ENABLE_IDEMPOTENCE.name not in said and (config[ACKS] not in ("all", "-1") or not config[RETRIES]):

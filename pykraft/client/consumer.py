@@ -128,8 +128,8 @@ class ConsumerCore(ReaderCore):
         self.metadata.want_all_topics(False)
 
     def go_back(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """The records from this one on were taken, and nobody has seen them: take them again, unless the partition is
-        read from elsewhere by now."""
+        """The application has not seen the records from this one on, though they were taken: take them again, unless
+        the partition is read from elsewhere by now."""
         state = self.subscription.partitions.get(topic_partition)
         if state is not None and state.state not in (State.INITIALIZING, State.AWAITING_RESET):
             state.seek(FetchPosition(offset, leader_epoch), state.checked_epoch)

@@ -34,7 +34,7 @@ class LogTruncationError(KafkaError):
 
     def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int | None) -> None:
         """`diverging_offset` is where the two logs part, None if the new leader cannot say."""
-        where = ", nobody knows where" if diverging_offset is None else f" to offset {diverging_offset}"
+        where = " at an unknown offset" if diverging_offset is None else f" to offset {diverging_offset}"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{topic_partition}: the log was truncated{where}, this consumer had read up to {offset}. Seek, or set "

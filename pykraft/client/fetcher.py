@@ -1,11 +1,11 @@
-"""Fetching records ahead of whoever reads them.
+"""Fetching records before the application asks for them.
 
 One fetch at a time is under way to each broker that leads something, and asks for all its partitions that may be
 fetched. The broker holds it back until there is something (``fetch.min.bytes``, ``fetch.max.wait.ms``). None is sent
 while something from that broker is left: without the partition that it is of, the fetch might wait, and the partition
 with it. What comes is kept as it came, in batches; a batch is unpacked when its records are asked for, and only then
-does the position move. So a position never passes a record that nobody has seen, and a `seek` in between simply drops
-the bytes.
+does the position move. So a position never passes a record that the application has not seen, and a `seek` in between
+simply drops the bytes.
 
 Not every offset has a record, and not every batch is for readers: see `records.visibility`.
 
@@ -64,7 +64,7 @@ class _Fetched:
     ) -> None:
         self.key = key
         self.next_offset = self._first_offset = offset
-        """The position that this continues; if the partition's is another one, somebody has sought."""
+        """The position that this continues; if the partition's is another one, the application has called `seek`."""
         self._size = len(records)
         self._max_bytes: int = config[keys.MAX_PARTITION_FETCH_BYTES]
         self._check_crcs: bool = config[keys.CHECK_CRCS]
@@ -77,7 +77,7 @@ class _Fetched:
         self._records: Iterator[Record] = iter(())
         self._batch: RecordBatch | None = None
         self._error: KafkaError | None = None
-        """What is wrong at `next_offset`: told when everything before it was handed out."""
+        """What is wrong at `next_offset`: raised when everything before it was handed out."""
 
     def take(self, limit: int) -> tuple[list[FetchedRecord], bool]:
         """(at most `limit` records, whether there may be more). KafkaError: `next_offset` cannot be read."""
@@ -217,12 +217,12 @@ class Fetcher:
         return ZERO_UUID not in (wanted, self._metadata.topic_id(topic)) and wanted != self._metadata.topic_id(topic)
 
     def _fairly(self, asked: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Who was served last comes last: a broker fills an answer in the order of the request, and the first ones
-        would leave the others no room."""
+        """The partition that was served last comes last: a broker fills an answer in the order of the request, and the
+        first ones would leave the others no room."""
         return sorted(asked, key=lambda key: self._served.get(key, 0))
 
     def _with_rest(self, now: int) -> set[int]:
-        """The brokers of which something was fetched that somebody may still take."""
+        """The brokers of which something was fetched that may still be taken."""
         found: set[int] = set()
         for fetched in self._fetched:
             state = self._subscription.partitions.get(fetched.key)
@@ -364,7 +364,7 @@ class Fetcher:
 
     @property
     def has_news(self) -> bool:
-        """There is something to take, or to be told. What lies ready of a paused partition is not."""
+        """There are records to take, or there is an error to raise. Records of a paused partition do not count."""
         return bool(self._errors or self._failed) or any(map(self._may_be_taken, self._fetched))
 
     def _may_be_taken(self, fetched: _Fetched) -> bool:
@@ -382,8 +382,8 @@ class Fetcher:
                 raise error
 
     def take(self, limit: int) -> list[FetchedRecord]:
-        """At most `limit` records; the positions move behind them. CorruptRecordError where a batch cannot be read: the
-        position stays before it, and whoever wants to go on without it seeks."""
+        """At most `limit` records; the positions move past them. CorruptRecordError where a batch cannot be read: the
+        position stays before it; `seek` skips it."""
         taken: list[FetchedRecord] = []
         while len(taken) < limit and (fetched := self._next_fetched()) is not None:
             try:
@@ -413,7 +413,7 @@ class Fetcher:
         return fetched.key, found
 
     def _next_fetched(self) -> _Fetched | None:
-        """The oldest answer that somebody may take something of. Those of paused partitions go to the end."""
+        """The oldest answer with records that may be taken. Those of paused partitions go to the end."""
         for _ in range(len(self._fetched)):
             fetched = self._fetched[0]
             state = self._subscription.partitions.get(fetched.key)

@@ -1,4 +1,4 @@
-"""What an administrator asks of the logs themselves: to delete their first records, and what lies on the disks.
+"""What an administrator asks of the logs themselves: to delete their first records, and what they take of the disks.
 
 Follows org.apache.kafka.clients.admin.{DeleteRecordsResult,LogDirDescription,ReplicaInfo}.
 """

@@ -262,7 +262,7 @@ class ClassicMembership(MembershipBasis):
         return generation
 
     def fetch_generation(self) -> Generation:
-        """None: the coordinator lets everybody look up a classic group's offsets."""
+        """No generation: the coordinator lets any client look up a classic group's offsets."""
         return Generation()
 
     def commit_refused(self, error: KafkaError, generation: Generation, is_member: bool) -> KafkaError | None:

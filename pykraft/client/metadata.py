@@ -2,8 +2,8 @@
 
 It is asked for when a topic is named for the first time, when a broker says that it does not lead what the client
 thought it did, and from time to time. While an answer is under way nothing is asked again; after one there is a pause.
-What is known stays in use meanwhile. Who has not answered is not asked again while there is somebody else to ask: to
-connect to a dead broker again takes longer with each attempt (``reconnect.backoff.max.ms``).
+What is known stays in use meanwhile. A broker that has not answered is not asked again while there is another one to
+ask: each attempt to connect to a dead broker waits longer (``reconnect.backoff.max.ms``).
 
 Follows org.apache.kafka.clients.{Metadata,NetworkClient.DefaultMetadataUpdater}.
 """
@@ -24,7 +24,7 @@ CHANNEL = "metadata"
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition, and since which epoch; -1 while nobody does."""
+    """The leader of a partition, and its epoch; -1 while there is none."""
 
     leader_id: int
     epoch: int
@@ -60,7 +60,7 @@ class ClusterMetadata:
         self.version = 0
         """Counts the answers."""
         self.unheard_since: int | None = None
-        """When it was asked for the first time, as long as nobody has ever answered."""
+        """When it was asked for the first time, as long as no broker has ever answered."""
         self.without_metadata: set[Endpoint] = set()
         """Addresses that do not serve this API: controllers'."""
 
@@ -87,7 +87,7 @@ class ClusterMetadata:
         self._wants_update = True
 
     def leader_of(self, topic_partition: TopicPartition) -> Node | None:
-        """The broker that leads the partition; None while nobody is known to."""
+        """The broker that leads the partition; None while no leader is known."""
         leader = self._known_leader(topic_partition)
         return None if leader is None else self.brokers.get(leader.leader_id)
 
@@ -109,7 +109,8 @@ class ClusterMetadata:
         return sorted(known.partitions) if known is not None and known.partitions else None
 
     def any_node(self) -> Node:
-        """Somebody to ask: a known broker; if they are all silent, a bootstrap address; if those are, too, anybody."""
+        """A node to ask: a known broker; if they are all silent, a bootstrap address; if those are, too, any of
+        them."""
         known = [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
         for nodes in (known, self._bootstrap):
             hopeful = [node for node in nodes if node.endpoint not in self._silent]
@@ -169,7 +170,7 @@ class ClusterMetadata:
                 self.topics[name] = TopicMetadata(ZERO_UUID, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def learn(self, response: MetadataResponse) -> None:
-        """Take what an answer tells of the brokers and of some topics, whoever has asked."""
+        """Take over what an answer says of the brokers and of some topics. Any client's request will do."""
         self.version += 1
         self.unheard_since = None
         self.brokers = {

@@ -25,9 +25,9 @@ The producer id comes from any broker (InitProducerId). A producer without idemp
 everything.
 
 A transactional producer gets id and epoch from its coordinator: `transactions` asks for them, and calls `renumber`. It
-never sends anything in doubt: the transaction is aborted, and what comes after is numbered from 0 under a new epoch.
-A broker that was told of the new epoch refuses the older one, so that a batch which is late gets into no later
-transaction (KIP-360, KIP-890).
+never sends anything in doubt: the transaction is aborted, and what comes after is numbered from 0 under a new epoch. A
+broker that has seen the new epoch refuses the older one, so that a batch which is late gets into no later transaction
+(KIP-360, KIP-890).
 
 Follows the idempotent half of org.apache.kafka.clients.producer.internals.TransactionManager, with TxnPartitionEntry.
 """

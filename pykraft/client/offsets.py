@@ -52,7 +52,7 @@ class OffsetLookups:
         deadline: int,
         on_found: OnAnswer[TopicPartition, OffsetAndTimestamp],
     ) -> None:
-        """The same, but each partition is told alone: one without a leader holds up no other."""
+        """The same, but `on_found` is called for each partition alone: one without a leader holds up no other."""
         handler = self._handler(timestamps, isolation_level)
         self._driver.ask_each(handler, timestamps, deadline, on_found)
 

@@ -82,7 +82,7 @@ class Positions:
         self._under_way.discard(key)
         state = self._subscription.partitions.get(key)
         if state is None or state.state is not State.AWAITING_RESET or state.reset_timestamp != timestamp:
-            return  # meanwhile it was given up, or somebody has said where to read
+            return  # meanwhile the partition was revoked, or the application has called `seek`
         if isinstance(found, KafkaError):
             self._failed[key] = found
         elif found.offset < 0:
@@ -96,7 +96,7 @@ class Positions:
         return bool(self._failed) or any(state.is_lost for state in self._subscription.partitions.values())
 
     def raise_error(self) -> None:
-        """Tell what the consumer's user must know; NoOffsetError for as long as nobody says where to read."""
+        """Raise what the application must know; NoOffsetError until it says where to read."""
         if self._failed:
             error = next(iter(self._failed.values()))
             # One error may be that of many partitions.

@@ -1,7 +1,7 @@
 """A producer without a thread: partitioner, accumulator, numbering, transactions, sender and metadata in one.
 
-`try_append` takes a record, or says what it must wait for; `poll` sends. Whoever has a clock and a network drives it:
-the `Producer` façade with a thread and sockets, the simulator with its own.
+`try_append` takes a record, or says what it must wait for; `poll` sends. Its owner has a clock and a network, and
+drives it: the `Producer` façade with a thread and sockets, the simulator with its own.
 
 Follows org.apache.kafka.clients.producer.KafkaProducer.
 """
@@ -174,7 +174,7 @@ class ProducerCore:
         self.accumulator.flushes -= 1
 
     def abandon(self, error: Exception) -> None:
-        """Fail all records that are not acknowledged: nobody will send them, or hear what became of them."""
+        """Fail all records that are not acknowledged: they are not sent any more, and no answer will be heard."""
         self._sender.abandon(error)
         for batch in self.accumulator.take_all():
             self.accumulator.release(batch)

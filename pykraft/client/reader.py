@@ -47,7 +47,7 @@ class ReaderCore:
         return self.fetcher.has_news or self.positions.has_error
 
     def raise_error(self) -> None:
-        """KafkaError: what the user must know, once; NoOffsetError for as long as nobody says where to read."""
+        """KafkaError: what the application must know, once; NoOffsetError until it says where to read."""
         self.positions.raise_error()
         self.fetcher.raise_error()
 

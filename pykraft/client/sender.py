@@ -63,7 +63,7 @@ class Sender:
         return chain.from_iterable(self._under_way.values())
 
     def abandon(self, error: Exception) -> None:
-        """Fail them: nobody will hear the answers."""
+        """Fail the requests under way: their answers will not be heard."""
         lost = list(self.under_way())
         self._under_way.clear()
         for batch in lost:

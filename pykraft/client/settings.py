@@ -41,7 +41,7 @@ class ProducerSettings(AdminSettings, total=False):
     """Of `Producer`."""
 
     acks: str | int | None
-    """Whose writing is waited for: nobody's, the leader's, all in-sync replicas' (default all)."""
+    """Which replicas must write a batch first: none, the leader, all in-sync replicas (default all)."""
 
     batch_size: int | str | None
     """A batch is sent when it has so many bytes (default 16384)."""

@@ -107,7 +107,8 @@ class PartitionState:
         self.state = state
         self.position: FetchPosition | None = None
         self.reset_timestamp = reset_timestamp
-        """-2 for the log's start, -1 for its end, another for the first record as young; None: nobody may choose."""
+        """-2 for the log's start, -1 for its end, another for the first record as young; None: no offset is chosen for
+        the application."""
         self.is_paused = False
         self.is_pending_revocation = False
         """The group takes the partition away: its position is being committed, and must not advance any more."""
@@ -121,8 +122,8 @@ class PartitionState:
         self.preferred_until = 0
 
     def prefer(self, replica: int, until: int) -> None:
-        """Fetch from this follower, until that time. To be told the same again prolongs nothing: the leader would not
-        be asked any more."""
+        """Fetch from this follower, until that time. Naming it again does not prolong the time: the leader would not be
+        asked any more."""
         if replica != self.preferred_read_replica:
             self.preferred_read_replica, self.preferred_until = replica, until
 
@@ -153,7 +154,7 @@ class PartitionState:
 
     @property
     def is_lost(self) -> bool:
-        """There is no position, and nobody may choose one."""
+        """There is no position, and none may be chosen for the application."""
         return self.state is State.AWAITING_RESET and self.reset_timestamp is None
 
     def seek(self, position: FetchPosition, checked_epoch: int = NO_EPOCH) -> None:
@@ -172,7 +173,7 @@ class PartitionState:
         self.reset_timestamp = timestamp
 
     def lose(self) -> None:
-        """The position is worth nothing, and nobody may choose another one: whoever reads must seek."""
+        """The position is worth nothing, and no other may be chosen: the application must seek."""
         self._move(State.AWAITING_RESET)
         self.reset_timestamp = None
 

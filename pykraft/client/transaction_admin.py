@@ -2,8 +2,8 @@
 
 Two sides know of a transaction. Its coordinator knows its state and its partitions. The leader of each partition knows
 the producers that have written there, and where the open transaction of each begins. A transaction *hangs* in a
-partition that its coordinator does not count as part of it: nothing will end it there, and what lies after it is not
-visible to readers of committed data. `abort_transaction` writes the marker that is missing.
+partition that its coordinator does not count as part of it: nothing will end it there, and consumers that read only
+committed data do not see what comes after it. `abort_transaction` writes the marker that is missing.
 
 Follows org.apache.kafka.clients.admin.{TransactionListing,TransactionDescription,ProducerState,AbortTransactionSpec}
 and, in org.apache.kafka.clients.admin.internals, ListTransactionsHandler, DescribeTransactionsHandler,

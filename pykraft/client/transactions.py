@@ -226,7 +226,7 @@ class TransactionManager:
         return self.state in _MAY_SEND and topic_partition in self._added
 
     def batch_failed(self, error: KafkaError) -> KafkaError:
-        """A batch will never be acknowledged: what its records are told."""
+        """The error for the records of a batch that will never be acknowledged."""
         text = str(error)
         if error.code is ErrorCode.PRODUCER_FENCED:
             self._fail(ProducerFencedError(self.id))
@@ -369,8 +369,8 @@ class TransactionManager:
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def _refused(self, what: str, error: KafkaError, can_abort: bool) -> KafkaError:
-        """A coordinator has refused a step for good; what the user is told. `can_abort` says whether an abort undoes
-        it. (It does not undo an abort that was refused.)"""
+        """A coordinator has refused a step for good; the error for the application. `can_abort` says whether an abort
+        undoes it. (It does not undo an abort that was refused.)"""
         sentence = f"{self.id}: {what}: {error.detail or error.code.text}"
         if error.code in _FENCED:
             self._fail(ProducerFencedError(self.id))

@@ -220,7 +220,7 @@ def test_where_the_leader_does_not_know_the_epoch_the_policy_says_what_is_read(e
 def test_or_nobody_does() -> None:
     some = Positioning("none").after_a_new_leader()
     some.ends(-1, -1)
-    with pytest.raises(LogTruncationError, match="truncated, nobody knows where, this consumer had read up to 50"):
+    with pytest.raises(LogTruncationError, match="truncated at an unknown offset, this consumer had read up to 50"):
         some.positions.raise_error()
     with pytest.raises(NoOffsetError):
         some.positions.raise_error()
