@@ -82,8 +82,8 @@ COMMANDS = {
     "broker-api-versions": "print which APIs each broker serves, in which versions",
     "producer-perf-test": "measure how fast records can be sent",
     "consumer-perf-test": "measure how fast records can be read",
-    "delete-records": "delete what lies before given offsets",
-    "log-dirs": "print what lies in the brokers' log directories",
+    "delete-records": "delete the records before given offsets",
+    "log-dirs": "print the replicas in the brokers' log directories",
     "dump-log": "print what the files of a log hold",
     "metrics": "print the metrics of a node",
     "fault": "do something to the requests of clients, at nodes that run as processes",
@@ -135,8 +135,8 @@ def _refusal(error: Exception) -> int:
 
 
 def _prepare_streams() -> None:
-    """Who was started without standard streams (``<&-``, ``>&-``, ``2>&-``) reads nothing and writes nowhere. What a
-    terminal cannot show is no reason to stop."""
+    """A process that was started without standard streams (``<&-``, ``>&-``, ``2>&-``) reads nothing and writes
+    nowhere. A character that the terminal cannot show is no reason to stop."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 (until the process ends)
     if sys.stdout is None:

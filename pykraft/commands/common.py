@@ -45,7 +45,7 @@ def tell(line: object) -> None:
 
 
 def write_nowhere() -> None:
-    """Nobody reads standard output any more, or it cannot be written: from now on that is no error."""
+    """Standard output is closed, or cannot be written: from now on that is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

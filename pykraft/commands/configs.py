@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", dest="action", action="store_const", const=_describe, help="show settings")
     actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="change settings")
-    parser.add_argument("--all", action="store_true", help="--describe: also those that nobody has changed")
+    parser.add_argument("--all", action="store_true", help="--describe: also settings that were never changed")
     parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="--alter: new values; [a,b] for a list")
     parser.add_argument("--add-config-file", type=Path, metavar="FILE", help="--alter: a properties file of new values")
     parser.add_argument("--delete-config", metavar="KEY,...", help="--alter: go back to the defaults")
@@ -95,7 +95,7 @@ def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
         if options.entity_type not in _TYPES:
             raise CommandError("--entity-type must be topics, groups or brokers")
         if options.entity_name is not None and options.entity_default:
-            raise CommandError("--entity-default is nobody by name: leave out --entity-name")
+            raise CommandError("--entity-default means all entities: leave out --entity-name")
         said = [(options.entity_type, DEFAULTS if options.entity_default else options.entity_name)]
     if len(said) != 1:
         raise CommandError("say whose settings are meant: --topic NAME, --group ID, --broker ID or --broker-defaults")

@@ -1,8 +1,8 @@
 """``consume``: print records as lines, as kafka-console-consumer.sh does.
 
 It begins at the end of the partitions, with ``--from-beginning`` at their start, or with ``--partition N --offset M``
-where it is told to, and goes on until it is interrupted, has printed ``--max-messages``, or has waited ``--timeout-ms``
-for the next one; a negative limit is none.
+at that offset, and goes on until it is interrupted, has printed ``--max-messages``, or has waited ``--timeout-ms`` for
+the next one; a negative limit is none.
 
 A line is the value. ``--formatter-property`` puts more in front of it: ``print.timestamp``, ``print.partition``,
 ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key``, each ``=true``, in this order and with a tab
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print until told to stop. How many records it were is told on standard error."""
+    """Print until interrupted. The number of records goes to standard error."""
     of_file = parse_properties(read_text(options.formatter_config)) if options.formatter_config else {}
     formatter = LineFormatter(of_file | pairs("--formatter-property", options.formatter_property))
     offset = _offset(options)

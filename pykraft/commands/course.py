@@ -88,7 +88,7 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _write_checks(folder: Path) -> None:
-    """Make the section of a lab's README anew that lists its checks, and the instructor's list of mistakes."""
+    """Rewrite the section of a lab's README that lists its checks, and the instructor's list of mistakes."""
     from pykraft.course.authoring import mistakes
     from pykraft.course.labs.grading import grade
     from pykraft.course.labs.lab import with_checks

@@ -1,6 +1,6 @@
-"""``delete-records``: delete what lies before given offsets, as kafka-delete-records.sh does.
+"""``delete-records``: delete the records before given offsets, as kafka-delete-records.sh does.
 
-Which offsets, a file says; -1 stands for the high watermark::
+A file names the offsets; -1 means the high watermark::
 
     {"partitions": [{"topic": "flights", "partition": 0, "offset": 1200},
                     {"topic": "flights", "partition": 1, "offset": -1}],

@@ -4,8 +4,8 @@ The kind of a file is in its name: ``.log`` and ``.checkpoint`` (a snapshot of t
 ``.timeindex`` and ``.txnindex`` are the indexes beside a log, ``.snapshot`` is what the log remembers of its producers.
 Files are only read, so a log may be looked at while its node runs.
 
-A decoder says what the records' bytes mean; without one they are shown as text. What does not fit together, such as an
-index that does not point at its batches, is told on standard error after all files.
+A decoder says what the records' bytes mean; without one they are shown as text. After all files, standard error lists
+what does not fit together, such as an index that does not point at its batches.
 
 Follows kafka.tools.DumpLogSegments of Apache Kafka 4.2.
 """
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         except KafkaError as error:
             raise CommandError(f"{path} cannot be read: {error.detail or error}") from None
         except BrokenPipeError:
-            raise  # it is nobody's file: who read what is printed has seen enough
+            raise  # no file of ours failed: the reader of our output has seen enough
         except OSError as error:
             raise CommandError(f"{error.filename or path} cannot be read: {error.strerror}") from None
     for line in [*indexes.complaints(), *batches.complaints()]:

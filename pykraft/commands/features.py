@@ -9,7 +9,7 @@
     features --bootstrap-server HOST:PORT version-mapping [--release-version 4.0]
     features --bootstrap-server HOST:PORT feature-dependencies --feature NAME=LEVEL ...
 
-``--dry-run`` asks whether the change would be made, and changes nothing. A release stands for the levels that its new
+``--dry-run`` asks whether the change would be made, and changes nothing. A release means the levels that its new
 clusters have (``version-mapping`` shows them). Features that the asked cluster does not have at all are left out then;
 Kafka's tool asks for them all the same. ``downgrade`` refuses to lose metadata; ``--unsafe`` would allow that, but
 neither Kafka 4.2 nor pykraft does it.

@@ -35,7 +35,7 @@ _TIMES = {
     "earliest": EARLIEST_TIMESTAMP,
     "max-timestamp": MAX_TIMESTAMP,
 }
-_NOBODY = -1
+_NO_LEADER = -1
 _NO_OFFSET = -1
 _RULE = re.compile(r"(?P<topic>[^:,]*)(:((?P<one>\d{1,10})|(?P<from>\d{0,10})-(?P<to>\d{0,10}))?)?")
 
@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
         if not wanted:
             raise CommandError("no partition fits what was asked for")
         for key, leader in sorted(wanted.items()):
-            if leader == _NOBODY:
+            if leader == _NO_LEADER:
                 tell(f"Skip getting offsets for topic-partition {key} due to error: it has no leader")
-        led = {key: timestamp for key, leader in wanted.items() if leader != _NOBODY}
+        led = {key: timestamp for key, leader in wanted.items() if leader != _NO_LEADER}
         found = admin.list_offsets(led)
     for key, place in sorted(found.items(), key=lambda item: str(item[0])):
         if place.offset != _NO_OFFSET:

@@ -1,7 +1,7 @@
 """The tables of ``consumer-groups``: groups, offsets and lag, members, states, and what a reset or a deletion did.
 
 A column is as wide as its longest cell, but no less than the tool's own minimum; the last one is not padded. A dash
-stands for what is not known. Each description of a group has a remark beside it: whether it has active members, is
+means that a value is not known. Each description of a group has a remark: whether it has active members, is
 rebalancing, or is gone.
 
 Follows org.apache.kafka.tools.consumer.group.ConsumerGroupCommand and org.apache.kafka.tools.OffsetsUtils.

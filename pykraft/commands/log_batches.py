@@ -48,7 +48,7 @@ def batches_from(file: ReadOnlyFile, position: int, end: int) -> Iterator[tuple[
         if position + size > end:
             return
         magic = int.from_bytes(head[MAGIC_OFFSET:], signed=True)
-        if magic < CURRENT_MAGIC:  # one that nobody knows yet is shown, as Kafka's tool does
+        if magic < CURRENT_MAGIC:  # a newer one than ours is shown, as Kafka's tool does
             raise CorruptRecordError(f"the batch at byte {position} has magic {magic}, not {CURRENT_MAGIC}")
         yield position, RecordBatch(memoryview(file.read(position, size)))
         position += size

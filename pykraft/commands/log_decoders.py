@@ -1,7 +1,7 @@
 """What the bytes of a record mean: text, or a record of one of Kafka's own logs.
 
-A decoder returns the texts to print for key and value, None for what is not printed. A record that cannot be read is
-told in its place, and the dump goes on: the tool is there for logs that are broken.
+A decoder returns the texts to print for key and value, None for what is not printed. In place of a record that cannot
+be read the dump prints the error, and goes on: the tool is there for broken logs.
 
 Follows kafka.tools.DumpLogSegments and its MessageParsers.
 """

@@ -1,4 +1,4 @@
-"""``log-dirs``: print what lies in the brokers' log directories, as kafka-log-dirs.sh does.
+"""``log-dirs``: print the replicas in the brokers' log directories, as kafka-log-dirs.sh does.
 
 The result is one line of JSON, behind two lines for people: of each broker its directories, of each directory its
 partitions, with the bytes of their .log files and how far their end is behind the high watermark.

@@ -1,10 +1,10 @@
 """Printing the ``.index`` and the ``.timeindex`` of a segment, and comparing them with its ``.log``.
 
 An offset index is right if at each position begins a batch with that last offset; a time index if the batch that ends
-at each offset has that largest timestamp, and if the timestamps rise. What is not right is gathered and told last.
+at each offset has that largest timestamp, and if the timestamps rise. What is wrong is collected and printed last.
 
-A node does less when it starts: it only looks whether an index can be what it should be (`storage.index`), and if not
-makes it anew. `--index-sanity-check` is that look, as Kafka takes it.
+A node does less when it starts: it only checks whether an index is plausible (`storage.index`), and rebuilds it if not.
+`--index-sanity-check` makes that check, as Kafka does.
 
 Follows kafka.tools.DumpLogSegments.{dumpIndex,dumpTimeIndex,TimeIndexDumpErrors}.
 """

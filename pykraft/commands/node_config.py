@@ -1,5 +1,5 @@
-"""Reading a node's properties file for the verbs that need one: what it says wrong is a sentence, and what it says in
-vain is told."""
+"""Reading a node's properties file for the verbs that need one: a wrong value ends the verb with one sentence, a value
+without effect is a warning."""
 
 from collections.abc import Mapping
 from pathlib import Path

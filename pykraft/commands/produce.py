@@ -9,7 +9,7 @@ An option such as ``--batch-size`` is a setting of the producer by the name that
 ``--command-property`` is weaker.
 
 ``key.separator``, ``headers.delimiter`` (after the headers), ``headers.separator`` (between two) and
-``headers.key.separator`` (within one) say other separators, ``null.marker`` the text that stands for null, and
+``headers.key.separator`` (within one) say other separators, ``null.marker`` the text that means null, and
 ``ignore.error=true`` takes a line without separator as a value.
 
 Follows org.apache.kafka.tools.{ConsoleProducer,LineMessageReader}.
@@ -125,7 +125,7 @@ class LineReader:
     """Takes lines apart."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        """CommandError if a property is not known, or two separators could not be told apart."""
+        """CommandError if a property is not known, or two separators are the same."""
         unknown = sorted(properties.keys() - _DEFAULTS.keys() - {_NULL_MARKER})
         if unknown:
             raise CommandError(f"{unknown[0]} says nothing about lines; {', '.join([*_DEFAULTS, _NULL_MARKER])} do")

@@ -8,11 +8,11 @@
     reassign-partitions --cancel   --reassignment-json-file FILE [--preserve-throttles]
     reassign-partitions --list
 
-``--generate`` changes nothing: it prints where the partitions of some topics are, and where they might go if they were
-placed anew on these brokers. ``--execute`` begins reassignments and does not wait for them; what it prints first is the
-file to go back with. While other reassignments are in progress it needs ``--additional``. ``--verify`` tells how far
-they are. When none is in progress any more, ``--verify`` takes the throttles away that Kafka's tool may have set
-(``--throttle`` is not built here: pykraft's brokers have no replication quotas), and so does ``--cancel``.
+``--generate`` changes nothing: it prints where the partitions of some topics are, and a proposal that places them on
+these brokers. ``--execute`` begins reassignments and does not wait for them; what it prints first is the file to go
+back with. While other reassignments are in progress it needs ``--additional``. ``--verify`` tells how far they are.
+When none is in progress any more, ``--verify`` takes the throttles away that Kafka's tool may have set (``--throttle``
+is not built here: pykraft's brokers have no replication quotas), and so does ``--cancel``.
 
 The form of the files is in `reassignment_files`. Follows org.apache.kafka.tools.reassign.ReassignPartitionsCommand.
 """

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the node until it is told to stop."""
+    """Run the node until a signal stops it."""
     try:
         return _serve(options)
     except (DamagedFileError, DirectoryInUseError, UnsupportedFeatureError) as error:

@@ -57,7 +57,7 @@ _ACTIONS_OF = {
 }
 """Options that not every action has."""
 _LARGEST_REPLICATION_FACTOR = 32767
-_NOBODY = -1
+_NO_LEADER = -1
 _TOPICS_AT_ONCE = 500
 """Of so many topics the settings are asked for in one request."""
 
@@ -274,8 +274,8 @@ def _problems(
     partition: PartitionDescription, options: argparse.Namespace, min_isr: int, moving: PartitionReassignment | None
 ) -> Iterator[bool]:
     yield options.under_replicated_partitions and len(partition.isr) < _replication_factor(partition, moving)
-    yield options.unavailable_partitions and partition.leader == _NOBODY
-    yield options.under_min_isr_partitions and (partition.leader == _NOBODY or len(partition.isr) < min_isr)
+    yield options.unavailable_partitions and partition.leader == _NO_LEADER
+    yield options.under_min_isr_partitions and (partition.leader == _NO_LEADER or len(partition.isr) < min_isr)
     yield options.at_min_isr_partitions and len(partition.isr) == min_isr
 
 
@@ -316,7 +316,7 @@ def _partition_line(topic: str, partition: PartitionDescription, moving: Partiti
     if moving is not None:
         changes = f"\tAdding Replicas: {_ids(moving.adding_replicas)}"
         changes += f"\tRemoving Replicas: {_ids(moving.removing_replicas)}"
-    leader = "none" if partition.leader == _NOBODY else partition.leader
+    leader = "none" if partition.leader == _NO_LEADER else partition.leader
     return (
         f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
         f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}{changes}"

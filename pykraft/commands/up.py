@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the cluster until it is told to stop, or a node dies."""
+    """Run the cluster until a signal stops it, or a node dies."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: also a start that is cut short clears up
     settings = pairs("--override", options.override)
     try:
