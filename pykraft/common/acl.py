@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class AclOperation(IntEnum):
-    """What a principal wants to do. ANY is for filters; ALL stands in a rule for every operation."""
+    """What a principal wants to do. ANY is for filters; ALL in a rule means every operation."""
 
     UNKNOWN = 0
     ANY = 1

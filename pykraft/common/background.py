@@ -2,7 +2,7 @@
 
 A node's thread must never be held for long, or its heartbeats stop. Cleaning a log, rebuilding indexes or writing a
 snapshot is therefore submitted as a job. The job runs elsewhere (a thread, or the simulator's event queue), touches
-only files that nobody else writes, and its result comes back as a call on the node's own thread, where files are
+only files that nothing else writes, and its result comes back as a call on the node's own thread, where files are
 swapped and state is changed.
 """
 

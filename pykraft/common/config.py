@@ -1,9 +1,9 @@
 """Configuration: typed keys, layers, and the properties file.
 
-A `Key` says what a setting is called, what it means, which values it may have and what holds if nobody sets it. A
-`Config` answers ``config[KEY]`` with a value of the key's own type. It is made from layers of text, strongest first
-(a topic's own settings, the node's dynamic ones, the cluster's, the node's file), and is never changed: when a setting
-changes, a new Config replaces the old one as a whole, so no reader sees half of a change.
+A `Key` says what a setting is called, what it means, which values it may have and its default. A `Config` answers
+``config[KEY]`` with a value of the key's own type. It is made from layers of text, strongest first (a topic's own
+settings, the node's dynamic ones, the cluster's, the node's file), and is never changed: when a setting changes, a new
+Config replaces the old one as a whole, so no reader sees half of a change.
 
 A key may have synonyms, weaker names for the same setting in the same layer: ``log.retention.ms``, else
 ``log.retention.minutes``, else ``log.retention.hours``.
@@ -24,7 +24,7 @@ from pykraft.common.errors import ConfigError
 T = TypeVar("T")
 
 LARGEST = {"short": (1 << 15) - 1, "int": (1 << 31) - 1, "long": (1 << 63) - 1}
-"""The largest number that has place in each of Kafka's widths; the smallest is one below its negative."""
+"""The largest number that fits into each of Kafka's widths; the smallest is one below its negative."""
 
 HOURS_TO_MS = 3_600_000
 MINUTES_TO_MS = 60_000
@@ -53,7 +53,7 @@ class Key(Generic[T]):
     required: bool = False
 
     def read(self, text: str, name: str = "") -> T:
-        """The value that `text` stands for; ConfigError names what is wrong."""
+        """The value of `text`; ConfigError names what is wrong."""
         text = text.strip()
         if re.search("[\0\ud800-\udfff]", text):
             raise ConfigError(f"{name or self.name} is {text!r}, but must be text without NUL and half characters")

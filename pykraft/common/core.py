@@ -1,7 +1,7 @@
 """The one idiom in which every core of pykraft is written.
 
-A core is an object without a thread, a socket, a clock or dice of its own. It is driven from outside, by whoever owns
-a clock and a network (a thread with sockets, a process, the simulator), through two kinds of call:
+A core is an object without a thread, a socket, a clock or dice of its own. Its owner has a clock and a network (a
+thread with sockets, a process, the simulator), and drives it through two kinds of call:
 
 * ``handle(request, context, now)`` brings it a request; the answer is a `Promise`, kept at once or later;
 * ``poll(now)`` lets it act on time. It returns what it wants from the world: the requests to send, and the deadline
@@ -41,7 +41,8 @@ class Outbound(NamedTuple):
     """A request on its way out.
 
     Requests of one `channel` to one node travel on one connection, in order, and are answered in order. A manager whose
-    requests may wait long at the receiver (a fetch) has a channel of its own, so that they hold up nobody else's.
+    requests may wait long at the receiver (a fetch) has a channel of its own, so that they do not hold up those of
+    others.
     """
 
     channel: str
@@ -191,7 +192,7 @@ class Clock(Protocol):
 
 
 class FileRegion(Protocol):
-    """A piece of a file that is to be sent as it is. It stands among the parts of a response in place of bytes, so that
+    """A piece of a file that is to be sent as it is. It takes the place of bytes among the parts of a response, so that
     the network can hand it to the kernel without reading it."""
 
     def __len__(self) -> int: ...

@@ -47,7 +47,7 @@ class ErrorCode(IntEnum):
 
     UNKNOWN_SERVER_ERROR = -1, "the server met an error that it has no code for"
     NONE = 0, "no error"
-    OFFSET_OUT_OF_RANGE = 1, "the offset lies before the start or after the end of the log"
+    OFFSET_OUT_OF_RANGE = 1, "the offset is before the start or after the end of the log"
     CORRUPT_MESSAGE = 2, "the records fail their checksum or cannot be read", RETRY
     UNKNOWN_TOPIC_OR_PARTITION = 3, "this server knows no such topic or partition", REFRESH
     INVALID_FETCH_SIZE = 4, "the fetch size is not allowed"
@@ -123,7 +123,7 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74, "the leader epoch in the request is older than the broker's", REFRESH
     UNKNOWN_LEADER_EPOCH = 75, "the leader epoch in the request is newer than the broker's", REFRESH
     UNSUPPORTED_COMPRESSION_TYPE = 76, "the client cannot read the partition's compression"
-    STALE_BROKER_EPOCH = 77, "the broker has registered anew since"
+    STALE_BROKER_EPOCH = 77, "the broker has registered again since"
     OFFSET_NOT_AVAILABLE = 78, "the new leader does not know yet how far its log is committed", RETRY
     MEMBER_ID_REQUIRED = 79, "join again with the member id in this answer"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "the preferred leader is not available", REFRESH
@@ -145,7 +145,7 @@ class ErrorCode(IntEnum):
     FEATURE_UPDATE_FAILED = 96, "the features could not be updated"
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "a forwarded request's principal cannot be read"
     SNAPSHOT_NOT_FOUND = 98, "no such snapshot"
-    POSITION_OUT_OF_RANGE = 99, "the position lies outside of the snapshot"
+    POSITION_OUT_OF_RANGE = 99, "the position is outside of the snapshot"
     UNKNOWN_TOPIC_ID = 100, "this server knows no topic of this id", REFRESH
     DUPLICATE_BROKER_REGISTRATION = 101, "another live broker uses this id"
     BROKER_ID_NOT_REGISTERED = 102, "no broker of this id is registered"
@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
     FETCH_SESSION_TOPIC_ID_ERROR = 106, "the fetch session mixes topic names and topic ids", RETRY
     INELIGIBLE_REPLICA = 107, "the new ISR names a replica that may not join it"
     NEW_LEADER_ELECTED = 108, "the ISR was changed, and with it the leader"
-    OFFSET_MOVED_TO_TIERED_STORAGE = 109, "the offset lies in tiered storage"
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, "the offset is in tiered storage"
     FENCED_MEMBER_EPOCH = 110, "the member's epoch is fenced: give up all partitions and join again"
     UNRELEASED_INSTANCE_ID = 111, "another member still uses this instance id"
     UNSUPPORTED_ASSIGNOR = 112, "the group does not know this assignor"

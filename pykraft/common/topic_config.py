@@ -1,4 +1,4 @@
-"""What a topic may be told: its own settings, and the broker's under other names where the topic says nothing.
+"""A topic's settings, and the broker's under other names, which hold where the topic has none.
 
 Every key that Kafka 4.2 has for a topic is known here, with its default and its limits, so that a client may set it;
 those that pykraft does not act on yet are listed in SKIPPED.md.
@@ -267,9 +267,9 @@ LOG_CONFIG = ConfigDef(
 )
 
 INTERNAL_PREFIX = "internal."
-"""Settings for tests begin so; nobody is told of them."""
+"""Settings for tests begin so; no client sees them."""
 INTERNAL_BROKER_SETTINGS = frozenset({"log.initial.task.delay.ms"})
-"""Of these one is told only where a broker's file says something else than the default, as in Kafka."""
+"""A client sees these only where a broker's file differs from the default, as in Kafka."""
 
 _WITHOUT_DEFAULT = (
     "follower.replication.throttled.replicas",

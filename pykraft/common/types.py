@@ -99,7 +99,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads, and since which epoch; leader_id is -1 while nobody does."""
+    """The leader and its epoch; leader_id is -1 while there is none."""
 
     leader_id: int
     epoch: int

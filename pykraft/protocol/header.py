@@ -1,4 +1,4 @@
-"""What stands before a message: the size of its frame, and the header.
+"""What comes before a message: the size of its frame, and the header.
 
 A connection carries frames: int32 size, then that many bytes. A request's frame begins with a header that says which
 API in which version follows and a correlation id that the answer repeats; answers come in the order of the requests.

@@ -138,7 +138,7 @@ MessageType = TypeVar("MessageType", bound="Message")
 
 
 class Message(Struct):
-    """A structure that stands alone: it has versions, and knows from which on it is flexible."""
+    """A structure that is sent or stored on its own: it has versions, and knows the first flexible one."""
 
     versions: ClassVar[tuple[int, int]] = (0, 0)
     flexible: ClassVar[int] = FOR_EVER

@@ -123,7 +123,8 @@ class CreatePartitionsResponse(Response, to=CreatePartitionsRequest):
 
 
 class DeleteTopicsRequest(Request, api=20, versions=(1, 6), flexible=4, listeners=BOTH, forwardable=True):
-    """Delete these topics: by name, or from version 6 on by id, so that a topic made anew is not hit (KIP-516)."""
+    """Delete these topics: by name, or from version 6 on by id, so that a topic of the same name that was created since
+    is not hit (KIP-516)."""
 
     class Topic(Struct):
         name: string | None = field(default=None, since=6)

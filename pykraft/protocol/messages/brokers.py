@@ -95,7 +95,7 @@ class AlterPartitionResponse(Response, to=AlterPartitionRequest):
 
 
 class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
-    """Who a forwarded request is from. In an Envelope these bytes follow an int16 with their version."""
+    """The principal that sent a forwarded request. In an Envelope these bytes follow an int16 with their version."""
 
     type: string
     name: string

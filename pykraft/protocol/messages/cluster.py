@@ -71,7 +71,7 @@ class ApiVersionsResponse(Response, to=ApiVersionsRequest):
 
 
 class MetadataRequest(Request, api=3, versions=(0, 13), flexible=9, listeners=BROKER):
-    """Who leads the partitions of these topics, and which brokers are there? A missing topic may be made on the way."""
+    """The leaders of these topics' partitions, and the live brokers. It may create a missing topic on the way."""
 
     class Topic(Struct):
         topic_id: uuid = field(default=ZERO_UUID, since=10)
@@ -117,7 +117,7 @@ class MetadataResponse(Response, to=MetadataRequest):
             offline_replicas: Array[int32] = field(default=(), since=5)
 
         error_code: int16 = field(default=0)
-        # Null where the request named an id that nobody knows.
+        # Null where the request named an unknown id.
         name: string | None = field(default="", nullable_since=12)
         topic_id: uuid = field(default=ZERO_UUID, since=10)
         is_internal: boolean = field(default=False, since=1)

@@ -242,7 +242,7 @@ class UnknownRecordTypeError(ProtocolError):
 
 
 def encode_coordinator_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) under which this record stands in its log."""
+    """(key, value) of this record in its log."""
     key = _NUMBER.pack(record.record_type) + record.key.to_bytes(_KEY_VERSION)
     if record.value is None or record.version is None:
         return key, None

@@ -48,7 +48,7 @@ class NodeEndpoint(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now, sent along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
+    """The partition's current leader, sent along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
 
     leader_id: int32 = field(default=-1)
     leader_epoch: int32 = field(default=-1)

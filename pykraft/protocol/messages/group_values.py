@@ -108,7 +108,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, flexible=0):
 
 
 class ConsumerGroupRegularExpressionValue(Message, flexible=0):
-    """The topics that a pattern stood for in a version of the cluster's metadata."""
+    """The topics that a pattern matched in a version of the cluster's metadata."""
 
     topics: Array[string]
     version: int64

@@ -17,7 +17,7 @@ NO_SIZE = -1
 
 
 class DeleteRecordsRequest(Request, api=21, versions=(0, 2), flexible=2, listeners=BROKER):
-    """Delete what lies before these offsets, and answer once every live replica has done so."""
+    """Delete the records before these offsets, and answer once every live replica has done so."""
 
     class Topic(Struct):
         class Partition(Struct):
@@ -52,7 +52,7 @@ class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
 
 
 class DescribeLogDirsRequest(Request, api=35, versions=(1, 4), flexible=2, listeners=BROKER):
-    """What lies in the broker's log directories: of these partitions, or (None) of all."""
+    """The replicas in the broker's log directories: of these partitions, or (None) of all."""
 
     class Topic(Struct):
         topic: string
@@ -81,7 +81,7 @@ class DescribeLogDirsResponse(Response, to=DescribeLogDirsRequest):
         error_code: int16 = field(default=0)
         log_dir: string
         topics: Array[Topic] = field(default=())
-        # Of the volume that the directory lies on.
+        # Of the volume that holds the directory.
         total_bytes: int64 = field(default=NO_SIZE, since=4)
         usable_bytes: int64 = field(default=NO_SIZE, since=4)
 

@@ -4,8 +4,8 @@ A group commits, for each partition, the offset of the next record that it will 
 in ``__consumer_offsets``, and gives it to the member that reads the partition next.
 
 Members name themselves with the generation (classic groups) or the member epoch (KIP-848) in which they own the
-partition, so that the commit of a member that was replaced meanwhile is refused. -1 stands for a client that is in no
-group and only uses a group's name to keep its offsets. From version 10 on topics go by id instead of by name (KIP-848).
+partition, so that the commit of a member that was replaced meanwhile is refused. -1 is a client that is in no group and
+only uses a group's name to keep its offsets. From version 10 on topics go by id instead of by name (KIP-848).
 """
 
 from pykraft.common.errors import KafkaError

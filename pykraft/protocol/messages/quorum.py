@@ -125,8 +125,9 @@ class BeginQuorumEpochResponse(Response, to=BeginQuorumEpochRequest):
 
 
 class EndQuorumEpochRequest(Request, api=54, versions=(0, 1), flexible=1, listeners=CONTROLLER):
-    """I resign: sent by a leader that shuts down, so that nobody waits for a timeout. The candidates are in the order
-    of how much they have: the first stands at once, the others hold back in that order."""
+    """Sent by a leader that resigns because it shuts down, so that no voter waits for a timeout. The preferred
+    candidates are in the order of their log end offsets: the first becomes a candidate at once, the others wait in that
+    order."""
 
     class Topic(Struct):
         class Partition(Struct):

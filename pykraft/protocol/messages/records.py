@@ -59,7 +59,7 @@ METADATA_RECORDS: dict[int, type[MetadataRecord]] = {}
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
-    """The value under which this record stands in the metadata log."""
+    """The value of this record in the metadata log."""
     frame = [encode_unsigned_varint(number) for number in (FRAME_VERSION, record.record_key, version)]
     return b"".join(frame + record.encode(version))
 
@@ -182,7 +182,7 @@ class RemoveTopicRecord(MetadataRecord, key=9):
 
 class PartitionRecord(MetadataRecord, key=3, versions=(0, 2)):
     """A partition in full. `directories` has one id for each replica (KIP-858); the eligible leader replicas and the
-    last known ones are those that may lead when nobody is in sync (KIP-966)."""
+    last known ones are those that may lead when no replica is in sync (KIP-966)."""
 
     partition_id: int32 = field(default=-1)
     topic_id: uuid

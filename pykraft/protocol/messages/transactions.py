@@ -31,8 +31,9 @@ NO_PRODUCER_EPOCH = -1
 
 
 class InitProducerIdRequest(Request, api=22, versions=(0, 5), flexible=2, listeners=BROKER):
-    """Give me a producer id: a fresh one, or for a transactional id its own with a higher epoch, which fences whoever
-    used it before. A producer that names its present id and epoch wants only the epoch raised (KIP-360)."""
+    """Asks for a producer id: a fresh one, or for a transactional id its own with a higher epoch, which fences the
+    producer that used it before. A producer that names its present id and epoch wants only the epoch raised
+    (KIP-360)."""
 
     transactional_id: string | None = field(default=None)
     transaction_timeout_ms: int32
