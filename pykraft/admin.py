@@ -211,8 +211,9 @@ class Admin(ClosesOnExit):
     # --- logs ---------------------------------------------------------------------------------------------------------
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what lies before these offsets; -1 stands for the high watermark. Returns where each log begins now,
-        on all its replicas that live. KafkaError says why the first of those that failed did; the others are done."""
+        """Delete the records before these offsets; -1 means the high watermark. Returns the new log start offset of
+        each partition, which all its live replicas have. KafkaError says why the first of those that failed did; the
+        others are done."""
         return _without_errors(self.try_delete_records(offsets))
 
     def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:

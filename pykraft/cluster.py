@@ -12,8 +12,8 @@ Each node is built from its own properties file and its own directory, and knows
 through its sockets. By default the nodes are threads of this process; with ``mode="processes"`` each is a process of
 its own, started by the same command as from a shell.
 
-`close` stops everything and raises if a node died that nobody killed: whatever was shown before it then was not the
-whole story. A cluster that nobody knows any more is stopped, too, but then nobody is told of a node that died.
+`close` stops everything, and raises if a node died that you did not kill: then what you saw before was not the whole
+story. A cluster that is garbage collected is stopped, too, but then no exception tells of a node that died.
 """
 
 import tempfile
@@ -222,7 +222,7 @@ class Cluster:
             return {}
         properties = parse_properties(file.read_text())
         voters = properties.get("controller.quorum.voters")
-        if voters is None:  # Apache Kafka was run with this file, on a quorum that stands in its log
+        if voters is None:  # Apache Kafka was run with this file, on a quorum whose voters are records in its log
             return properties
         controllers = [text.partition("@")[0] for text in voters.split(",")]
         if controllers != [str(each) for each in self.controller_ids]:
@@ -398,7 +398,8 @@ class Cluster:
     # --- breaking -----------------------------------------------------------------------------------------------------
 
     def kill(self, node_id: int) -> None:
-        """End a node between two steps of its loop (a process: by SIGKILL). Nothing is flushed, nobody is told."""
+        """End a node between two steps of its loop (a process: by SIGKILL). Nothing is flushed, and no other node is
+        notified."""
         node = self._running(node_id)
         if isinstance(node, NodeThread):
             self._last_seen[node_id] = node.describe()
@@ -411,8 +412,8 @@ class Cluster:
         self._raise_failures()
 
     def restart(self, node_id: int, wait: bool = True) -> None:
-        """Start a node on its directory (after stopping it, if it runs), and wait until it is ready. Of what a node
-        has died is forgotten with that: whoever starts it again has seen it."""
+        """Start a node on its directory (after stopping it, if it runs), and wait until it is ready. This forgets the
+        error that a node has died of: you have seen it if you restart the node."""
         node = self._nodes[self._known(node_id)]
         if node.is_running:
             self.stop(node_id)
@@ -525,7 +526,7 @@ class Cluster:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def failures(self) -> dict[int, BaseException]:
-        """The nodes that died though nobody killed them, and of what."""
+        """The nodes that died without a `kill`, each with its error."""
         found = {node_id: node.failure for node_id, node in self._nodes.items()}
         return {node_id: failure for node_id, failure in found.items() if failure is not None}
 
@@ -534,7 +535,7 @@ class Cluster:
             raise ClusterError(f"node {node_id} died: {type(failure).__name__}: {failure}") from failure
 
     def close(self) -> None:
-        """Stop all nodes and remove temporary files. ClusterError if a node died that nobody killed."""
+        """Stop all nodes and remove temporary files. ClusterError if a node died without a `kill`."""
         if self._is_closed:
             return
         try:

@@ -15,7 +15,7 @@ from pykraft.protocol.messages.data import LATEST_TIMESTAMP
 from pykraft.server.describe import NodeView, PartitionView, QuorumView
 from pykraft.server.lifecycle import LifecycleState
 
-_NOBODY = -1
+_NO_LEADER = -1
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ClusterView:
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
-        """All partitions that somebody alive holds a replica of."""
+        """All partitions of which a live node holds a replica."""
         return sorted({view.topic_partition for node in self.alive for view in node.partitions})
 
     def replicas(self, topic: str, partition: int) -> dict[int, PartitionView]:
@@ -119,9 +119,9 @@ class ClusterView:
         return max(views, key=lambda entry: entry[:2])[2] if views else None
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node that leads the partition; None if nobody does, or nobody knows."""
+        """The node that leads the partition; None if there is none, or no live node knows one."""
         newest = self._newest(topic, partition)
-        return None if newest is None or newest.leader_id == _NOBODY else newest.leader_id
+        return None if newest is None or newest.leader_id == _NO_LEADER else newest.leader_id
 
     def isr(self, topic: str, partition: int) -> set[int]:
         """The in-sync replicas of the partition."""
@@ -187,8 +187,8 @@ def _line(node_id: int, view: PartitionView) -> str:
 def view_over_the_wire(
     admin: Admin, alive: Sequence[int], ready: Collection[int], controller_ids: Sequence[int]
 ) -> dict[int, NodeView]:
-    """The views of nodes that can only be asked as any client asks them: who leads, who is in sync, where the leaders'
-    logs end. What clients are not told (the followers' own words) is -1. Empty if nobody answers.
+    """The views of nodes that can only be asked as any client asks them: leaders, in-sync replicas, the leaders' log
+    end offsets. What no client can ask (a follower's own offsets) is -1. Empty if no node answers.
 
     `ready` are the brokers that say so themselves: of one that was killed and started again, the others may not know
     yet that it was away."""
@@ -222,7 +222,7 @@ def _ends(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[TopicPar
         TopicPartition(topic.name, partition.partition): LATEST_TIMESTAMP
         for topic in topics.values()
         for partition in topic.partitions
-        if partition.leader != _NOBODY
+        if partition.leader != _NO_LEADER
     }
     return {key: found.offset for key, found in admin.list_offsets(led).items()} if led else {}
 

@@ -260,14 +260,14 @@ class Consumer(ClosesOnExit):
         return position.offset
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark that the last fetch of this partition told; None before the first."""
+        """The high watermark of the last fetch of this partition; None before the first."""
         with self._thread.lock:
             high_watermark = self._core.state(topic_partition(partition)).high_watermark
         return None if high_watermark < 0 else high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets the position is behind the end, as the last fetch of this partition told it: the high
-        watermark, or the last stable offset for a reader of committed data. None before the first fetch."""
+        """How many offsets the position is behind the end, as of the last fetch of this partition: the high watermark,
+        or the last stable offset for a reader of committed data. None before the first fetch."""
         with self._thread.lock:
             return self._core.state(topic_partition(partition)).lag(self._core.isolation_level == READ_COMMITTED)
 
@@ -485,7 +485,7 @@ class Consumer(ClosesOnExit):
         return raw._replace(key=key, value=value)
 
     def _give_back(self, records: Collection[ConsumerRecord]) -> None:
-        """Let these records be polled again: nobody has seen them."""
+        """Let these records be polled again: the application has not seen them."""
         first: dict[TopicPartition, ConsumerRecord] = {}
         for record in records:
             first.setdefault(record.topic_partition, record)
@@ -494,8 +494,8 @@ class Consumer(ClosesOnExit):
         self._polled.clear()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`. Whoever leaves the loop may
-        go on with another one, or with `poll`: a record counts as read when the loop has handed it out."""
+        """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`. After you leave the loop you
+        may go on with another one, or with `poll`: a record counts as read when the loop has handed it out."""
         return self
 
     def __next__(self) -> ConsumerRecord:

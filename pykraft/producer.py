@@ -119,8 +119,8 @@ class Producer(ClosesOnExit):
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
         """Queue a record. Waits at most max.block.ms for the topic's metadata or for room; ClientTimeoutError after
-        that. What becomes of the record is told by the future. TypeError, ValueError or KafkaError: it can never be
-        sent; RuntimeError: it needs a transaction."""
+        that. The future says what becomes of the record. TypeError, ValueError or KafkaError: it can never be sent;
+        RuntimeError: it needs a transaction."""
         record = Outgoing(
             topic_name(topic),
             _serialized("key", key, self._key_serializer),

@@ -30,7 +30,7 @@ PROFILES: Mapping[str, Mapping[str, int]] = {"lesson": LESSON, "kafka": KAFKA}
 
 
 class Timeout(NamedTuple):
-    """One setting: what holds here, and what Kafka has if nobody says otherwise; milliseconds."""
+    """One setting: its value here, and Kafka's default; milliseconds."""
 
     key: str
     here: int

@@ -49,8 +49,8 @@ class TransactionalWriter(NamedTuple):
     producer_id: int
     producer_epoch: int
     verification: object = None
-    """What the partition's log demands before it begins a transaction. Whoever asked for it knows what it is; here it
-    is only handed on."""
+    """What the partition's log demands before it begins a transaction. The caller that asked for it knows its type;
+    here it is only passed on."""
 
 
 class TransactionEnd(NamedTuple):

@@ -84,7 +84,7 @@ class State(Enum):
 
 
 class _Waiting(NamedTuple):
-    """A response that waits until what lies before `offset` is committed, or until it times out."""
+    """A response that waits until the log is committed up to `offset`, or until it times out."""
 
     offset: int
     promise: Promise[Any]

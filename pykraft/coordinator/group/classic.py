@@ -310,7 +310,7 @@ class ClassicGroups:
                 leads = group.leader_id == member.member_id
                 answer_join(member, group.joined(member, group.leader_id, skip_assignment=leads))
             else:
-                # Up to version 8 it is told the leader's old id, so that it does not assign.
+                # Up to version 8 the answer has the leader's old id, so that the member does not assign.
                 answer_join(member, group.joined(member, leader_before))
 
         return CoordinatorResult(None, [group.record(group.assignments())], on_end=on_end, is_replayed=False)

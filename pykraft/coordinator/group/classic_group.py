@@ -5,7 +5,7 @@
                  a member joins                      all have joined
       EMPTY ------------------> PREPARING_REBALANCE -----------------> COMPLETING_REBALANCE
         ^                          ^   |                                  |            |
-        | the last one has left    |   |   somebody joins, leaves or dies |            | the leader's assignment
+        | the last one has left    |   |   a member joins, leaves or dies |            | the leader's assignment
         +--------------------------|---+ <--------------------------------+            | is committed
                                    |                                                   v
                                    +------------------------------------------------ STABLE
@@ -88,7 +88,7 @@ class ClassicMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """It has not been told its id yet, so it cannot send heartbeats."""
+    """No answer has named its id yet, so it cannot send heartbeats."""
     joining: Promise[JoinGroupResponse] | None = field(default=None, repr=False)
     syncing: Promise[SyncGroupResponse] | None = field(default=None, repr=False)
 
@@ -320,7 +320,7 @@ class ClassicGroup:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-        """The group as it stands, with these assignments."""
+        """The group as it is, with these assignments."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -372,7 +372,8 @@ class ClassicGroup:
 
 
 def empty_record(group: ClassicGroup) -> CoordinatorRecord:
-    """The record that a group exists. Whoever joins it now is not in it: they are nothing before they are assigned."""
+    """The record that a group exists. It leaves out members that join now: they are not in the group before they are
+    assigned."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,

@@ -140,8 +140,8 @@ class ConsumerGroupManager:
         now: int,
         describable: Describable = all_of,
     ) -> HeartbeatResult:
-        """Plan a ConsumerGroupHeartbeat of this version. `client_host` is as Java prints an address: ``/127.0.0.1``.
-        A pattern stands for those topics that are `describable`."""
+        """Plan a ConsumerGroupHeartbeat of this version. `client_host` is as Java prints an address: ``/127.0.0.1``. A
+        pattern matches only topics that are `describable`."""
         check_heartbeat(request, version, self._config_of(request.group_id).assignors)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request)

@@ -62,7 +62,7 @@ class MemberSessions:
         )
 
     def expect_join(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """The classic member has been told to join again. Only the first time counts."""
+        """An answer has asked the classic member to join again. Only the first time counts."""
         key = _join_key(group_id, member.member_id)
         if not self._timer.is_scheduled(key):
             self._schedule_removal(key, group_id, member.member_id, member.rebalance_timeout_ms)

@@ -12,8 +12,8 @@ A heartbeat schedules a refresh if the group has patterns, none is under way, th
 
 Deleted topics need none: the topic's disappearance changes the metadata hash.
 
-A pattern only stands for topics that the client may DESCRIBE. The client is the one whose heartbeat scheduled the
-refresh, for all patterns of the group: members of one group are expected to have the same rights.
+A pattern matches only topics that the client may DESCRIBE. The client is the one whose heartbeat scheduled the refresh,
+for all patterns of the group: members of one group are expected to have the same rights.
 
 Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{maybeUpdateRegularExpressions,
 handleRegularExpressionsResult,filterTopicDescribeAuthorizedTopics}.
