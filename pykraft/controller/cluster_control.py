@@ -1,8 +1,8 @@
 """Brokers come, go silent, and leave: the plans for it.
 
-A broker registers with a fresh incarnation id; the offset of its registration record becomes its broker epoch, by which
-everybody tells the processes of one id apart. It begins fenced, and is unfenced when it has applied the metadata log up
-to its own registration. A fenced broker leads nothing and is in no ISR of more than itself.
+A broker registers with a fresh incarnation id; the offset of its registration record becomes its broker epoch, which
+tells the processes of one broker id apart. It begins fenced, and is unfenced when it has applied the metadata log up to
+its own registration. A fenced broker leads nothing and is in no ISR of more than itself.
 
 An administrator may unregister a broker that will not come back. If the broker is alive, other brokers lead what it
 led, and its heartbeats are refused with STALE_BROKER_EPOCH; it does not register again until it is restarted. Replicas

@@ -18,7 +18,7 @@ DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, "whether topics may b
 METADATA_MAX_IDLE_INTERVAL_MS = integer(
     "metadata.max.idle.interval.ms",
     500,
-    "the active controller writes a record at least so often, so that everybody sees that it lives; 0 for never",
+    "the active controller writes a no-op record after this long without another one; 0 for never",
     at_least=0,
 )
 UNCLEAN_LEADER_ELECTION_INTERVAL_MS = integer(

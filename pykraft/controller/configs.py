@@ -196,7 +196,7 @@ def _changed(kind: int, config: Any, present: Mapping[str, str]) -> str | None:
 
 
 def _default_list(kind: int, name: str) -> str:
-    """What a list is as long as nobody has said anything; KafkaError if the setting is none."""
+    """The default of a list; KafkaError if the setting is no list."""
     if kind == ResourceType.TOPIC:
         key = LOG_CONFIG.keys.get(name)
     elif kind == ResourceType.GROUP:

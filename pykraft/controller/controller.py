@@ -154,7 +154,7 @@ class QuorumController:
 
     @property
     def _may_write(self) -> bool:
-        """An active controller whose node has just resigned is told a little later; it can write no more."""
+        """An active controller learns a little later that its node has resigned; by then it can write no more."""
         return self.is_active and self._raft.leads(self._epoch)
 
     @property

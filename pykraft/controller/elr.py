@@ -1,7 +1,7 @@
 """What eligible leader replicas ask of ``min.insync.replicas`` (KIP-966).
 
-A replica may stay in the ELR as long as the high watermark stands still without it. That holds only if the controller
-and the leader know the same ``min.insync.replicas``, so in a cluster that keeps ELRs:
+A replica may stay in the ELR as long as the high watermark does not advance without it. That holds only if the
+controller and the leader know the same ``min.insync.replicas``, so in a cluster that keeps ELRs:
 
 * All brokers share one value, which is written into the metadata log when the feature begins. It can be changed, but
   not taken away; one broker cannot have another.

@@ -1,6 +1,6 @@
 """When each broker was heard from last: soft state of the active controller.
 
-Heartbeats come several times a second and mean nothing to anybody else, so they are not written to the log. A new
+Heartbeats come several times a second and mean nothing to other nodes, so they are not written to the log. A new
 controller therefore knows nothing of them: it gives every broker that is not fenced a full session time from its own
 election on.
 

@@ -131,7 +131,7 @@ def _set_elr(record: PartitionChangeRecord, partition: PartitionRegistration, el
 
 
 def _set_last_known_leader(record: PartitionChangeRecord, partition: PartitionRegistration, is_kept: bool) -> None:
-    """The one that led before nobody did; forgotten when there is a leader again."""
+    """The last leader before the partition had none; forgotten when there is a leader again."""
     if is_kept and record.leader == NO_LEADER and partition.has_leader and not partition.last_known_leader:
         record.last_known_elr = [partition.leader]
     elif record.leader >= 0 and partition.last_known_leader:

@@ -1,4 +1,4 @@
-"""Who leads and who is in sync: the plans when brokers go and come, and when a leader asks for another ISR.
+"""Leaders and in-sync replicas: the plans when brokers go and come, and when a leader asks for another ISR.
 
 A topic may allow an *unclean* election: when no member of its ISR is alive, a replica that lacks acknowledged records
 may lead. ``unclean.leader.election.enable`` says so, for one topic, for this controller's node, for all brokers, or in
@@ -9,9 +9,9 @@ With eligible leader replicas (KIP-966, ``eligible.leader.replicas.version`` 1) 
 epoch that it wrote down when it stopped in order may have lost records: it leaves the ISRs and ELRs that it was in.
 
 A leader knows first which of its followers keep up. But it does not decide the ISR alone: it asks the controller
-(AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that everybody can read in the log. The
-request carries what the leader believes (leader epoch, partition epoch, the broker epoch of each replica); if any of it
-is outdated, nothing is changed and the leader learns why.
+(AlterPartition, KIP-497), so that the next leader is always chosen from an ISR that every node can read in the metadata
+log. The request carries what the leader believes (leader epoch, partition epoch, the broker epoch of each replica); if
+any of it is outdated, nothing is changed and the leader learns why.
 
 Follows org.apache.kafka.controller.ReplicationControlManager.
 """
