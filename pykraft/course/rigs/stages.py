@@ -245,7 +245,7 @@ def _waits() -> int:
     return total
 
 
-_takes_longer = partial(Experiment, holds_if="at least 1.5 times", prediction=1, unit="us")
+_takes_longer = partial(Experiment, holds_if="at least 1.5 times", prediction=1, unit="µs")
 """Guides promise a gain. We predict none: a factor of 1."""
 
 ADVICE = (
@@ -255,7 +255,6 @@ ADVICE = (
             claim="With 1 request handler a small request takes at least 1.5 times as long as with 8.",
             compared=("1 handler", "8 handlers"),
             because="the node has one owner at a time, so seven handlers wait while one works on a request",
-            unit="µs",
         ),
         {"num.io.threads": 1},
     ),
@@ -265,7 +264,6 @@ ADVICE = (
             claim="With 1 network thread a small request takes at least 1.5 times as long as with 3.",
             compared=("1 thread", "3 threads"),
             because="the interpreter runs one thread at a time, whether it reads sockets or handles requests",
-            unit="µs",
         ),
         {"num.network.threads": 1},
     ),
@@ -275,7 +273,6 @@ ADVICE = (
             claim="With room for 5 requests a small request takes at least 1.5 times as long as with 500.",
             compared=("5 places", "500 places"),
             because="a longer queue moves the wait from the socket into the broker, and makes no handler faster",
-            unit="µs",
         ),
         {"queued.max.requests": 5},
     ),
@@ -285,7 +282,6 @@ ADVICE = (
             claim="With buffers of 100 KB a large request takes at least 1.5 times as long as with 1 MB.",
             compared=("100 KB", "1 MB"),
             because="a buffer must hold what is on its way, and on one machine nothing is on its way for long",
-            unit="µs",
         ),
         {},
         {"socket.send.buffer.bytes": 1 << 20, "socket.receive.buffer.bytes": 1 << 20},
