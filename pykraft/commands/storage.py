@@ -3,9 +3,13 @@
 ::
 
     storage random-uuid
-    storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...]
+    storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...] [--standalone]
     storage version-mapping [--release-version 4.0]
     storage feature-dependencies --feature NAME=LEVEL ...
+
+With ``controller.quorum.voters`` in the file the quorum is one of kraft.version 0. Without it the quorum is one of
+kraft.version 1, and ``--initial-controllers`` names its first voters, or ``--standalone`` makes this node the only one
+(`server.storage_format`).
 
 The last two say which levels a release has, and what a level depends on, as ``features`` does, without a cluster.
 """
@@ -19,8 +23,15 @@ from pykraft.commands import features
 from pykraft.commands.common import CommandError, say
 from pykraft.commands.node_config import read_config
 from pykraft.common.types import Uuid
-from pykraft.controller.features import parse_levels
-from pykraft.server.storage_format import AlreadyFormattedError, format_directories, parse_initial_controllers
+from pykraft.controller.features import KRAFT_VERSION, parse_levels
+from pykraft.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG
+from pykraft.server.config import NodeConfig
+from pykraft.server.storage_format import (
+    AlreadyFormattedError,
+    format_directories,
+    parse_initial_controllers,
+    standalone_voter,
+)
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import OsFileSystem
 
@@ -31,10 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("-t", "--cluster-id", required=True, help="the cluster's id, the same for all its nodes")
     form.add_argument("-c", "--config", required=True, type=Path, help="server.properties")
     form.add_argument("-g", "--ignore-formatted", action="store_true", help="leave what is formatted already as it is")
-    form.add_argument(
+    first = form.add_mutually_exclusive_group()
+    first.add_argument("-s", "--standalone", action="store_true", help="this controller is the only first voter")
+    first.add_argument(
         "-I",
         "--initial-controllers",
-        help="the first voters: id@host:port:directory-id,... (default: as the file says)",
+        help="the first voters, at kraft.version 1: id@host:port:directory-id,... (default: as the file says)",
     )
     form.add_argument(
         "-f",
@@ -70,14 +83,14 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _format(options: argparse.Namespace) -> int:
     config = read_config(options.config)
-    voters = None
-    if options.initial_controllers:
-        voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
-    elif config.is_controller and not config.voters:
-        raise CommandError(
-            f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters"
-        )
     levels = parse_levels(options.feature, options.release_version)
+    level = levels.setdefault(KRAFT_VERSION, STATIC_VOTERS if config.voters else VOTERS_IN_LOG)
+    _check_quorum(options, config, level)
+    voters = None
+    if options.standalone:
+        voters = standalone_voter(config, Random())
+    elif options.initial_controllers:
+        voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
     now = time.time_ns() // 1_000_000
     filesystem, leave = OsFileSystem(), options.ignore_formatted
     try:
@@ -89,3 +102,32 @@ def _format(options: argparse.Namespace) -> int:
     for directory in made:
         say(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")
     return 0
+
+
+def _check_quorum(options: argparse.Namespace, config: NodeConfig, level: int) -> None:
+    """CommandError unless file, options and the level of ``kraft.version`` mean the same kind of quorum."""
+    names_voters = options.standalone or options.initial_controllers
+    if options.standalone and not config.is_controller:
+        raise CommandError(f"--standalone makes this node the only voter, but {options.config} is of no controller")
+    if config.voters and names_voters:
+        raise CommandError(
+            f"{options.config} names the voters with controller.quorum.voters, which is a quorum of kraft.version 0: "
+            "for one of kraft.version 1 put controller.quorum.bootstrap.servers in its place, else leave out "
+            "--standalone and --initial-controllers"
+        )
+    if config.voters and level != STATIC_VOTERS:
+        raise CommandError(
+            f"--feature {KRAFT_VERSION}={level} needs a file without controller.quorum.voters: put "
+            "controller.quorum.bootstrap.servers in its place, and name the first voters with --standalone or "
+            "--initial-controllers"
+        )
+    if not config.voters and level == STATIC_VOTERS:
+        raise CommandError(
+            f"--feature {KRAFT_VERSION}={level} needs controller.quorum.voters in {options.config}: the voters are "
+            "nowhere else"
+        )
+    if config.is_controller and not config.voters and not names_voters:
+        raise CommandError(
+            f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters, "
+            "or --standalone make this node the only one"
+        )

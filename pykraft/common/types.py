@@ -114,6 +114,14 @@ class ReplicaKey(NamedTuple):
     id: int
     directory_id: Uuid = ZERO_UUID
 
+    def matches(self, replica: "ReplicaKey") -> bool:
+        """Whether this key of a voter set, or of a vote, means that replica. Without a directory id, as at
+        kraft.version 0, it means every replica with its id."""
+        return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
+
+
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""Hosts by which a node listens on all addresses of its machine: other nodes and clients cannot connect to them."""
 
 _HOST_AND_PORT = re.compile(r"\[?(?P<host>[0-9A-Za-z\-%._:]*)\]?:(?P<port>[0-9]{1,9})")
 

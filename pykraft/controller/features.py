@@ -117,8 +117,9 @@ def bootstrap_records(
 
 
 def parse_levels(settings: Iterable[str], release: str | None = None) -> dict[str, int]:
-    """The levels of a new cluster: those of a release, some of them given as ``feature=level``. ConfigError if this
-    code has no such feature or level, or if a level lacks one that it depends on."""
+    """The levels of a new cluster: those of a release, some of them given as ``feature=level``. A level 0 is left out,
+    but not that of ``kraft.version``. ConfigError if this code has no such feature or level, or if a level lacks one
+    that it depends on."""
     wanted = dict(_parse_level(setting) for setting in settings)
     version = LATEST if release is None else version_named(release)
     if version is None:
@@ -126,7 +127,7 @@ def parse_levels(settings: Iterable[str], release: str | None = None) -> dict[st
     if release is not None and METADATA_VERSION in wanted:
         raise ConfigError(f"--release-version names the level of {METADATA_VERSION}, so --feature must not")
     defaults = levels_of_release(wanted.get(METADATA_VERSION, version.level))
-    levels = {name: level for name, level in (defaults | wanted).items() if level > 0}
+    levels = {name: level for name, level in (defaults | wanted).items() if level > 0 or name == KRAFT_VERSION}
     for name, level in levels.items():
         found = feature_level(name, level)
         if found is not None and (reason := why_not(name, found, levels)) is not None:

@@ -84,7 +84,7 @@ class SnapshotGenerator:
         self._reset()
         if self._replica.log.has_snapshot(snapshot):
             return
-        voters = self._replica.control_records.history.before(snapshot.offset)
+        voters = self._replica.control_records.voters_in_log(snapshot.offset)
         folder, time_ms = self._replica.log.snapshots, self._clock.time_ms()
         sync_log = self._replica.log.sync_before_snapshot()
 
@@ -104,7 +104,9 @@ class SnapshotGenerator:
         self._background.submit(write, written)
 
 
-def snapshot_of_image(image: MetadataImage, voters: VoterSet, epoch: int, time_ms: int, last_time_ms: int) -> bytes:
+def snapshot_of_image(
+    image: MetadataImage, voters: VoterSet | None, epoch: int, time_ms: int, last_time_ms: int
+) -> bytes:
     """The bytes of a snapshot. `last_time_ms` is when the last record in it was written."""
     values = [encode_metadata_record(record, version) for record, version in image.to_records()]
     return encode_snapshot(voters, values, epoch=epoch, timestamp=time_ms, last_timestamp=last_time_ms)

@@ -50,7 +50,6 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
 from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader
-from pykraft.raft.voters import KRAFT_VERSION
 
 _MAX_FETCH_WAIT_MS = 500
 
@@ -74,7 +73,7 @@ class RaftClient:
         """Take up the role that the node had when it stopped. A single voter leads at once."""
         replica = self._replica
         self._quorum.start(replica.log.last_epoch, replica.voter_node, now)
-        if replica.control_records.voters.keys == [replica.local]:
+        if replica.control_records.voters.is_only_voter(replica.local):
             if isinstance(self._quorum.role, Resigned):
                 replica.become_unattached(self._quorum.epoch + 1, None, now)
             if not isinstance(self._quorum.role, Candidate):
@@ -110,14 +109,17 @@ class RaftClient:
     @property
     def kraft_version(self) -> int:
         """The level of ``kraft.version``."""
-        return KRAFT_VERSION
+        return self._replica.control_records.kraft_version
 
     def upgrade_kraft_version(self, epoch: int, level: int, validate_only: bool) -> None:
-        """Raise the level of ``kraft.version``, or only see whether that would be allowed. It is the highest there is,
-        so nothing is left to do. KafkaError(NOT_CONTROLLER) unless this node leads that epoch."""
+        """Raise the level of ``kraft.version``, or only see whether that would be allowed. KafkaError(NOT_CONTROLLER)
+        unless this node leads that epoch, KafkaError(INVALID_UPDATE_VERSION) if the level may not be raised."""
         if not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
-        assert level == self.kraft_version, f"{level} is supported"
+        if level != self.kraft_version:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version stays at {self.kraft_version} while the quorum runs"
+            )
 
     # --- what the controller does -------------------------------------------------------------------------------------
 

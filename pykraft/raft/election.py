@@ -4,14 +4,22 @@
 
     {"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
-It says the last epoch that the node knows, who leads it, and for whom it voted in it. It is written, synced and renamed
-into place *before* the node acts on it: a vote that is answered before it is on the disk can be given twice, to two
-candidates of one epoch, by a node that crashed in between, and then the epoch has two leaders.
+At kraft.version 0 it has an older form, with the static voters, and without the directory that was voted for::
+
+    {"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],
+     "data_version":0}
+
+(in one line). Which form is written follows from the level when it is written, and both are read at both levels.
+
+The file says the last epoch that the node knows, who leads it, and for whom it voted in it. It is written, synced and
+renamed into place *before* the node acts on it: a vote that is answered before it is on the disk can be given twice,
+to two candidates of one epoch, by a node that crashed in between, and then the epoch has two leaders.
 
 Follows org.apache.kafka.raft.{ElectionState,FileQuorumStateStore}.
 """
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pykraft.common.config import LARGEST
@@ -56,13 +64,17 @@ class QuorumStateFile:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise DamagedFileError(f"{self._path} is damaged: {error}") from error
 
-    def write(self, state: ElectionState) -> None:
-        """Return when the state is on the disk."""
-        content = {
+    def write(self, state: ElectionState, static_voters: Sequence[int] | None = None) -> None:
+        """Return when the state is on the disk, in version 0 of the form if there are `static_voters`."""
+        content: dict[str, object] = {
             "leaderId": NO_ONE if state.leader_id is None else state.leader_id,
             "leaderEpoch": state.epoch,
             "votedId": NO_ONE if state.voted is None else state.voted.id,
-            "votedDirectoryId": str(ZERO_UUID if state.voted is None else state.voted.directory_id),
-            "data_version": 1,
         }
+        if static_voters is None:
+            voted_in = str(ZERO_UUID if state.voted is None else state.voted.directory_id)
+            content |= {"votedDirectoryId": voted_in, "data_version": 1}
+        else:
+            voters = [{"voterId": voter_id} for voter_id in static_voters]
+            content = {"clusterId": "", **content, "appliedOffset": 0, "currentVoters": voters, "data_version": 0}
         replace_file(self._filesystem, self._path, json.dumps(content, separators=(",", ":")).encode())

@@ -23,6 +23,7 @@ from pykraft.common.errors import CorruptRecordError, KafkaError, ProtocolError
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.protocol.messages.control import (
     ControlRecord,
+    KRaftVersionRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
@@ -31,7 +32,7 @@ from pykraft.protocol.messages.control import (
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, LEFTOVER_SUFFIXES, snapshot_name, snapshot_of
-from pykraft.raft.voters import NO_VOTERS, VoterSet
+from pykraft.raft.voters import NO_VOTERS, STATIC_VOTERS, VoterSet
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.filesystem import FileSystem
@@ -93,10 +94,18 @@ class Snapshot(NamedTuple):
     @property
     def voters(self) -> VoterSet:
         """The voters in it; none, if it is without Raft's own state."""
-        with damage_named(self.path):
-            controls = [message for batch in self.batches if batch.is_control for _, message in control_records(batch)]
-        voters = [VoterSet.from_record(message) for message in controls if isinstance(message, VotersRecord)]
+        voters = [VoterSet.from_record(message) for message in self._controls() if isinstance(message, VotersRecord)]
         return voters[-1] if voters else NO_VOTERS
+
+    @property
+    def kraft_version(self) -> int:
+        """The level in it: 0 where none is written."""
+        levels = [message.kraft_version for message in self._controls() if isinstance(message, KRaftVersionRecord)]
+        return levels[-1] if levels else STATIC_VOTERS
+
+    def _controls(self) -> list[ControlRecord]:
+        with damage_named(self.path):
+            return [message for batch in self.batches if batch.is_control for _, message in control_records(batch)]
 
     def decoded(self, decode: BatchDecoder = committed) -> list[CommittedBatch]:
         """The metadata in it; DamagedFileError if a record cannot be read."""

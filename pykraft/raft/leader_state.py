@@ -61,11 +61,19 @@ class LeaderState:
         self.update_voters(voters)
 
     def update_voters(self, voters: VoterSet) -> None:
-        """Another voter set holds from now on; what is known of replicas that stay is kept."""
-        known = {progress.key: progress for progress in self.voters.values()} | self.observers
-        self.voters = {key.id: known.get(key) or ReplicaProgress(key) for key in voters.keys}
-        keys = set(voters.keys)
-        self.observers = {key: progress for key, progress in sorted(known.items()) if key not in keys}
+        """Another voter set holds from now on; what is known of replicas that stay is kept. A static voter stays when
+        it gets its directory id."""
+        before, self.voters = self.voters, {}
+        for key in voters.keys:
+            progress = before.get(key.id)
+            if progress is not None and progress.key.matches(key):
+                del before[key.id]
+                progress.key = key
+            else:
+                progress = self.observers.pop(key, None) or ReplicaProgress(key)
+            self.voters[key.id] = progress
+        others = self.observers | {progress.key: progress for progress in before.values()}
+        self.observers = dict(sorted(others.items()))
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
@@ -94,7 +102,7 @@ class LeaderState:
 
     def _progress(self, key: ReplicaKey, now: int) -> ReplicaProgress:
         voter = self.voters.get(key.id)
-        if voter is not None and voter.key == key:
+        if voter is not None and voter.key.matches(key):
             return voter
         if key not in self.observers:
             self.forget_silent_observers(now)  # whoever makes up ids makes room for them, too
@@ -117,7 +125,7 @@ class LeaderState:
     def heard_of(self, key: ReplicaKey, now: int) -> None:
         """It asks for records or for a snapshot, so it is still there, and follows."""
         voter = self.voters.get(key.id)
-        if voter is None or voter.key != key or key == self.local:
+        if voter is None or not voter.key.matches(key) or key.id == self.local.id:
             return
         self._fetched.add(key.id)
         needed = len(self.voters) // 2 + 1 - (1 if self.local.id in self.voters else 0)
@@ -137,13 +145,13 @@ class LeaderState:
         return [
             progress.key
             for _, progress in sorted(self.voters.items())
-            if progress.key != self.local
+            if not progress.key.matches(self.local)
             and (progress.last_fetch < 0 or now - progress.last_fetch >= self._begin_quorum_ms)
         ]
 
     def successors(self) -> tuple[ReplicaKey, ...]:
         """The other voters, the one with the longest log first."""
-        others = [progress for progress in self.voters.values() if progress.key != self.local]
+        others = [progress for progress in self.voters.values() if not progress.key.matches(self.local)]
         others.sort(key=lambda progress: (-(progress.end_offset or 0), progress.key.id))
         return tuple(progress.key for progress in others)
 

@@ -34,7 +34,7 @@ from pykraft.common.core import FOREVER
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, ReplicaKey
 from pykraft.raft.election import ElectionState, QuorumStateFile
-from pykraft.raft.voters import VoterSet
+from pykraft.raft.voters import STATIC_VOTERS, VoterSet
 
 
 class RoleName(Enum):
@@ -154,7 +154,7 @@ def grants_vote(role: Role, candidate: ReplicaKey, log_is_up_to_date: bool, pre_
             if pre_vote:
                 return log_is_up_to_date
             if role.voted is not None:
-                return role.voted == candidate
+                return role.voted.matches(candidate)
             return role.leader_id is None and log_is_up_to_date
         case Follower():
             return pre_vote and not role.has_fetched and log_is_up_to_date
@@ -172,15 +172,17 @@ class QuorumState:
         *,
         local: ReplicaKey,
         voters: Callable[[], VoterSet],
+        kraft_version: Callable[[], int],
         file: QuorumStateFile,
         election_timeout_ms: int,
         fetch_timeout_ms: int,
         random: Random,
         trace: Tracer,
     ) -> None:
-        """`voters()` is the set that holds now."""
+        """`voters()` is the set that holds now, and `kraft_version()` the level."""
         self.local = local
         self._voters = voters
+        self._kraft_version = kraft_version
         self._file = file
         self._election_timeout_ms = election_timeout_ms
         self._fetch_timeout_ms = fetch_timeout_ms
@@ -199,7 +201,7 @@ class QuorumState:
             self.role = Resigned(
                 epoch=known.epoch, leader_id=self.local.id, election_deadline=self._election_deadline(now)
             )
-        elif known.voted == self.local:
+        elif known.voted is not None and known.voted.matches(self.local):
             self.role = Candidate(
                 epoch=known.epoch,
                 voted=self.local,
@@ -215,7 +217,7 @@ class QuorumState:
                 leader_id=known.leader_id,
                 election_deadline=self._election_deadline(now),
             )
-        self._file.write(self.role.election)
+        self._write(self.role)
         self._trace("role", **self._described())
 
     # --- what holds now -----------------------------------------------------------------------------------------------
@@ -336,9 +338,13 @@ class QuorumState:
         allowed = TRANSITIONS[self.role.name]
         assert role.name in allowed, f"no transition leads from {self.role.name.value} to {role.name.value}"
         if role.election != self.role.election:
-            self._file.write(role.election)
+            self._write(role)
         self.role = role
         self._trace("role", **self._described())
+
+    def _write(self, role: Role) -> None:
+        is_static = self._kraft_version() == STATIC_VOTERS
+        self._file.write(role.election, self._voters().ids if is_static else None)
 
     # --- progress within a role ---------------------------------------------------------------------------------------
 

@@ -17,8 +17,9 @@ from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import CorruptRecordError, ErrorCode
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
-from pykraft.common.types import Node, OffsetAndEpoch, ReplicaKey
+from pykraft.common.types import EVERYWHERE, Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.control import (
+    ControlRecord,
     ControlRecordType,
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -36,7 +37,7 @@ from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
 from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader, ControlRecords
-from pykraft.raft.voters import BOOTSTRAP_OFFSET, KRAFT_VERSION
+from pykraft.raft.voters import BOOTSTRAP_OFFSET, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
 from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.storage.checkpoint import DamagedFileError
@@ -96,6 +97,7 @@ class RaftReplica:
         self.quorum = QuorumState(
             local=local,
             voters=lambda: control_records.voters,
+            kraft_version=lambda: control_records.kraft_version,
             file=quorum_file,
             election_timeout_ms=config[keys.ELECTION_TIMEOUT_MS],
             fetch_timeout_ms=config[keys.FETCH_TIMEOUT_MS],
@@ -124,6 +126,23 @@ class RaftReplica:
     def voter_node(self, voter_id: int) -> Node | None:
         """Where a voter's controller listener is reached."""
         return self.control_records.voters.node(voter_id, self.listener_name)
+
+    @property
+    def local_voter(self) -> Voter:
+        """This node, as a voter set should have it. Where it listens on all addresses of its machine, the voter set
+        knows better which of them others can reach."""
+        endpoint = self.local_endpoint().endpoint
+        known = self.voter_node(self.local.id)
+        if endpoint.host in EVERYWHERE and known is not None:
+            endpoint = known.endpoint
+        return Voter(self.local, {self.listener_name: endpoint})
+
+    @property
+    def needs_voter_update(self) -> bool:
+        """Whether this node votes, and the voters in the log have it otherwise: since its last start it is reached
+        elsewhere, or supports other levels."""
+        is_in_log = self.control_records.kraft_version != STATIC_VOTERS
+        return is_in_log and self.control_records.voters.needs_update(self.local_voter)
 
     @property
     def leader_node(self) -> Node | None:
@@ -223,7 +242,8 @@ class RaftReplica:
         )
 
     def _first_batch(self, role: Nominee, offset: int) -> bytearray:
-        """The first records of an epoch: who leads. The first leader of all also writes who may vote."""
+        """The first records of an epoch: which node leads. At kraft.version 1 the first leader of all also writes the
+        voters, and so does a leader that the voter set has with other endpoints."""
         history = self.control_records.history
         voter = LeaderChangeMessage.Voter
         change = LeaderChangeMessage(
@@ -234,11 +254,12 @@ class RaftReplica:
         timestamp = self.clock.time_ms()
         builder = RecordBatchBuilder(offset, leader_epoch=role.epoch, control=True)
         builder.append(timestamp, *encode_control_record(ControlRecordType.LEADER_CHANGE, change))
-        if history.latest_offset == BOOTSTRAP_OFFSET:
-            version = KRaftVersionRecord(kraft_version=KRAFT_VERSION)
-            builder.append(timestamp, *encode_control_record(ControlRecordType.KRAFT_VERSION, version))
-            voters = history.latest.to_record()
-            builder.append(timestamp, *encode_control_record(ControlRecordType.KRAFT_VOTERS, voters))
+        if self.control_records.kraft_version != STATIC_VOTERS and (
+            history.latest_offset == BOOTSTRAP_OFFSET or self.needs_voter_update
+        ):
+            voters = history.latest.with_voter(self.local_voter) if self.needs_voter_update else history.latest
+            for kind, record in voters_records(voters):
+                builder.append(timestamp, *encode_control_record(kind, record))
         return builder.build()
 
     # --- the log ------------------------------------------------------------------------------------------------------
@@ -384,6 +405,14 @@ class RaftReplica:
         parked, self.parked = self.parked, {}
         for fetch in parked:
             fetch.release()
+
+
+def voters_records(voters: VoterSet) -> list[tuple[ControlRecordType, ControlRecord]]:
+    """The records by which the voters come into the log, with the level of ``kraft.version`` that allows it."""
+    return [
+        (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=VOTERS_IN_LOG)),
+        (ControlRecordType.KRAFT_VOTERS, voters.to_record()),
+    ]
 
 
 def unavailable(view: wire.View, error: ErrorCode, log: ReplicatedLog) -> FetchResponse:

@@ -72,7 +72,7 @@ class RaftService:
         candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
         up_to_date = replica.log.is_up_to_date(end)
         role = replica.quorum.role
-        granted = candidate != replica.local and grants_vote(role, candidate, up_to_date, partition.pre_vote)
+        granted = candidate.id != replica.local.id and grants_vote(role, candidate, up_to_date, partition.pre_vote)
         if granted and not partition.pre_vote and isinstance(role, Unattached | Prospective) and role.voted is None:
             replica.quorum.give_vote(candidate, now)
         return wire.vote_response(replica.view, ErrorCode.NONE, granted)
@@ -275,7 +275,7 @@ class RaftService:
 
     def _described(self, progress: ReplicaProgress, now: int) -> DescribeQuorumResponse.Topic.Partition.ReplicaState:
         """Tools want the time of day."""
-        is_leader = progress.key == self._replica.local
+        is_leader = progress.key.matches(self._replica.local)
         time_ms = self._replica.clock.time_ms()
         fetched, caught_up = progress.last_fetch, progress.last_caught_up
         return DescribeQuorumResponse.Topic.Partition.ReplicaState(

@@ -6,9 +6,10 @@
     bootstrap.checkpoint                         in the log directory: the first records of the cluster's metadata
     00000000000000000047-0000000003.checkpoint   a snapshot: everything before offset 47, whose last epoch is 3
 
-The first record batch holds the header (and, for the first kind and for snapshots, Raft's own state: the kraft.version
-and the voters), then batches of metadata records, and at last the footer. A file without the footer is not complete,
-and is not used. The name's offset is exclusive.
+The first record batch holds the header. At kraft.version 1 the first kind and snapshots have Raft's own state there,
+too: the kraft.version and the voters; at kraft.version 0 the first kind does not exist. Then come batches of metadata
+records, and at last the footer. A file without the footer is not complete, and is not used. The name's offset is
+exclusive.
 
 The first two kinds are written when a node's directory is formatted. A running node writes snapshots of its image
 (`metadata.snapshot_generator`), so that the log's beginning can go, or copies one from its leader (`snapshot_fetch`).
@@ -31,7 +32,7 @@ from pykraft.protocol.messages.control import (
     SnapshotHeaderRecord,
     encode_control_record,
 )
-from pykraft.raft.voters import KRAFT_VERSION, VoterSet
+from pykraft.raft.voters import VOTERS_IN_LOG, VoterSet
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.storage.filesystem import FileSystem, parent
 
@@ -59,12 +60,13 @@ def snapshot_of(name: str) -> OffsetAndEpoch | None:
 def encode_snapshot(
     voters: VoterSet | None, values: Sequence[bytes], *, epoch: int, timestamp: int, last_timestamp: int
 ) -> bytes:
-    """The bytes of a file with these voters (None: without Raft's own state) and these metadata records."""
+    """The bytes of a file with these metadata records and these voters. `voters` is None in the bootstrap.checkpoint,
+    and at kraft.version 0, where voters are in no file: then nothing is in it of Raft's own state."""
     header: list[tuple[ControlRecordType, ControlRecord]] = [
         (ControlRecordType.SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp))
     ]
     if voters is not None:
-        header.append((ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=KRAFT_VERSION)))
+        header.append((ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=VOTERS_IN_LOG)))
         header.append((ControlRecordType.KRAFT_VOTERS, voters.to_record()))
     data = _control_batch(0, epoch, timestamp, header)
     offset = len(header)

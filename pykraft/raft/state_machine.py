@@ -1,6 +1,7 @@
 """What the history of the metadata log means to Raft itself, and how it reaches the listeners.
 
-`ControlRecords` follows the log to its very end, since a voter set holds from when it is appended. `CommitReader`
+`ControlRecords` follows the log to its very end, since a voter set and the level of ``kraft.version`` hold from when
+they are appended. `CommitReader`
 follows it to the high watermark: it reads and decodes each batch once, and hands it to its listener.
 
 Follows org.apache.kafka.raft.internals.{KRaftControlRecordStateMachine,RecordsBatchReader} and
@@ -8,20 +9,30 @@ KafkaRaftClient.ListenerContext.
 """
 
 from pykraft.common.types import LeaderAndEpoch
-from pykraft.protocol.messages.control import VotersRecord
+from pykraft.protocol.messages.control import KRaftVersionRecord, VotersRecord
 from pykraft.raft.history import BatchDecoder, HistoryReader, MetadataLog, Snapshot, committed, control_records
 from pykraft.raft.listener import Listener
 from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.raft.voters import NO_VOTERS, VoterSet, VoterSetHistory
+from pykraft.raft.voters import (
+    NO_VOTERS,
+    STATIC_OFFSET,
+    STATIC_VOTERS,
+    KRaftVersionHistory,
+    VoterSet,
+    VoterSetHistory,
+)
 
 
 class ControlRecords:
-    """The voter sets in the log and in its snapshot."""
+    """The levels of ``kraft.version`` and the voter sets in the log and in its snapshot."""
 
-    def __init__(self, log: ReplicatedLog) -> None:
+    def __init__(self, log: ReplicatedLog, static_voters: VoterSet = NO_VOTERS) -> None:
+        """`static_voters` hold while no voters are in the log."""
         self._log = log
+        self._static_voters = static_voters
         self._reader = HistoryReader(log)
-        self.history = VoterSetHistory(NO_VOTERS)
+        self.history = VoterSetHistory(static_voters, STATIC_OFFSET)
+        self._versions = KRaftVersionHistory(STATIC_VOTERS, STATIC_OFFSET)
         self.update()
 
     @property
@@ -29,21 +40,41 @@ class ControlRecords:
         """The set that holds now."""
         return self.history.latest
 
+    @property
+    def kraft_version(self) -> int:
+        """The level of ``kraft.version`` that holds now."""
+        return self._versions.latest
+
+    def voters_in_log(self, end_offset: int) -> VoterSet | None:
+        """The voters that a log has which ends there, for a snapshot; None at level 0."""
+        return None if self._versions.before(end_offset) == STATIC_VOTERS else self.history.before(end_offset)
+
     def update(self) -> bool:
         """Read what was appended since; whether the voter set changed."""
         before = self.history.latest_offset
         for found in self._reader.read(self._log.end_offset):
             if isinstance(found, Snapshot):
-                self.history = VoterSetHistory(found.voters, found.id.offset - 1)
+                self._begin_with(found)
                 continue
             for batch in found:
                 for offset, message in control_records(batch) if batch.is_control else ():
                     if isinstance(message, VotersRecord):
                         self.history.add(offset, VoterSet.from_record(message))
+                    elif isinstance(message, KRaftVersionRecord):
+                        self._versions.add(offset, message.kraft_version)
         return self.history.latest_offset != before
+
+    def _begin_with(self, snapshot: Snapshot) -> None:
+        last_offset = snapshot.id.offset - 1
+        if snapshot.kraft_version == STATIC_VOTERS:
+            self.history = VoterSetHistory(self._static_voters, STATIC_OFFSET)
+        else:
+            self.history = VoterSetHistory(snapshot.voters, last_offset)
+        self._versions = KRaftVersionHistory(snapshot.kraft_version, last_offset)
 
     def truncate_to(self, end_offset: int) -> None:
         self.history.truncate_to(end_offset)
+        self._versions.truncate_to(end_offset)
         self._reader.truncate_to(end_offset)
 
 

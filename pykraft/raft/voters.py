@@ -1,37 +1,61 @@
 """Who may vote, and since when.
 
-The voters are written in the metadata log itself (KIP-853): a VotersRecord names each voter's id, the id of its
-metadata directory and where it can be reached. A voter set holds from the moment it is *appended*, committed or not, on
-every replica that has it; when a follower truncates its log, the set before it holds again. So a replica keeps the
-history of the sets in its log, by offset.
+There are two kinds of quorums, and ``kraft.version`` says which:
 
-A quorum begins from the set that each node's directory was formatted with (offset -1): the first leader writes it into
-the log, as the second and third record of the first epoch.
+* at level 0 the voters are *static*: each node reads them from ``controller.quorum.voters``, by id and address. None of
+  them is in the log, and no node knows the directory ids of the others;
+* at level 1 they are written in the metadata log itself (KIP-853): a VotersRecord names each voter's id, the id of its
+  metadata directory, where it can be reached, and which levels of ``kraft.version`` it supports.
 
-Follows org.apache.kafka.raft.VoterSet and org.apache.kafka.raft.internals.{VoterSetHistory,
+A voter set holds from the moment it is *appended*, committed or not, on every replica that has it; when a follower
+truncates its log, the set before it holds again. The level is a record, too, and comes and goes in the same way. So a
+replica keeps the history of both in its log, by offset.
+
+A quorum of level 1 begins from the set that each node's directory was formatted with (offset -1): the first leader
+writes it into the log, as the second and third record of the first epoch. One of level 0 begins from its static voters
+(offset -2), and keeps them until an administrator raises the level (`voter_updates`).
+
+Follows org.apache.kafka.raft.VoterSet and org.apache.kafka.raft.internals.{VoterSetHistory,TreeMapLogHistory,
 KRaftControlRecordStateMachine}.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from pykraft.common.types import Endpoint, Node, ReplicaKey
 from pykraft.protocol.messages.control import VotersRecord
 
-KRAFT_VERSION = 1
-"""The only level spoken here: voters stand in the log, with their directory ids."""
-SUPPORTED_KRAFT_VERSIONS = (1, 1)
+T = TypeVar("T")
+
+
+class VersionRange(NamedTuple):
+    """The levels of ``kraft.version`` that a voter supports."""
+
+    minimum: int
+    maximum: int
+
+
+STATIC_VOTERS = 0
+"""The level of ``kraft.version`` at which the voters are those of ``controller.quorum.voters``."""
+VOTERS_IN_LOG = 1
+"""The level at which the voters are in the log, with their directory ids."""
+SUPPORTED_KRAFT_VERSIONS = VersionRange(STATIC_VOTERS, VOTERS_IN_LOG)
 BOOTSTRAP_OFFSET = -1
-"""Where a voter set stands that is not in the log yet."""
+"""The offset of a voter set that is not in the log yet, but in the snapshot of an empty log."""
+STATIC_OFFSET = -2
+"""The offset of the static voters: before all that a log may have."""
+_UNHEARD = VersionRange(STATIC_VOTERS, STATIC_VOTERS)
+"""What a static voter supports, as far as is known before it has said so."""
 
 
 @dataclass(frozen=True)
 class Voter:
-    """One voter: its key, and its endpoint on each controller listener."""
+    """One voter: its key, its endpoint on each controller listener, and the levels of ``kraft.version`` it supports."""
 
     key: ReplicaKey
     endpoints: Mapping[str, Endpoint]
+    kraft_versions: VersionRange = SUPPORTED_KRAFT_VERSIONS
 
     def node(self, listener: str) -> Node:
         endpoint = self.endpoints[listener]
@@ -59,7 +83,18 @@ class VoterSet:
 
     def is_voter(self, key: ReplicaKey) -> bool:
         voter = self.voters.get(key.id)
-        return voter is not None and voter.key.directory_id == key.directory_id
+        return voter is not None and voter.key.matches(key)
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        return len(self.voters) == 1 and self.is_voter(key)
+
+    def needs_update(self, voter: Voter) -> bool:
+        """Whether this is one of the voters, and the set says something else of it."""
+        return self.is_voter(voter.key) and self.voters[voter.key.id] != voter
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """The set in which this is what is known of the voter with its id."""
+        return VoterSet({**self.voters, voter.key.id: voter})
 
     def node(self, voter_id: int, listener: str) -> Node | None:
         """Where this voter is reached; None for one that is no voter or has no such listener."""
@@ -67,7 +102,6 @@ class VoterSet:
         return voter.node(listener) if voter is not None and listener in voter.endpoints else None
 
     def to_record(self) -> VotersRecord:
-        low, high = SUPPORTED_KRAFT_VERSIONS
         return VotersRecord(
             voters=[
                 VotersRecord.Voter(
@@ -78,7 +112,8 @@ class VoterSet:
                         for name, endpoint in sorted(voter.endpoints.items())
                     ],
                     kraft_version_feature=VotersRecord.Voter.KRaftVersionFeature(
-                        min_supported_version=low, max_supported_version=high
+                        min_supported_version=voter.kraft_versions.minimum,
+                        max_supported_version=voter.kraft_versions.maximum,
                     ),
                 )
                 for voter in (self.voters[voter_id] for voter_id in self.ids)
@@ -91,46 +126,56 @@ class VoterSet:
             Voter(
                 ReplicaKey(voter.voter_id, voter.voter_directory_id),
                 {endpoint.name: Endpoint(endpoint.host, endpoint.port) for endpoint in voter.endpoints},
+                VersionRange(
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
+                ),
             )
             for voter in record.voters
         ]
         return cls({voter.key.id: voter for voter in voters})
 
+    @classmethod
+    def static(cls, nodes: Iterable[Node], listener: str) -> "VoterSet":
+        """The voters that ``controller.quorum.voters`` names: their directory ids are unknown."""
+        return cls({node.id: Voter(ReplicaKey(node.id), {listener: node.endpoint}, _UNHEARD) for node in nodes})
+
 
 NO_VOTERS = VoterSet({})
 
 
-class VoterSetAt(NamedTuple):
-    """A voter set, and the offset of its record."""
+class LogHistory(Generic[T]):
+    """The values that records of a log have set, by their offsets, oldest first. The first value is not the log's."""
 
-    offset: int
-    voters: VoterSet
-
-
-class VoterSetHistory:
-    """The voter sets of a log, oldest first; the first is that of its snapshot, as of the last offset in it."""
-
-    def __init__(self, first: VoterSet, offset: int = BOOTSTRAP_OFFSET) -> None:
-        self._history = [VoterSetAt(offset, first)]
+    def __init__(self, first: T, offset: int = BOOTSTRAP_OFFSET) -> None:
+        self._history = [(offset, first)]
 
     @property
-    def latest(self) -> VoterSet:
-        """The set that holds now."""
-        return self._history[-1].voters
+    def latest(self) -> T:
+        """The value that holds now."""
+        return self._history[-1][1]
 
     @property
     def latest_offset(self) -> int:
-        return self._history[-1].offset
+        return self._history[-1][0]
 
-    def before(self, end_offset: int) -> VoterSet:
-        """The set that a log has which ends there."""
-        found = [entry.voters for entry in self._history if entry.offset < end_offset]
-        return found[-1] if found else self._history[0].voters
+    def before(self, end_offset: int) -> T:
+        """The value that a log has which ends there."""
+        found = [value for offset, value in self._history if offset < end_offset]
+        return found[-1] if found else self._history[0][1]
 
-    def add(self, offset: int, voters: VoterSet) -> None:
-        assert offset > self.latest_offset, f"a voter set at offset {offset} follows one at {self.latest_offset}"
-        self._history.append(VoterSetAt(offset, voters))
+    def add(self, offset: int, value: T) -> None:
+        assert offset > self.latest_offset, f"what is at offset {offset} follows what is at {self.latest_offset}"
+        self._history.append((offset, value))
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`: the sets that stood behind it hold no more."""
-        self._history = [entry for entry in self._history if entry.offset < end_offset]
+        """The log was cut to `end_offset`: the values after it hold no more."""
+        self._history = [(offset, value) for offset, value in self._history if offset < end_offset]
+
+
+class VoterSetHistory(LogHistory[VoterSet]):
+    """The voter sets of a log; the first is that of its snapshot, as of the last offset in it."""
+
+
+class KRaftVersionHistory(LogHistory[int]):
+    """The levels of ``kraft.version``; the first is that of the log's snapshot."""

@@ -15,7 +15,7 @@ from pykraft.common.broker_config import LIVE_BROKER_CONFIG
 from pykraft.common.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.errors import ConfigError
 from pykraft.common.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
-from pykraft.common.types import Endpoint, Node
+from pykraft.common.types import EVERYWHERE, Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
 from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
@@ -44,7 +44,9 @@ INTER_BROKER_LISTENER_NAME = string(
 LISTENER_SECURITY_PROTOCOL_MAP = names(
     "listener.security.protocol.map", [], "NAME:PROTOCOL, ...; PLAINTEXT is the only protocol yet"
 )
-CONTROLLER_QUORUM_VOTERS = names("controller.quorum.voters", [], "the first voters: id@host:port, ...")
+CONTROLLER_QUORUM_VOTERS = names(
+    "controller.quorum.voters", [], "the voters of a quorum that does not have them in its log: id@host:port, ..."
+)
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = names(
     "controller.quorum.bootstrap.servers", [], "where to find the quorum: host:port, ..."
 )
@@ -271,7 +273,7 @@ class NodeConfig:
     inter_broker_listener: str
     controller_listener: str
     voters: tuple[Node, ...]
-    """The first voters, as ``controller.quorum.voters`` names them."""
+    """The static voters, as ``controller.quorum.voters`` names them: those of kraft.version 0."""
     bootstrap: tuple[Endpoint, ...]
     """Where the quorum may be found."""
     log_dir: str
@@ -369,8 +371,6 @@ def _check_waits(values: Config) -> None:
             )
 
 
-_EVERYWHERE = ("", "0.0.0.0", "::")
-"""Hosts by which a node listens on all addresses of its machine: nobody can connect to them."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -391,7 +391,7 @@ def _listeners(values: Config) -> list[Listener]:
             raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
         kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
         told = advertised.get(name, bind)
-        if kind is ListenerKind.BROKER and told.host in _EVERYWHERE:
+        if kind is ListenerKind.BROKER and told.host in EVERYWHERE:
             raise ConfigError(
                 f"clients would be told to connect to {str(told)!r}: advertised.listeners must say which address of "
                 f"this machine they can reach, {name}://host:{told.port}"

@@ -21,6 +21,7 @@ from random import Random
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, Promise
+from pykraft.common.errors import ConfigError
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import LOG_CONFIG
@@ -38,6 +39,7 @@ from pykraft.raft.history import SnapshotFolder
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.state_machine import ControlRecords
+from pykraft.raft.voters import STATIC_VOTERS, VoterSet
 from pykraft.server import config as keys
 from pykraft.server.apis import (
     admin,
@@ -177,6 +179,14 @@ class Node:
         if loader.lost_bytes:
             self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
         replicated = ReplicatedLog(log, snapshots)
+        control_records = ControlRecords(replicated, VoterSet.static(config.voters, config.controller_listener))
+        is_static = replicated.end_offset > 0 and control_records.kraft_version == STATIC_VOTERS
+        if is_static and config.is_controller and not config.voters:
+            replicated.abandon()
+            raise ConfigError(
+                f"the quorum whose log is in {directory} is at kraft.version 0, where the voters are not in the log: "
+                "controller.quorum.voters must name them, as it did when the directory was written"
+            )
         own = {listener.advertised for listener in config.listeners}
         replica = RaftReplica(
             cluster_id=self.cluster_id,
@@ -184,7 +194,7 @@ class Node:
             listener_name=config.controller_listener,
             local_endpoint=self._controller_address,
             log=replicated,
-            control_records=ControlRecords(replicated),
+            control_records=control_records,
             quorum_file=QuorumStateFile(self._filesystem, directory),
             bootstrap=[
                 Address(-2 - number, endpoint.host, endpoint.port)

@@ -4,12 +4,18 @@ A formatted directory says in ``meta.properties`` which node of which cluster it
 own. The metadata directory of a controller also gets the first voters (as a snapshot of an empty log), and the first
 records of the cluster's metadata.
 
-Voters are known by id *and* directory id, so each node must know the directory ids of all first voters, though each is
-formatted alone. If ``controller.quorum.voters`` names the voters, a first voter's directory id follows from the ids of
-its cluster and node, and all nodes come to the same. (Apache Kafka runs such a quorum at kraft.version 0, without
-directory ids.) The price: a controller that lost its disk, and is formatted anew in the same way, is taken for the one
-that had voted; do not do that while the others run, but give the cluster a new id, or name the directory ids yourself
-(``--initial-controllers``), as one does with Kafka.
+There are two kinds of quorums (`raft.voters`), and the file of a node says which of them it is formatted for:
+
+* with ``controller.quorum.voters`` the voters are static, at kraft.version 0. Each start reads them from the file, and
+  nothing of them is written here;
+* without it the quorum begins at kraft.version 1, where voters are known by id *and* directory id. So each node is told
+  the directory ids of all first voters (``--initial-controllers``), and keeps them in a snapshot of an empty log. With
+  ``--standalone`` it is the only one.
+
+A cluster of `pykraft.cluster` or of the simulator has static voters in its files, and yet begins at kraft.version 1,
+unless it is asked for level 0. There a first voter's directory id follows from the ids of its cluster and node, so that
+all nodes come to the same (`first_voters`). The price: a controller that lost its disk, and is formatted again in the
+same way, is taken for the one that had voted.
 
 Follows kafka.tools.StorageTool and org.apache.kafka.metadata.storage.Formatter.
 """
@@ -20,7 +26,7 @@ from random import Random
 
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import METADATA_TOPIC, Endpoint, ReplicaKey, Uuid
-from pykraft.controller.features import NEW_CLUSTER, level_records
+from pykraft.controller.features import KRAFT_VERSION, NEW_CLUSTER, level_records
 from pykraft.protocol.messages.records import encode_metadata_record
 from pykraft.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
@@ -28,7 +34,7 @@ from pykraft.raft.snapshot import (
     snapshot_name,
     write_snapshot,
 )
-from pykraft.raft.voters import Voter, VoterSet
+from pykraft.raft.voters import NO_VOTERS, STATIC_VOTERS, Voter, VoterSet
 from pykraft.server.config import NODE_ID, NodeConfig
 from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT, MetaProperties, read_meta_properties, write_meta_properties
 from pykraft.storage.filesystem import FileSystem
@@ -43,12 +49,12 @@ def metadata_log_directory(config: NodeConfig) -> str:
 
 
 def first_directory_id(cluster_id: str, node_id: int) -> Uuid:
-    """The directory id of a first voter that ``controller.quorum.voters`` names."""
+    """The directory id of a first voter that nobody has chosen. Ours: Apache Kafka has no such rule."""
     return Uuid(hashlib.sha256(f"pykraft first voter {node_id} of {cluster_id}".encode()).digest()[:16])
 
 
 def first_voters(config: NodeConfig, cluster_id: str) -> VoterSet:
-    """The voters that ``controller.quorum.voters`` names."""
+    """The voters that ``controller.quorum.voters`` names, for a quorum that begins at kraft.version 1."""
     return VoterSet(
         {
             node.id: Voter(
@@ -58,6 +64,13 @@ def first_voters(config: NodeConfig, cluster_id: str) -> VoterSet:
             for node in config.voters
         }
     )
+
+
+def standalone_voter(config: NodeConfig, random: Random) -> VoterSet:
+    """This controller as the only voter, with a new directory id."""
+    (listener,) = (each for each in config.listeners if each.name == config.controller_listener)
+    key = ReplicaKey(config.node_id, Uuid.random(random))
+    return VoterSet({key.id: Voter(key, {listener.name: listener.advertised})})
 
 
 def parse_initial_controllers(text: str, listener: str) -> VoterSet:
@@ -89,9 +102,10 @@ def format_directories(
     leaves_formatted: bool = False,
     levels: Mapping[str, int] = NEW_CLUSTER,
 ) -> list[str]:
-    """Make the node's directories; returns those that were made. `levels` are those of the cluster's features.
-    AlreadyFormattedError if one is a node's already,
-    unless such are to be left as they are; ConfigError if it is another node's then."""
+    """Make the node's directories; returns those that were made. `levels` are those of the cluster's features. The
+    quorum begins with these `voters`, or with `first_voters`; with none of them at kraft.version 0.
+    AlreadyFormattedError if a directory is a node's already, unless such are to be left as they are; ConfigError if it
+    is another node's then."""
     try:
         Uuid.parse(cluster_id)
     except ValueError as error:
@@ -108,7 +122,9 @@ def format_directories(
                 f"the directory {directory} belongs to node {found.node_id} of cluster {found.cluster_id}"
             )
         directories.remove(directory)
-    voters = voters or first_voters(config, cluster_id)
+    if levels.get(KRAFT_VERSION) == STATIC_VOTERS:
+        voters = NO_VOTERS
+    voters = first_voters(config, cluster_id) if voters is None else voters
     for directory in directories:
         filesystem.make_directory(directory)
         is_voters = directory == config.metadata_dir and config.node_id in voters.voters and config.is_controller

@@ -51,7 +51,7 @@ def test_a_directory_of_kafkas_is_refused_and_left_as_it_is(
     lacking = ", ".join(f"{feature} at level 1" for feature in FEATURES)
     assert complaint == (
         f"pykraft: the cluster whose metadata are in {directory} runs {lacking}; this node supports "
-        "eligible.leader.replicas.version 0 to 1, group.version 0 to 1, kraft.version 1 to 1, "
+        "eligible.leader.replicas.version 0 to 1, group.version 0 to 1, kraft.version 0 to 1, "
         "metadata.version 7 to 29, transaction.version 0 to 2, and no other feature above level 0: "
         "change them where it runs, with Apache Kafka's kafka-features.sh\n"
     )

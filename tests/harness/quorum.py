@@ -46,7 +46,7 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, encode_snapshot, snapshot_name, write_snapshot
 from pykraft.raft.state_machine import ControlRecords
-from pykraft.raft.voters import Voter, VoterSet
+from pykraft.raft.voters import NO_VOTERS, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_loader import LogLoader
@@ -75,6 +75,10 @@ def address(node_id: int) -> Node:
 
 def voter_set(ids: Iterable[int]) -> VoterSet:
     return VoterSet({n: Voter(key(n), {LISTENER: Endpoint(HOST, 9000 + n)}) for n in ids})
+
+
+def static_voters(ids: Iterable[int]) -> VoterSet:
+    return VoterSet.static((address(n) for n in ids), LISTENER)
 
 
 def fresh_disk() -> MemoryFileSystem:
@@ -109,23 +113,27 @@ def replica(
     filesystem: FileSystem | None = None,
     seed: int = 0,
     journal: TraceSink | None = None,
+    kraft_version: int = VOTERS_IN_LOG,
+    local: ReplicaKey | None = None,
     **settings: Any,
 ) -> RaftClient:
-    """One replica, not started yet; a voter if its id is among `voters`, which its disk is formatted with unless it has
-    a snapshot. Settings have underscores for dots."""
+    """One replica, not started yet; a voter if its id is among `voters`. Its disk is formatted with them unless it has
+    a snapshot; at `kraft_version` 0 they are static. `local` is its key, by default that of its first disk. Settings
+    have underscores for dots."""
     filesystem = filesystem or fresh_disk()
-    if SnapshotFolder(filesystem, FOLDER).newest() is None:
+    is_static = kraft_version == STATIC_VOTERS
+    if not is_static and SnapshotFolder(filesystem, FOLDER).newest() is None:
         first = encode_snapshot(voter_set(voters), [], epoch=0, timestamp=0, last_timestamp=0)
         write_snapshot(filesystem, f"{FOLDER}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}", first)
     log = open_metadata_log(filesystem)
     return RaftClient(
         RaftReplica(
             cluster_id=CLUSTER_ID,
-            local=key(node_id),
+            local=local or key(node_id),
             listener_name=LISTENER,
             local_endpoint=lambda: address(node_id),
             log=log,
-            control_records=ControlRecords(log),
+            control_records=ControlRecords(log, static_voters(voters) if is_static else NO_VOTERS),
             quorum_file=QuorumStateFile(filesystem, FOLDER),
             bootstrap=[Node(-2 - n, HOST, 9000 + voter) for n, voter in enumerate(voters) if voter != node_id],
             config=CONFIG.resolve().with_values(**{"metadata_max_retention_ms": -1, **settings}),
@@ -181,6 +189,8 @@ class Quorum:
         self.rafts: dict[int, RaftClient] = {}
         self.heard: dict[int, Heard] = {}
         self.journal = RingBuffer()
+        self.keys: dict[int, ReplicaKey] = {}
+        """Of the replicas that are not on their first disk."""
         self.cut: set[frozenset[int]] = set()
         self.asked: list[tuple[int, int, Any]] = []
         """(from, to, request) of all that was delivered."""
@@ -200,6 +210,7 @@ class Quorum:
             filesystem=self.disks[node_id],
             seed=self._seed,
             journal=self.journal,
+            local=self.keys.get(node_id),
             **self._settings,
         )
         self.heard[node_id] = Heard()
@@ -298,7 +309,7 @@ class Quorum:
         replica, heard = self.rafts[node_id].replica, self.heard[node_id]
         last = heard.batches[-1]
         made = OffsetAndEpoch(last.last_offset + 1, last.epoch)
-        voters = replica.control_records.history.before(made.offset)
+        voters = replica.control_records.voters_in_log(made.offset)
         values = [level(number) for number in heard.levels]
         time_ms = replica.clock.time_ms()
         data = encode_snapshot(voters, values, epoch=made.epoch, timestamp=time_ms, last_timestamp=time_ms)

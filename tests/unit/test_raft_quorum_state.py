@@ -25,6 +25,7 @@ from pykraft.raft.quorum_state import (
     Unattached,
     grants_vote,
 )
+from pykraft.raft.voters import VOTERS_IN_LOG
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import DamagedFileError
 from tests.harness.quorum import FOLDER, address, fresh_disk, key, voter_set
@@ -37,6 +38,7 @@ def quorum_state(filesystem: MemoryFileSystem, local: int = 1, voters: tuple[int
     return QuorumState(
         local=key(local),
         voters=lambda: voter_set(voters),
+        kraft_version=lambda: VOTERS_IN_LOG,
         file=QuorumStateFile(filesystem, FOLDER),
         election_timeout_ms=ELECTION_MS,
         fetch_timeout_ms=FETCH_MS,

@@ -97,7 +97,6 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
         ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 3))}, "transaction.version at level 3;"),
         ({"log": kraft(1) + batch(1, level("metadata.version", 6))}, "metadata.version at level 6;"),
         ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 31))}, "metadata.version at level 31;"),
-        ({"log": batch(0, OURS)}, "kraft.version at level 0;"),
         ({"log": kraft(2) + batch(1, OURS)}, "kraft.version at level 2;"),
         (
             {"log": kraft(1) + batch(1, OURS, level("of.tomorrow", 1), level("group.version", 2))},
@@ -108,8 +107,6 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
         ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS, SHARE)}, "share.version at level 1;"),
         ({"log_7": batch(7, SHARE), "snapshot_7": snapshot(OURS)}, "share.version at level 1;"),
         ({"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS, SHARE)}, "share.version at level 1;"),
-        ({"log_7": batch(7, OURS), "snapshot_7": without_rafts_state(OURS)}, "kraft.version at level 0;"),
-        ({"snapshot_7": without_rafts_state(OURS)}, "kraft.version at level 0;"),
     ],
 )
 def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], complaint: str) -> None:
@@ -125,6 +122,9 @@ def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], compla
         {},
         {"bootstrap": snapshot(OURS)},
         {"log": kraft(1) + batch(1, OURS)},
+        {"log": batch(0, OURS)},
+        {"log_7": batch(7, OURS), "snapshot_7": without_rafts_state(OURS)},
+        {"snapshot_7": without_rafts_state(OURS)},
         {"log": kraft(1) + batch(1, OURS), "bootstrap": snapshot(level("share.version", 1))},
         {"log": kraft(1) + batch(1, OURS, level("share.version", 1)) + batch(3, level("share.version", 0))},
         {"log": kraft(1) + batch(1, level("metadata.version", 28)) + batch(2, OURS)},
