@@ -210,7 +210,8 @@ class ApacheKafka:
     "--standalone" or "--initial-controllers" the voters stand in the log (kraft.version 1).
 
     The nodes can be started on the `log_directories` of others, one each: those are left as they are at the end. They
-    must have the ports that their quorum knows them by: `ports` are the brokers', then the controllers'.
+    must have the ports that their quorum knows them by: `ports` are the brokers', then the controllers'. With
+    `static_voters` their quorum is at kraft.version 0.
     Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
     """
 
@@ -225,11 +226,13 @@ class ApacheKafka:
         format_options: Sequence[str] = (),
         ports: Sequence[int] = (),
         log_directories: Sequence[pathlib.Path] = (),
+        static_voters: bool = False,
         starts: bool = True,
     ) -> None:
         self.version = version
         self._format_options = format_options
         self._log_directories = log_directories
+        self._in_log = bool(log_directories) and not static_voters
         self._heap = heap
         self._java_options = java_options
         fetched(version)
@@ -367,7 +370,7 @@ class ApacheKafka:
     def _quorum(self) -> dict[str, str]:
         """How the nodes find the quorum."""
         addresses = {node: f"127.0.0.1:{port}" for node, port in zip(self.nodes, self._controller_ports, strict=True)}
-        if self._log_directories or {"--standalone", "--initial-controllers"} & {*self._format_options}:
+        if self._in_log or {"--standalone", "--initial-controllers"} & {*self._format_options}:
             return {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
         return {"controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in addresses.items())}
 
