@@ -232,7 +232,7 @@ class Running:
         self._process = subprocess.Popen(
             suite.command(set_name),
             cwd=ROOT,
-            env={**os.environ, "PYTEST_DEBUG_TEMPROOT": folder, **dict(suite.variables)},
+            env={**inherited(), "PYTEST_DEBUG_TEMPROOT": folder, **dict(suite.variables)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -340,6 +340,12 @@ def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
         return first
     is_measured = any(suite.cores == CORES for suite in running)
     return patient if not is_measured and yielding < (1 if used else CORES) else None
+
+
+def inherited() -> dict[str, str]:
+    """Our environment, but that Python may keep the bytecode of what it imports: containers like to forbid it, and each
+    of the hundreds of nodes, kernels and workers would compile the same thousand modules once more."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:

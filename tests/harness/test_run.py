@@ -179,3 +179,13 @@ def test_a_suite_gets_its_own_variables_beside_those_of_this_process(capfd: pyte
     (row,) = runner.run([suite], "quick")
     assert row.verdict == "passed"
     assert "full True" in capfd.readouterr().out
+
+
+def test_what_one_process_of_a_suite_has_compiled_the_next_one_need_not(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    program = "import sys; print('forbidden:', sys.dont_write_bytecode)"
+    (row,) = runner.run([runner.Suite("one", "timeit", ("-n1", "-r1", program), ("quick",))], "quick")
+    assert row.verdict == "passed"
+    assert "forbidden: False" in capfd.readouterr().out
