@@ -14,6 +14,8 @@ is the epoch that the controller knows, no other process had the disk since, and
 Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
+from collections.abc import Sequence
+
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.features import METADATA_VERSION, check_broker_features
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
@@ -27,6 +29,7 @@ from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    SecuredEndpoint,
 )
 from pykraft.protocol.messages.records import (
     BrokerRegistrationChangeRecord,
@@ -160,11 +163,19 @@ def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest
     """Whether a broker may be so."""
     if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_2_DIRECTORIES:
         _check_directories(image, request)
-    if request.broker_id < 0 or not request.listeners:
-        raise _invalid("a broker has an id of at least 0 and a listener")
-    if not {listener.security_protocol for listener in request.listeners} <= _SECURITY_PROTOCOLS:
-        raise _invalid("a listener has an unknown security protocol")
+    check_listeners("broker", request.broker_id, request.listeners)
     check_broker_features(image, request.features)
+
+
+def check_listeners(role: str, node_id: int, listeners: Sequence[SecuredEndpoint]) -> None:
+    """KafkaError unless a node of this id may be reached there. Nodes of Apache Kafka stop when they replay a
+    registration with an unknown security protocol or, of a broker, with a listener that has no name."""
+    if node_id < 0 or not listeners:
+        raise _invalid(f"a {role} has an id of at least 0 and a listener")
+    if not all(listener.name for listener in listeners):
+        raise _invalid("a listener has no name")
+    if not {listener.security_protocol for listener in listeners} <= _SECURITY_PROTOCOLS:
+        raise _invalid("a listener has an unknown security protocol")
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:

@@ -7,6 +7,7 @@ Follows org.apache.kafka.controller.ClusterControlManager.registerController.
 """
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.cluster_control import check_listeners
 from pykraft.controller.result import Result
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import IV_3_7_0_CONTROLLER_REGISTRATION, METADATA_VERSION
@@ -17,13 +18,14 @@ from pykraft.protocol.messages.records import Endpoint, RegisterControllerRecord
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Result[ControllerRegistrationResponse]:
-    """The process replaces the one before it."""
+    """The process replaces the one before it. KafkaError(INVALID_REGISTRATION) if it cannot be reached."""
     level = image.features.get(METADATA_VERSION, 0)
     if level < IV_3_7_0_CONTROLLER_REGISTRATION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"controllers register from {METADATA_VERSION} {IV_3_7_0_CONTROLLER_REGISTRATION} on, and it is {level}",
         )
+    check_listeners("controller", request.controller_id, request.listeners)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -28,7 +28,7 @@ from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
 from pykraft.metadata.versions import IV_3_6_0_NO_EPOCH_BUMP, LATEST, METADATA_VERSION
-from pykraft.protocol.messages.brokers import RECOVERED, AlterPartitionRequest, AlterPartitionResponse
+from pykraft.protocol.messages.brokers import RECOVERED, RECOVERING, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
 
 Answer = AlterPartitionResponse.Topic.Partition
@@ -259,7 +259,9 @@ def _check_isr(image: MetadataImage, partition: PartitionRegistration, wanted: W
     is_subset = set(new_isr) <= set(partition.replicas) and len(set(new_isr)) == len(new_isr)
     if not is_subset or partition.leader not in new_isr:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    recovering = wanted.leader_recovery_state != RECOVERED
+    if wanted.leader_recovery_state not in (RECOVERED, RECOVERING):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    recovering = wanted.leader_recovery_state == RECOVERING
     if recovering and (len(new_isr) > 1 or partition.leader_recovery_state == RECOVERED):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}

@@ -51,6 +51,10 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -
             {"listeners": [SecuredEndpoint(name="A", host="h", port=1, security_protocol=-1)]},
             ErrorCode.INVALID_REGISTRATION,
         ),
+        (
+            {"listeners": [SecuredEndpoint(name="", host="h", port=1, security_protocol=0)]},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
         ({"features": []}, ErrorCode.INVALID_REGISTRATION),
         ({"broker_id": 2, "log_dirs": []}, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
         (

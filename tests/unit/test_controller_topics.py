@@ -340,6 +340,7 @@ def test_nobody_joins_a_leader_that_still_recovers() -> None:
     script.heartbeat(1)
     assert script.partition("t").leader_recovery_state == RECOVERING
     assert script.alter("t", [2, 1], leader_recovery_state=RECOVERING).error_code == INVALID
+    assert script.alter("t", [2], leader_recovery_state=2).error_code == INVALID, "there is no such state"
     assert script.alter("t", [2, 1], leader_recovery_state=RECOVERED).error_code == ErrorCode.NONE
     assert script.partition("t").isr == (2, 1)
 

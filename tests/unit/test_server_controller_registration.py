@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykraft.common.errors import ErrorCode
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.image import MIGRATING_DIRECTORY
 from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.messages.brokers import ControllerRegistrationRequest, SupportedFeature
+from pykraft.protocol.messages.brokers import ControllerRegistrationRequest, SecuredEndpoint, SupportedFeature
 from pykraft.protocol.messages.cluster import CONTROLLER_ENDPOINTS, DescribeClusterRequest
 from pykraft.protocol.messages.records import RegisterControllerRecord
 from tests.harness.asking import update
@@ -16,6 +18,7 @@ from tests.harness.controllers import ControllerScript, incarnation
 from tests.harness.lone_node import LoneNode
 
 METADATA = "metadata.version"
+REACHABLE = [SecuredEndpoint(name="CONTROLLER", host="h", port=1, security_protocol=0)]
 UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -63,6 +66,27 @@ def test_below_level_15_no_controller_registers_and_an_upgrade_lets_it() -> None
     assert described(node) == (0, [(1, "node", 9093)])
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"controller_id": -1},
+        {"listeners": []},
+        {"listeners": [SecuredEndpoint(name="", host="h", port=1, security_protocol=0)]},
+        {"listeners": [SecuredEndpoint(name="CONTROLLER", host="h", port=1, security_protocol=4)]},
+    ],
+)
+def test_a_controller_that_cannot_be_reached_does_not_register(fields: dict[str, Any]) -> None:
+    """Nodes of Apache Kafka would stop at a record with an unknown security protocol."""
+    node = LoneNode()
+    sound = ControllerRegistrationRequest(
+        controller_id=9, incarnation_id=incarnation(9), listeners=REACHABLE, features=[]
+    )
+    assert node.ask(sound.replace(**fields), ListenerKind.CONTROLLER).error_code == ErrorCode.INVALID_REGISTRATION
+    assert list(node.node.loader.image.controllers) == [1]
+    assert node.ask(sound, ListenerKind.CONTROLLER).error_code == 0
+    assert list(node.node.loader.image.controllers) == [1, 9]
+
+
 def test_a_broker_tells_its_directories_when_the_level_comes_to_know_them() -> None:
     node = LoneNode(levels={METADATA: 16})
     before = node.node.loader.image.brokers[1]
@@ -85,7 +109,7 @@ def test_no_level_is_finalized_that_a_registered_controller_lacks(highest: int, 
     script = ControllerScript(levels={METADATA: 25})
     level = SupportedFeature(name=METADATA, min_supported_version=7, max_supported_version=highest)
     request = ControllerRegistrationRequest(
-        controller_id=2, incarnation_id=incarnation(2), listeners=[], features=[level]
+        controller_id=2, incarnation_id=incarnation(2), listeners=REACHABLE, features=[level]
     )
     script.answered(script.controller.answer(request, script.now))
     assert script.update((METADATA, 28)) is error
@@ -101,7 +125,7 @@ def test_a_voter_of_the_properties_that_has_not_registered_may_be_too_old() -> N
         for name, (low, high) in SUPPORTED_FEATURES.items()
     ]
     request = ControllerRegistrationRequest(
-        controller_id=2, incarnation_id=incarnation(2), listeners=[], features=features
+        controller_id=2, incarnation_id=incarnation(2), listeners=REACHABLE, features=features
     )
     script.answered(script.controller.answer(request, script.now))
     assert script.update((METADATA, 28)) is ErrorCode.NONE
