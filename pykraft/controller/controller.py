@@ -13,6 +13,8 @@ from that of its node's loader, which has what is *committed* and is what broker
 loses its leadership it goes back to the loader's image, and all that was promised in between is answered with
 NOT_CONTROLLER. A standby controller has no other image than the loader's.
 
+A new active controller aborts the metadata transaction that the one before has left open (KIP-868).
+
 An answer that changes nothing may still rest on a change that is not decided. It waits for that, too.
 
 Follows org.apache.kafka.controller.QuorumController.
@@ -68,6 +70,7 @@ from pykraft.protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from pykraft.protocol.messages.records import (
+    AbortTransactionRecord,
     BrokerRegistrationChangeRecord,
     NoOpRecord,
     encode_metadata_record,
@@ -184,6 +187,9 @@ class QuorumController:
         self._image = self._loader.image
         self._knows_sessions = False
         self._trace("controller", active=True, epoch=epoch)
+        if self._loader.is_in_transaction:
+            # The controller that began it cannot end it any more, and until then no image changes.
+            self._append([(AbortTransactionRecord(reason="Controller failover"), 0)], self._now)
         if not self._image.features:
             self._append(bootstrap_records(self._first_records, self._properties), self._now)
 

@@ -43,6 +43,11 @@ class MetadataLoader:
             self._update()
         return self._image
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open as of the last commit."""
+        return self._is_in_transaction
+
     def publish_to(self, publisher: Publisher) -> None:
         """Call ``publisher(delta, image)`` after each change from now on; what the image holds already, it has to take
         up by itself."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Silence, Tracer
-from pykraft.common.types import OffsetAndEpoch
+from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.controller.controller import QuorumController
 from pykraft.controller.features import UnsupportedFeatureError, check_supported
 from pykraft.metadata.delta import MetadataDelta
@@ -19,7 +19,13 @@ from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
-from pykraft.protocol.messages.records import FeatureLevelRecord, NoOpRecord
+from pykraft.protocol.messages.records import (
+    BeginTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+    encode_metadata_record,
+)
 from pykraft.raft.listener import CommittedBatch
 from pykraft.raft.quorum_state import RoleName
 from pykraft.raft.state_machine import CommitReader
@@ -245,6 +251,26 @@ def test_what_was_not_decided_is_not_answered_and_forgotten_with_the_leadership(
         assert promise.value.error is not None and promise.value.error.code is ErrorCode.NOT_CONTROLLER
     assert controller.image.brokers == before.brokers == {}
     assert len({str(each.image) for each in three.controllers.values()}) == 1
+
+
+def test_a_new_controller_aborts_the_metadata_transaction_that_the_one_before_left_open() -> None:
+    three = Controllers()
+    old = three.active
+    raft = three.quorum.rafts[old]
+    begun = [BeginTransactionRecord(name="storm"), TopicRecord(name="half", topic_id=Uuid(bytes(15) + b"\x07"))]
+    raft.append(raft.leader_and_epoch.epoch, [encode_metadata_record(record, 0) for record in begun], three.quorum.now)
+    three.quorum.run_until(lambda: all(loader.is_in_transaction for loader in three.loaders.values()))
+    three.quorum.isolate(old)
+    three.quorum.run_until(lambda: any(each.is_active for n, each in three.controllers.items() if n != old))
+    three.quorum.heal()
+    three.quorum.elect()
+    assert three.active != old
+    outcome = three.controllers[three.active].answer(registration(1), three.quorum.now)
+    three.quorum.elect()
+    assert outcome.kept and outcome.value.error is None
+    for loader in three.loaders.values():
+        assert not loader.is_in_transaction
+        assert list(loader.image.brokers) == [1] and loader.image.topic_ids == {}
 
 
 def test_a_new_controller_gives_every_broker_a_whole_session_from_its_own_election_on() -> None:
