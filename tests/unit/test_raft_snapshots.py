@@ -221,6 +221,20 @@ def test_a_snapshot_that_a_crash_left_before_the_logs_start_does_not_hold_the_st
     assert quorum.clean(1) and names(quorum, 1) == [snapshot_name(later)]
 
 
+def test_a_snapshot_that_is_written_while_a_later_one_is_copied_does_not_hold_the_start_back() -> None:
+    """It was begun before the log began anew, and was on the disk only afterwards."""
+    quorum = quorum_with_snapshots()
+    replica, disk = quorum.rafts[1].replica, quorum.disks[1]
+    newest = replica.log.newest_snapshot
+    assert newest is not None
+    late = newest._replace(offset=newest.offset - 1)
+    disk.write(f"{FOLDER}/{snapshot_name(late)}", b"any")
+    replica.snapshot_written(late)
+    assert names(quorum, 1) == [snapshot_name(newest)]
+    later = quorum.snapshot(1)
+    assert quorum.clean(1) and names(quorum, 1) == [snapshot_name(later)]
+
+
 # --- what a leader answers --------------------------------------------------------------------------------------------
 
 
