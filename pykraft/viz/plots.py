@@ -21,6 +21,8 @@ _COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, pal
 _DASHES = ("none", "8 4", "2 4", "10 3 2 3", "5 5", "1 6")
 _TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
 _LABEL = 13
+_DOT_ROOM = 9.0
+"""Between an axis that begins with the smallest value and that value's dot."""
 _FEW_MARKS = 3
 _TOLD_POINTS = 100
 """More than these are told by their number and where they lie."""
@@ -40,11 +42,15 @@ def points(series: Series, **said: Any) -> Figure:
 class _Axis:
     """Where a value stands between two pixels."""
 
-    def __init__(self, values: Sequence[float], start: float, end: float, is_log: bool) -> None:
+    def __init__(
+        self, values: Sequence[float], start: float, end: float, is_log: bool, has_zero: bool = True
+    ) -> None:
+        """Linear, it begins at 0. Without `has_zero` it does not, if that would leave half of it empty."""
         if is_log and min(values) <= 0:
             raise ValueError(f"{min(values)} has no logarithm: leave it out, or let the axis be linear")
-        self.low = min(values) if is_log else min(0.0, *values)
         self.high = max(values)
+        is_far = not has_zero and self.high > min(values) > self.high / 2
+        self.low = min(values) if is_log or is_far else min(0.0, *values)
         self._is_log = is_log
         self._start, self._end = start, end
 
@@ -63,8 +69,9 @@ class _Axis:
                     found = self._within(10.0**power * step for power in range(first - 1, last + 1) for step in steps)
             return found if len(found) > 1 else [self.low, self.high]
         step = round_step((self.high - self.low) / 5 or 1)
-        count = int((self.high - self.low) / step + 1e-9)
-        return [self.low + step * index for index in range(count + 1)]
+        begin = math.ceil(self.low / step - 1e-9) * step if self.low > 0 else self.low
+        count = int((self.high - begin) / step + 1e-9)
+        return [begin + step * index for index in range(count + 1)]
 
     def _within(self, marks: Iterable[float]) -> list[float]:
         return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
@@ -87,9 +94,10 @@ def _plot(
     are_single = not is_line and all(len(some) == 1 for some in series.values())
     right = WIDTH - 14 - max(min(210.0, text_width(name, _LABEL)) for name in series)
     bottom = _TOP + _HEIGHT
-    up = _Axis(ys, bottom, _TOP, log_y)
+    room = 0.0 if is_line else _DOT_ROOM
+    up = _Axis(ys, bottom - room * log_y, _TOP, log_y)
     left = max(_LEFT, 10 + max(text_width(amount(mark), 12) for mark in up.marks()))
-    across = _Axis(xs, left, right, log_x)
+    across = _Axis(xs, left + room * log_x, right, log_x, has_zero=False)
     svg = headed(title, note, bottom + 48)
     _draw_axes(svg, across, up, (left, right), (x_unit + ", logarithmic" * log_x, y_unit + ", logarithmic" * log_y))
     ends: list[float] = []
@@ -107,7 +115,8 @@ def _plot(
         ends.append(_label_place(placed[-1][1] if placed else _TOP, ends))
         svg.text(right + 12, ends[-1] + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
     if are_single:
-        _label_dots(svg, {name: (across(some[0][0]), up(some[0][1])) for name, some in series.items()})
+        dots = {name: (across(some[0][0]), up(some[0][1])) for name, some in series.items()}
+        _label_dots(svg, dots, [bottom, *map(up, up.marks())])
     return finished(svg, title, note, _told(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
 
 
@@ -142,15 +151,20 @@ def _label_place(y: float, taken: Sequence[float]) -> float:
     return y
 
 
-def _label_dots(svg: Svg, dots: Mapping[str, tuple[float, float]]) -> None:
-    """Each name beside its dot: on the right, on the left, above or below, where no other name or dot is."""
+def _label_dots(svg: Svg, dots: Mapping[str, tuple[float, float]], grid: Sequence[float]) -> None:
+    """Each name beside its dot: on the right, on the left, above or below, where no other name or dot is, and no
+    line of the grid if there is such a place."""
     taken = [TextBox("", x - 5, y - 5, x + 5, y + 5) for x, y in dots.values()]
+    lines = [TextBox("", 0, y - 1, WIDTH, y + 1) for y in grid]
     for name, (x, y) in dots.items():
         label = shortened(name, WIDTH - x - 12, _LABEL)
         width = text_width(label, _LABEL)
-        places = [(x + 10, y + 4), (x - 10 - width, y + 4), (x - width / 2, y - 10), (x - width / 2, y + 20)]
+        places = [(x + 10, y + 4), (x + 10, y - 5), (x + 10, y + 15), (x - 10 - width, y + 4)]
+        places += [(x - width / 2, y - 10), (x - width / 2, y + 20)]
         places += [(x + 10, y + 4 + 16 * step) for step in range(1, len(dots) + 1)]
-        left, base = next(place for place in places if not any(_box(label, *place).overlaps(box) for box in taken))
+        free = [place for place in places if not any(_box(label, *place).overlaps(box) for box in taken)]
+        clear = [place for place in free if not any(_box(label, *place).overlaps(line) for line in lines)]
+        left, base = (clear or free)[0]
         taken.append(svg.text(left, base, label, _LABEL))
 
 

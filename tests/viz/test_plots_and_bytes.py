@@ -179,3 +179,18 @@ def test_neighbouring_kinds_and_their_ink_can_be_told_apart() -> None:
 def test_fields_that_overlap_or_lie_outside_are_refused(field: tuple[str, int, int, str]) -> None:
     with pytest.raises(ValueError, match="overlaps another one"):
         hexdump(DATA, [*FIELDS, field], title="Wrong")
+
+
+def test_no_line_of_the_grid_strikes_through_the_name_of_a_dot() -> None:
+    dots = {"16 KB": [(12.0, 10.0)], "64 KB": [(35.0, 2.0)], "1 KB": [(106.0, 125.0)]}
+    figure = points(dots, title="Sizes", log_x=True, log_y=True)
+    lines_at = [float(line.get("y1") or 0) for line in elements(figure, "line")]
+    for box in figure.boxes:
+        if box.text in dots:
+            assert not [y for y in lines_at if box.top < y < box.bottom], box
+
+
+def test_an_axis_of_late_values_begins_with_them_and_has_round_marks() -> None:
+    found = texts(lines({"a": [(32, 10), (52, 19)]}, title="Late"))
+    assert {"35", "40", "50"} <= set(found) and "20" not in found
+    assert {"0", "5", "10"} <= set(found), "the vertical axis begins at 0"
