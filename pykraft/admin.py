@@ -9,6 +9,9 @@
         admin.incremental_alter_configs({topic: {"retention.ms": 60_000}})
         print(admin.describe_configs([topic])[topic]["retention.ms"].value)
 
+``Admin(bootstrap_controllers=...)`` asks the active controller without a broker in between (KIP-919): about the quorum,
+features, settings and reassignments. It is of use while no broker runs.
+
 The work is done by `pykraft.client.admin`, which has no thread; this file gives it one.
 """
 
@@ -40,7 +43,7 @@ from pykraft.client.arguments import (
     whole_number,
 )
 from pykraft.client.commits import OffsetAndMetadata
-from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import admin_config, bootstrap_endpoints
 from pykraft.client.configs import (
     ConfigCalls,
     ConfigChanges,
@@ -81,8 +84,10 @@ class _AdminCore:
     """An admin client without a thread. It is a RequestManager."""
 
     def __init__(self, settings: Mapping[str, Any], random: Random) -> None:
-        self.config = client_config(ADMIN_CONFIG, settings)
-        self.metadata = ClusterMetadata(self.config, bootstrap_endpoints(self.config), random)
+        self.config = admin_config(settings)
+        of_controllers = bool(self.config[keys.BOOTSTRAP_CONTROLLERS])
+        given = keys.BOOTSTRAP_CONTROLLERS if of_controllers else keys.BOOTSTRAP_SERVERS
+        self.metadata = ClusterMetadata(self.config, bootstrap_endpoints(self.config, given), random, of_controllers)
         self.metadata.may_create_topics = False
         self.metadata.request_update()
         self._driver = ApiDriver(self.config, self.metadata, random)
@@ -387,7 +392,7 @@ class Admin(ClosesOnExit):
     # --- cluster ------------------------------------------------------------------------------------------------------
 
     def describe_cluster(self, include_fenced_brokers: bool = False) -> ClusterDescription:
-        """The brokers: those that are not fenced, or all."""
+        """The brokers: those that are not fenced, or all. With `bootstrap_controllers` the controllers."""
         return self._ask(lambda deadline: self._core.ask.describe_cluster(deadline, include_fenced_brokers))
 
     def unregister_broker(self, broker_id: int) -> None:

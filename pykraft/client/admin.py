@@ -12,6 +12,7 @@ from pykraft.client.api_driver import ADMIN_CHANNEL, Answers, ApiDriver, ApiHand
 from pykraft.client.arguments import LARGEST_INT32, whole_number
 from pykraft.client.configs import setting_text
 from pykraft.client.lookups import BrokerStrategy
+from pykraft.client.metadata import controllers_question
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Node, Uuid
@@ -101,8 +102,8 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The brokers, and the one that answers for the controller. Fenced brokers are among them only if they were asked
-    for; `fenced` has their ids."""
+    """The brokers, and the one that answers for the controller; or the controllers, and the one that is active. Fenced
+    brokers are among them only if they were asked for; `fenced` has their ids."""
 
     cluster_id: str
     controller_id: int
@@ -279,6 +280,10 @@ class AdminCalls:
             return ClusterDescription(response.cluster_id, response.controller_id, brokers, fenced)
 
         request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+        if self._driver.metadata.of_controllers:
+            if include_fenced_brokers:
+                raise ValueError("fenced brokers are listed by brokers: use bootstrap.servers")
+            request = controllers_question()
         return self._driver.ask_any("to describe the cluster", request, read, deadline)
 
     def unregister_broker(self, broker_id: int, deadline: int) -> "Promise[KafkaError | None]":

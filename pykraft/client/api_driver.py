@@ -11,6 +11,8 @@ those, back to the lookup, after a pause that grows. Any other error is final. A
 with the first of them; another kind puts the error in the place of the value, and goes on with the other keys.
 
 ``request.timeout.ms`` limits one attempt, the call's deadline (``default.api.timeout.ms`` from its start) all of them.
+A client of controllers (``bootstrap.controllers``) may only ask what Kafka's own admin client asks of them (KIP-919).
+
 A request that was carried out, but whose answer was lost, is sent twice: it may then fail because it was already done
 ("a topic of this name exists"), as with Kafka's own client.
 
@@ -42,10 +44,35 @@ from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node
-from pykraft.protocol.messages.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.cluster import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    ApiVersionsRequest,
+    DescribeClusterRequest,
+)
+from pykraft.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from pykraft.protocol.messages.features import UpdateFeaturesRequest
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
 from pykraft.protocol.schema import Request
 
 ADMIN_CHANNEL = "admin"
+_ASKED_OF_CONTROLLERS = (
+    AlterPartitionReassignmentsRequest,
+    ApiVersionsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeQuorumRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+"""Others, such as CreateTopics, a controller serves as well, but for brokers that forward them."""
 _MOST_NAMED = 5
 V = TypeVar("V")
 T = TypeVar("T")
@@ -188,7 +215,11 @@ class ApiDriver:
     def _begin(self, call: _Call[K, V]) -> Promise[Any]:
         if call.open:
             wanted = list(call.open)
-            check_sendable(call.handler.named(wanted), call.handler.request(wanted))
+            request = call.handler.request(wanted)
+            if self.metadata.of_controllers and not isinstance(request, _ASKED_OF_CONTROLLERS):
+                what = f"{call.handler.named(wanted)}: controllers are not asked for it: use bootstrap.servers"
+                raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, what)
+            check_sendable(call.handler.named(wanted), request)
             self._calls.append(call)
         else:
             call.promise.keep({})

@@ -223,7 +223,12 @@ CONSUMER_CONFIG = ConfigDef(
     ]
 )
 
-ADMIN_CONFIG = ConfigDef(_COMMON)
+ADMIN_BOOTSTRAP_SERVERS = names("bootstrap.servers", [], BOOTSTRAP_SERVERS.meaning)
+BOOTSTRAP_CONTROLLERS = names(
+    "bootstrap.controllers", [], "controllers to ask instead of brokers: host:port, ... (KIP-919)"
+)
+COMMON_CONFIG = ConfigDef(_COMMON)
+ADMIN_CONFIG = ConfigDef([ADMIN_BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, *_COMMON[1:]])
 
 
 def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Config:
@@ -281,6 +286,17 @@ def consumer_config(settings: Mapping[str, object]) -> Config:
     return config.with_values(enable_auto_commit=False)
 
 
+def admin_config(settings: Mapping[str, object]) -> Config:
+    """Read an admin client's settings. ConfigError unless it is given brokers or controllers, one of the two."""
+    config = client_config(ADMIN_CONFIG, settings)
+    given = [key.name for key in (ADMIN_BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS) if config[key]]
+    if not given:
+        raise ConfigError("bootstrap.servers must be set, or bootstrap.controllers: where should this client begin?")
+    if len(given) > 1:
+        raise ConfigError("bootstrap.servers and bootstrap.controllers are both set, but must not be: leave one out")
+    return config
+
+
 def producer_config(settings: Mapping[str, object]) -> Config:
     """Read a producer's settings. A default gives way to what you set: with ``acks=1`` you need not turn idempotence
     off as well, and with a longer request timeout you need not set a longer delivery timeout."""
@@ -297,13 +313,12 @@ def producer_config(settings: Mapping[str, object]) -> Config:
 _LISTENER = re.compile(r"^[0-9A-Za-z\-%._]*://")
 
 
-def bootstrap_endpoints(config: Config) -> list[Endpoint]:
+def bootstrap_endpoints(config: Config, key: Key[Any] = BOOTSTRAP_SERVERS) -> list[Endpoint]:
     """The addresses to begin with, which may be written as ``listeners`` has them; ConfigError if one is none."""
-    servers = config[BOOTSTRAP_SERVERS]
     try:
-        return [Endpoint.parse(_LISTENER.sub("", server, count=1)) for server in servers]
+        return [Endpoint.parse(_LISTENER.sub("", server, count=1)) for server in config[key]]
     except ValueError as error:
-        raise ConfigError(f"bootstrap.servers: {error}") from None
+        raise ConfigError(f"{key.name}: {error}") from None
 
 
 def _named(settings: Mapping[str, object]) -> dict[str, str]:

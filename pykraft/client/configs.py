@@ -99,6 +99,9 @@ class ConfigCalls:
     def __init__(self, driver: ApiDriver) -> None:
         self._driver = driver
         self._lookup = BrokerStrategy(driver.metadata, _broker_of)
+        self._lookup_of_changes = self._lookup
+        if driver.metadata.of_controllers:  # the active one changes the settings of all
+            self._lookup_of_changes = BrokerStrategy(driver.metadata, lambda resource: ANY_BROKER)
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], include_synonyms: bool, include_documentation: bool, deadline: int
@@ -121,7 +124,7 @@ class ConfigCalls:
             for result in response.results:
                 yield _resource(result), _refusal(result) or {c.name: _entry(c) for c in result.configs}
 
-        handler = self._handler("to describe settings", request, read)
+        handler = self._handler("to describe settings", request, read, self._lookup)
         return self._driver.ask_all(handler, map(config_resource, resources), deadline)
 
     def incremental_alter_configs(
@@ -156,7 +159,7 @@ class ConfigCalls:
             for result in response.responses:
                 yield _resource(result), _refusal(result)
 
-        handler = self._handler("to change settings", request, read)
+        handler = self._handler("to change settings", request, read, self._lookup_of_changes)
         return converted(self._driver.ask_all(handler, map(config_resource, changes), deadline), lambda done: None)
 
     def list_config_resources(
@@ -177,9 +180,13 @@ class ConfigCalls:
         return self._driver.ask_any("to list the resources with settings", request, read, deadline)
 
     def _handler(
-        self, what: str, request: Callable[[Sequence[ConfigResource]], Request], read: Read[ConfigResource, V]
+        self,
+        what: str,
+        request: Callable[[Sequence[ConfigResource]], Request],
+        read: Read[ConfigResource, V],
+        lookup: BrokerStrategy[ConfigResource],
     ) -> ApiHandler[ConfigResource, V]:
-        return ApiHandler(what=what, lookup=self._lookup, request=request, read=read, channel=ADMIN_CHANNEL)
+        return ApiHandler(what=what, lookup=lookup, request=request, read=read, channel=ADMIN_CHANNEL)
 
 
 def operations(changes: ConfigChanges) -> list[AlterConfigOp]:

@@ -1,6 +1,7 @@
 """Which broker answers for a key: the three lookup strategies of the `api_driver`.
 
-* `BrokerStrategy`: any broker will do, or the key names the broker.
+* `BrokerStrategy`: any broker will do, or the key names the broker. A client that was given controllers asks the active
+  one instead of any.
 * `PartitionLeaderStrategy`: the key is a partition, and its leader answers. The client's metadata say which broker that
   is.
 * `CoordinatorStrategy`: the key is a group or a transactional id, and its coordinator answers. Any broker is asked for
@@ -62,10 +63,19 @@ class BrokerStrategy(LookupStrategy[K]):
 
     def node_of(self, key: K) -> Node | None:
         broker_id = self._broker_of(key)
-        return ANY_NODE if broker_id == ANY_BROKER else self._metadata.brokers.get(broker_id)
+        if broker_id != ANY_BROKER:
+            return self._metadata.brokers.get(broker_id)
+        return self._metadata.controller if self._metadata.of_controllers else ANY_NODE
 
     def unknown(self, key: K) -> str:
-        return f"broker {self._broker_of(key)} is not known to live"
+        if not self._metadata.of_controllers:
+            return f"broker {self._broker_of(key)} is not known to live"
+        broker_id = self._broker_of(key)
+        return "no controller is known to be active" if broker_id == ANY_BROKER else f"{broker_id} is no controller"
+
+    def forget(self, key: K, node: Node, error: ErrorCode) -> None:
+        if self._metadata.of_controllers and error in _CONTROLLER_IS_ELSEWHERE:
+            self._metadata.forget_controller()
 
 
 class PartitionLeaderStrategy(LookupStrategy[TopicPartition]):
@@ -122,6 +132,11 @@ class CoordinatorStrategy(LookupStrategy[str]):
             del self._coordinators[key]
 
 
+_CONTROLLER_IS_ELSEWHERE = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NETWORK_EXCEPTION,
+)
 _COORDINATOR_IS_ELSEWHERE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

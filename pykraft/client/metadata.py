@@ -5,6 +5,9 @@ thought it did, and from time to time. While an answer is under way nothing is a
 What is known stays in use meanwhile. A broker that has not answered is not asked again while there is another one to
 ask: each attempt to connect to a dead broker waits longer (``reconnect.backoff.max.ms``).
 
+A client that was given controllers instead of brokers (``bootstrap.controllers``, KIP-919) asks with DescribeCluster.
+What it knows are the controllers and which of them is active: topics and leaders it cannot ask about.
+
 Follows org.apache.kafka.clients.{Metadata,NetworkClient.DefaultMetadataUpdater}.
 """
 
@@ -17,10 +20,19 @@ from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Endpoint, Node, TopicPartition, Uuid
-from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.cluster import (
+    CONTROLLER_ENDPOINTS,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint
+from pykraft.protocol.schema import Request
 
 CHANNEL = "metadata"
+_FIRST_WITH_ENDPOINT_TYPE = 1
+_NO_CONTROLLER = -1
 
 
 class PartitionLeader(NamedTuple):
@@ -37,11 +49,21 @@ class TopicMetadata(NamedTuple):
     is_internal: bool = False
 
 
+def controllers_question() -> DescribeClusterRequest:
+    """Which controllers are there, and which is active?"""
+    return DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS).at_least(_FIRST_WITH_ENDPOINT_TYPE)
+
+
 class ClusterMetadata:
     """The newest view of the cluster, and the questions that renew it. It is a RequestManager."""
 
-    def __init__(self, config: Config, bootstrap: Sequence[Endpoint], random: Random) -> None:
+    def __init__(
+        self, config: Config, bootstrap: Sequence[Endpoint], random: Random, of_controllers: bool = False
+    ) -> None:
+        """`of_controllers`: the addresses are those of controllers, and so are the nodes in `brokers`."""
         self._config = config
+        self.of_controllers = of_controllers
+        self._controller_id = _NO_CONTROLLER
         self._bootstrap = [Node(-1 - number, *endpoint) for number, endpoint in enumerate(bootstrap)]
         self._random = random
         self.brokers: dict[int, Node] = {}
@@ -61,8 +83,8 @@ class ClusterMetadata:
         """Counts the answers."""
         self.unheard_since: int | None = None
         """When it was asked for the first time, as long as no broker has ever answered."""
-        self.without_metadata: set[Endpoint] = set()
-        """Addresses that do not serve this API: controllers'."""
+        self.wrong_listeners: set[Endpoint] = set()
+        """Addresses of the other kind of listener: controllers', or brokers' where controllers are meant."""
 
     def add_topic(self, topic: str) -> None:
         """From now on, know about this topic."""
@@ -120,6 +142,16 @@ class ClusterMetadata:
         return self._random.choice(known + self._bootstrap)
 
     @property
+    def controller(self) -> Node | None:
+        """The active controller, for a client of controllers; None while it is not known."""
+        return self.brokers.get(self._controller_id)
+
+    def forget_controller(self) -> None:
+        """This controller is not the active one any more."""
+        self._controller_id = _NO_CONTROLLER
+        self._wants_update = True
+
+    @property
     def bootstrap(self) -> Sequence[Endpoint]:
         """The addresses that the client was given."""
         return [node.endpoint for node in self._bootstrap]
@@ -142,22 +174,31 @@ class ClusterMetadata:
         if not self.version and self.unheard_since is None:
             self.unheard_since = now
         of_all = self._wants_all_topics
-        topics = None if of_all else [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.may_create_topics)
+        request = self._question(of_all)
         timeout_ms = min(self._config[REQUEST_TIMEOUT_MS], 5000)
         node = self.any_node()
 
-        def on_response(response: MetadataResponse | Failure | Any, now: int) -> None:
+        def on_response(response: Any, now: int) -> None:
             self._on_response(node, response, of_all, now)
 
         return Poll(FOREVER, [Outbound(CHANNEL, node, request, on_response, timeout_ms)])
 
-    def _on_response(self, node: Node, response: MetadataResponse | Failure | Any, of_all: bool, now: int) -> None:
+    def _question(self, of_all: bool) -> Request:
+        if self.of_controllers:
+            return controllers_question()
+        topics = None if of_all else [MetadataRequest.Topic(name=topic) for topic in sorted(self._wanted)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=self.may_create_topics)
+
+    def _on_response(self, node: Node, response: Any, of_all: bool, now: int) -> None:
         self._in_flight = False
         self._not_before = now + self._config[RETRY_BACKOFF_MS]
+        if isinstance(response, DescribeClusterResponse) and not response.error_code:
+            self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
+            self._learn_controllers(response)
+            return
         if not isinstance(response, MetadataResponse):
-            if response is Failure.UNSUPPORTED_VERSION and len(self.without_metadata) < len(self.bootstrap):
-                self.without_metadata.add(node.endpoint)
+            if _is_wrong_listener(response) and len(self.wrong_listeners) < len(self.bootstrap):
+                self.wrong_listeners.add(node.endpoint)
             self.has_failed(node)
             return
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
@@ -168,6 +209,15 @@ class ClusterMetadata:
             self.topics = {name: known for name, known in self.topics.items() if name in named}
             for name in sorted(self._wanted - self.topics.keys()):
                 self.topics[name] = TopicMetadata(ZERO_UUID, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _learn_controllers(self, response: DescribeClusterResponse) -> None:
+        """While no controller is active there is an election; a controller tells who has won when it knows."""
+        self.version += 1
+        self.unheard_since = None
+        self.brokers = {node.broker_id: Node(node.broker_id, node.host, node.port) for node in response.brokers}
+        self._controller_id = response.controller_id
+        if self.controller is None:
+            self._wants_update = True
 
     def learn(self, response: MetadataResponse) -> None:
         """Take over what an answer says of the brokers and of some topics. Any client's request will do."""
@@ -207,3 +257,10 @@ class ClusterMetadata:
             return told
         known = before.partitions.get(partition.partition_index)
         return known if known is not None and 0 <= told.epoch < known.epoch else told
+
+
+def _is_wrong_listener(response: Any) -> bool:
+    """Whether an answer means that the address is one of the other kind of listener."""
+    if isinstance(response, DescribeClusterResponse):
+        return response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    return response is Failure.UNSUPPORTED_VERSION

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 
-class AdminSettings(TypedDict, total=False):
-    """Of `Admin`, and of every client."""
+class ClientSettings(TypedDict, total=False):
+    """Of every client."""
 
     bootstrap_servers: str | Sequence[str] | None
     """Where to begin: host:port, ..."""
@@ -37,7 +37,14 @@ class AdminSettings(TypedDict, total=False):
     """A call waits so long in all (default 60000)."""
 
 
-class ProducerSettings(AdminSettings, total=False):
+class AdminSettings(ClientSettings, total=False):
+    """Of `Admin`."""
+
+    bootstrap_controllers: str | Sequence[str] | None
+    """Controllers to ask instead of brokers: host:port, ... (KIP-919)."""
+
+
+class ProducerSettings(ClientSettings, total=False):
     """Of `Producer`."""
 
     acks: str | int | None
@@ -80,7 +87,7 @@ class ProducerSettings(AdminSettings, total=False):
     """The coordinator aborts a transaction that is open for longer (default 60000)."""
 
 
-class ConsumerSettings(AdminSettings, total=False):
+class ConsumerSettings(ClientSettings, total=False):
     """Of `Consumer`."""
 
     fetch_min_bytes: int | str | None

@@ -4,8 +4,9 @@ Each verb is a module with two functions: ``add_arguments(parser)`` declares wha
 it and returns the exit code. Results go to standard output, everything else to standard error. A user's mistake is a
 `CommandError`: one sentence, and exit code 1.
 
-Names of options follow Kafka's tools; those that talk to a cluster take ``--bootstrap-server`` and the client's
-settings, from a file (``--command-config``) or one by one (``--command-property``).
+Names of options follow Kafka's tools. Those that talk to a cluster take ``--bootstrap-server``, some of them
+``--bootstrap-controller`` instead (KIP-919), and the client's settings, from a file (``--command-config``) or one by
+one (``--command-property``).
 """
 
 import argparse
@@ -63,12 +64,22 @@ def read_text(file: Path) -> str:
 
 
 def add_client_arguments(
-    parser: argparse.ArgumentParser, also_config: Sequence[str] = (), also_property: Sequence[str] = ()
+    parser: argparse.ArgumentParser,
+    also_config: Sequence[str] = (),
+    also_property: Sequence[str] = (),
+    also_controllers: Sequence[str] | None = None,
 ) -> None:
-    """How a cluster is reached. The others are older names of the last two options, which Kafka's tools still take."""
-    parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="brokers to connect to first"
-    )
+    """How a cluster is reached. `also_config` and `also_property` are older names of options, which Kafka's tools still
+    take. With `also_controllers` (shorter names of that option) controllers can be asked instead of brokers."""
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to connect to first")
+    if also_controllers is not None:
+        either.add_argument(
+            "--bootstrap-controller",
+            *also_controllers,
+            metavar="HOST:PORT,...",
+            help="controllers to ask instead of brokers",
+        )
     parser.add_argument(
         "--command-config", *also_config, type=Path, metavar="FILE", help="a properties file for the client"
     )
@@ -98,7 +109,9 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     settings = parse_properties(read_text(options.command_config)) if options.command_config else {}
     settings |= pairs("--command-property", options.command_property)
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return named | {"bootstrap.servers": options.bootstrap_server}
+    controllers = getattr(options, "bootstrap_controller", None)
+    given = {"bootstrap.servers": options.bootstrap_server, "bootstrap.controllers": controllers}
+    return {name: value for name, value in (named | given).items() if value is not None}
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ _CHANGED_HERE = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, also_controllers=())
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", dest="action", action="store_const", const=_describe, help="show settings")
     actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="change settings")

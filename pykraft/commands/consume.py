@@ -27,7 +27,7 @@ from typing import Any
 from pykraft.admin import Admin
 from pykraft.client.admin import TopicDescription
 from pykraft.client.arguments import LARGEST_INT64
-from pykraft.client.config import ADMIN_CONFIG
+from pykraft.client.config import COMMON_CONFIG
 from pykraft.commands.common import (
     CommandError,
     add_client_arguments,
@@ -150,7 +150,7 @@ def _offset(options: argparse.Namespace) -> str | int | None:
 
 def _topics(settings: Mapping[str, Any], options: argparse.Namespace) -> list[TopicDescription]:
     """The topics to read. An administrator asks for them: a consumer's question would make a topic that is missing."""
-    named = {key: value for key, value in settings.items() if key in ADMIN_CONFIG.keys}
+    named = {key: value for key, value in settings.items() if key in COMMON_CONFIG.keys}
     with Admin(**named) as admin, answers(admin):
         if options.topic is not None:
             return list(admin.describe_topics([options.topic]).values())

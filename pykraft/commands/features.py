@@ -9,6 +9,8 @@
     features --bootstrap-server HOST:PORT version-mapping [--release-version 4.0]
     features --bootstrap-server HOST:PORT feature-dependencies --feature NAME=LEVEL ...
 
+``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the active controller itself.
+
 ``--dry-run`` asks whether the change would be made, and changes nothing. A release means the levels that its new
 clusters have (``version-mapping`` shows them). Features that the asked cluster does not have at all are left out then;
 Kafka's tool asks for them all the same. ``downgrade`` refuses to lose metadata; ``--unsafe`` would allow that, but
@@ -41,10 +43,12 @@ _SMALLEST_LEVEL, _LARGEST_LEVEL = -(1 << 15), (1 << 15) - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, also_controllers=())
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
     describe = verbs.add_parser("describe", help="describe the levels of features")
-    describe.add_argument("--node-id", type=int, metavar="N", help="ask this broker (default: any)")
+    describe.add_argument(
+        "--node-id", type=int, metavar="N", help="ask this node (default: any broker, or the active controller)"
+    )
     for verb, help_text in {"upgrade": "raise levels of features", "downgrade": "lower levels of features"}.items():
         change = verbs.add_parser(verb, help=help_text)
         change.add_argument("--metadata", metavar="RELEASE", help=f"deprecated: the level of {METADATA_VERSION}")

@@ -9,6 +9,9 @@
 ``--replication`` has a row for each replica of the metadata log. A follower's *lag* is in records. The leader notes
 when each replica fetched last, and when it last had everything.
 
+``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the controllers themselves: a quorum can be
+looked at while no broker runs.
+
 Follows org.apache.kafka.tools.MetadataQuorumCommand.
 """
 
@@ -26,7 +29,7 @@ _UNKNOWN = -1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, also_controllers=())
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
     describe = verbs.add_parser("describe", help="describe the quorum")
     describe.add_argument("--status", action="store_true", help="a summary")

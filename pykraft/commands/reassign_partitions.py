@@ -14,6 +14,8 @@ back with. While other reassignments are in progress it needs ``--additional``. 
 When none is in progress any more, ``--verify`` takes the throttles away that Kafka's tool may have set (``--throttle``
 is not built here: pykraft's brokers have no replication quotas), and so does ``--cancel``.
 
+``--list`` and ``--cancel`` also ask the active controller itself (``--bootstrap-controller``).
+
 The form of the files is in `reassignment_files`. Follows org.apache.kafka.tools.reassign.ReassignPartitionsCommand.
 """
 
@@ -41,6 +43,7 @@ _ACTIONS_OF = {
     "disallow_replication_factor_change": ("execute",),
     "throttle": ("execute",),
     "replica_alter_log_dirs_throttle": ("execute",),
+    "bootstrap_controller": ("list", "cancel"),
     "timeout": ("execute", "cancel"),
     "preserve_throttles": ("verify", "cancel"),
 }
@@ -58,7 +61,7 @@ Directories = Mapping[int, Mapping[str, LogDirDescription]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_client_arguments(parser)
+    add_client_arguments(parser, also_controllers=())
     actions = parser.add_mutually_exclusive_group(required=True)
     for action, says in (
         (_generate, "print where partitions are, and where they might go"),

@@ -170,11 +170,14 @@ class ClientThread:
         if self._core.metadata.unheard_since is None:
             return ""
         told = ", ".join(map(self._tried, self._core.metadata.bootstrap))
-        return f"no broker has answered at {told}: is the address right, and a broker running?"
+        node = "controller" if self._core.metadata.of_controllers else "broker"
+        return f"no {node} has answered at {told}: is the address right, and a {node} running?"
 
     def _tried(self, endpoint: Endpoint) -> str:
         """An address, and why it was of no use, if that is known."""
-        if endpoint in self._core.metadata.without_metadata:
+        if endpoint in self._core.metadata.wrong_listeners:
+            if self._core.metadata.of_controllers:
+                return f"{endpoint} (a broker's listener; bootstrap.controllers are controllers)"
             return f"{endpoint} (a controller's listener; clients need a broker's)"
         reason = self._loop.refusal(endpoint)
         return f"{endpoint} ({reason})" if reason else str(endpoint)

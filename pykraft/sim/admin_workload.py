@@ -19,7 +19,7 @@ from random import Random
 
 from pykraft.client.admin import AdminCalls, NewTopic
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.features import FeatureCalls, FeatureUpdate, UpgradeType
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.reassignments import ReassignmentCalls
@@ -53,7 +53,7 @@ class Administrator:
         """`moves` is how often it moves a partition, `level_changes` how often it changes the level of the metadata,
         instead of making or deleting a topic; the cluster begins at this `level`. `newest_image` gives the newest one
         that a node has."""
-        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
+        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
         self._driver = ApiDriver(config, self._metadata, random)

@@ -7,7 +7,7 @@ here. An election that is refused, or whose answer is lost, is ordered again wit
 from random import Random
 
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.elections import ElectionCalls, ElectionType
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
@@ -19,7 +19,7 @@ class Elector:
     """An admin client's core that acts of its own accord. It is a RequestManager."""
 
     def __init__(self, bootstrap_servers: str, every_ms: int, orders_unclean: bool, random: Random) -> None:
-        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
+        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
         self._driver = ApiDriver(config, self._metadata, random)

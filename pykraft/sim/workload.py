@@ -12,7 +12,7 @@ from random import Random
 from pykraft.client.accumulator import RecordMetadata
 from pykraft.client.admin import AdminCalls, NewTopic
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.consumer import ConsumerCore
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.producer import Outgoing, ProducerCore
@@ -30,7 +30,7 @@ class TopicMaker:
 
     def __init__(self, topic: NewTopic, bootstrap_servers: str, random: Random, pause_ms: int = 0) -> None:
         """`pause_ms` lies between two attempts."""
-        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
+        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()
         self._driver = ApiDriver(config, self._metadata, random)

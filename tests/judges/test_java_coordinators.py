@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from pykraft.client.api_driver import ApiDriver, ApiHandler
-from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.lookups import CoordinatorStrategy
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import Poll, merge
@@ -55,7 +55,7 @@ class Core:
     """A client with nothing but a driver. It is a RequestManager."""
 
     def __init__(self, servers: str) -> None:
-        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": servers})
+        config = client_config(COMMON_CONFIG, {"bootstrap.servers": servers})
         random = Random(1)
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self.metadata.request_update()

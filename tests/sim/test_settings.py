@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import ADMIN_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import ConfigCalls, ConfigResource, ConfigResourceType
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
@@ -36,7 +36,7 @@ class Changer:
     """Changes one setting after another. It is a RequestManager."""
 
     def __init__(self, servers: str, random: Random) -> None:
-        config = client_config(ADMIN_CONFIG, {"bootstrap.servers": servers, "request.timeout.ms": 1000})
+        config = client_config(COMMON_CONFIG, {"bootstrap.servers": servers, "request.timeout.ms": 1000})
         self._random = random
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()

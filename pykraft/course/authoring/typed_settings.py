@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pykraft
-from pykraft.client.config import ACKS, ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
+from pykraft.client.config import ACKS, ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from pykraft.common.config import Key, as_text
 
 MODULE = Path(pykraft.__file__).parent / "client" / "settings.py"
@@ -35,9 +35,10 @@ _TYPES = {
     **dict.fromkeys(("short", "int", "long"), "int | str | None"),
 }
 _CLASSES = {
-    "AdminSettings": ("", "Of `Admin`, and of every client.", ADMIN_CONFIG),
-    "ProducerSettings": ("AdminSettings", "Of `Producer`.", PRODUCER_CONFIG),
-    "ConsumerSettings": ("AdminSettings", "Of `Consumer`.", CONSUMER_CONFIG),
+    "ClientSettings": ("", "Of every client.", COMMON_CONFIG),
+    "AdminSettings": ("ClientSettings", "Of `Admin`.", ADMIN_CONFIG),
+    "ProducerSettings": ("ClientSettings", "Of `Producer`.", PRODUCER_CONFIG),
+    "ConsumerSettings": ("ClientSettings", "Of `Consumer`.", CONSUMER_CONFIG),
 }
 _WIDTH = 120
 
@@ -46,7 +47,7 @@ def settings_module() -> str:
     """The whole module."""
     parts = [_HEAD]
     for name, (base, about, definition) in _CLASSES.items():
-        keys = [key for key in definition.keys.values() if not base or key.name not in ADMIN_CONFIG.keys]
+        keys = [key for key in definition.keys.values() if not base or key.name not in COMMON_CONFIG.keys]
         parts.append(f'\n\nclass {name}({base or "TypedDict"}, total=False):\n    """{about}"""\n')
         parts.extend(_fields(keys))
     return "".join(parts)
