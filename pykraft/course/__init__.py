@@ -1,4 +1,4 @@
-"""What a lesson stands on: predictions, claims that are checked, and a last cell that finds what was left behind.
+"""The parts of a lesson: predictions, claims that are checked, and a last cell that finds what was left open.
 
 ::
 
@@ -6,7 +6,7 @@
 
     nb = notebook("00")
 
-And what a lab stands on: a file of the learner's own, checks, hints, a live cluster that runs on the learner's code.
+The parts of a lab: a file of the learner's own, checks, hints, a live cluster that runs the learner's code.
 
 ::
 

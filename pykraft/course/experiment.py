@@ -13,7 +13,7 @@
     plan                                     # the rule in words
     outcome = plan.run(lambda arm: readers[arm].hear(5), seed=nb.seed)
     outcome                                  # HOLDS, DOES NOT HOLD or UNDECIDED, and a picture of the pairs
-    outcome.report(threats=[...])            # a page that somebody else can check and repeat
+    outcome.report(threats=[...])            # a page that another person can check and repeat
 
 **Pairs.** Each pair measures both arms, one right after the other, and gives a factor: the first divided by the second.
 Which arm goes first is drawn by the seed. So a machine that becomes slower meanwhile slows both arms down.

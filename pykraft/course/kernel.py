@@ -1,9 +1,9 @@
 """What the operating system's kernel counts: the only witness for why something cannot be measured here.
 
-A lesson about disks may run where there is no disk to speak of: in memory (tmpfs), in a container whose reads come
-from somebody else's cache, on a system that does not let go of cached pages. Then a claim about hardware is neither
-right nor wrong, it is NOT MEASURABLE HERE. That must not become an excuse, so it takes an `Obstacle`: a reason together
-with the kernel's counters that show it.
+A lesson about disks may run where there is no disk to speak of: in memory (tmpfs), in a container whose reads come from
+its host's cache, on a system that does not let go of cached pages. Then a claim about hardware is neither right nor
+wrong, it is NOT MEASURABLE HERE. That must not become an excuse, so it takes an `Obstacle`: a reason together with the
+kernel's counters that show it.
 
 The counters are those of this process in ``/proc/self/io``:
 
@@ -11,8 +11,8 @@ The counters are those of this process in ``/proc/self/io``:
     syscr, syscw               how many such calls there were
     read_bytes, write_bytes    bytes that had to be fetched from, or sent towards, a storage device
 
-and the kind of file system a folder lies on, from ``/proc/self/mountinfo``. Another process has such counters,
-too. Which pages of a file are in memory is told by the system call ``mincore``.
+and the kind of file system that holds a folder, from ``/proc/self/mountinfo``. Another process has such counters, too.
+The system call ``mincore`` tells which pages of a file are in memory.
 """
 
 import ctypes
@@ -72,7 +72,8 @@ def counted(process_id: int | None = None) -> Iterator[dict[str, int]]:
 
 
 def file_system(folder: Path) -> str:
-    """The kind of file system that a folder lies on, such as ext4, overlay or tmpfs; "unknown" if nobody tells."""
+    """The kind of file system that holds a folder, such as ext4, overlay or tmpfs; "unknown" if the kernel does not
+    say."""
     try:
         lines = MOUNTS_FILE.read_text().splitlines()
     except OSError:
@@ -140,12 +141,12 @@ def pages_in_memory(path: Path) -> bytes:
     size = path.stat().st_size
     if not size:
         return b""
-    told = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    in_memory = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
         start = ctypes.c_char.from_buffer(mapped)
-        failed = mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), told)
+        failed = mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), in_memory)
         del start  # or the mapping could not be closed
-    return b"" if failed else bytes(page & 1 for page in told)
+    return b"" if failed else bytes(page & 1 for page in in_memory)
 
 
 def folder_for_measurements() -> Path:
@@ -157,7 +158,7 @@ def folder_for_measurements() -> Path:
 
 
 def why_no_cold_reads(folder: Path) -> Obstacle | None:
-    """None if a file in this folder, once evicted, is fetched from a device again; else what stands in the way."""
+    """None if a file in this folder, once evicted, is fetched from a device again; else the reason why not."""
     with _probe(folder) as path:
         evict(path)
         with counted() as moved:
@@ -171,7 +172,7 @@ def why_no_cold_reads(folder: Path) -> Obstacle | None:
 
 
 def why_no_writes_to_a_device(folder: Path) -> Obstacle | None:
-    """None if what is written and synced in this folder goes to a device; else what stands in the way."""
+    """None if what is written and synced in this folder goes to a device; else the reason why not."""
     with counted() as moved, _probe(folder):
         pass
     if not moved:

@@ -13,8 +13,8 @@ not everything can be known equally well:
   counters show that it cannot be measured, it is NOT MEASURABLE HERE, with the reason.
 
 An error in a background thread does not fail the cell that runs meanwhile. So the last cell is `finish`: it closes what
-the lesson was told to `watch`, and raises if a claim of the first two kinds did not hold, if a node or a thread has
-died, or if threads, connections, child processes or files are left that were not there at the beginning.
+the lesson has to `watch`, and raises if a claim of the first two kinds did not hold, if a node or a thread has died, or
+if threads, connections, child processes or files are left that were not there at the beginning.
 
 A reader runs a cell again, to see it once more or by mistake. Then what the cell said and opened the last time is taken
 back: its claims count no more, what it watched is closed, and a `fresh_topic` is fresh again.
@@ -87,8 +87,8 @@ _latest: list["Lesson"] = []
 
 
 def notebook(number: str, form: int = 1) -> "Lesson":
-    """The helper of one notebook, such as "00"; call it in the first cell, before anything is started. Whoever begins
-    anew in the middle needs no second cluster: what the first run has opened is closed. With `form=2` a notebook
+    """The helper of one notebook, such as "00"; call it in the first cell, before anything is started. If you start
+    again in the middle, you need no second cluster: it closes what the first run has opened. With `form=2` a notebook
     declares that it has the second form: tests hold it to that, and its predictions must be questions with buttons."""
     known = entry(number)
     while _latest:
@@ -132,10 +132,10 @@ class Lesson:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def predict(self, name: str, choice: str = SKIP, **options: str | tuple[str, str]) -> None:
-        """Note what the reader expects: one of the options, or "skip". Where nobody reads, everything is skipped.
-        Without options they are those of the notebook's file (`question_file`), in its order. Options with a sentence
-        each, as in ``yes=("it does", "Each replica has it.")``, are a `Question` with buttons; `choice` may be its
-        letter or its key. WrongPrediction for anything that is no option."""
+        """Note what the reader expects: one of the options, or "skip". In a headless run everything is skipped. Without
+        options they are those of the notebook's file (`question_file`), in its order. Options with a sentence each, as
+        in ``yes=("it does", "Each replica has it.")``, are a `Question` with buttons; `choice` may be its letter or its
+        key. WrongPrediction for anything that is no option."""
         if not options and (written := questions(self.number).get(name)):
             self._ask(name, choice, in_written_order(written))
             return
@@ -193,10 +193,10 @@ class Lesson:
         if name not in self._options:
             raise WrongPrediction(f"answer({name!r}): nothing was predicted under that name: run the cell that asks")
         choice, options = self._options[name]
-        told = {SKIP: "You skipped it.", right: "You said so."}.get(
+        guessed = {SKIP: "You skipped it.", right: "You said so."}.get(
             choice, f"You said {choice}) {options.get(choice)}."
         )
-        text = f"It is {right}) {options[right]}. {told}"
+        text = f"It is {right}) {options[right]}. {guessed}"
         show(Shown(text, html.escape(text)))
         if choice != SKIP:
             self._note_prediction(name, choice == right)
@@ -348,7 +348,7 @@ class Lesson:
         note("notebooks", self.number, finished=time.strftime("%Y-%m-%d %H:%M"))
 
     def _dead_nodes(self, killed: set[int]) -> list[str]:
-        """Nodes that do not run though nobody wanted that: whether they failed loudly or just ended."""
+        """Nodes that ended without a kill or a stop, with an error or without."""
         found = []
         for thing in (thing for run in self._runs.values() for thing in run.watched):
             dead = set(getattr(thing, "node_ids", ())) - set(getattr(thing, "alive", ())) - killed

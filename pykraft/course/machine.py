@@ -2,7 +2,7 @@
 
 Memory is the sum of the proportional set sizes (PSS) of the kernel and all its children: pages that several processes
 share are counted once, divided among them. That is what a container's limit is about. Where the system does not tell
-PSS, the resident set size stands in, which counts shared pages more than once.
+PSS, we take the resident set size, which counts shared pages more than once.
 """
 
 import os

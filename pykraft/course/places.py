@@ -1,6 +1,6 @@
-"""Where the course lies: ``notebooks/`` and ``labs/`` of the checkout that this package belongs to.
+"""Where the course is: ``notebooks/`` and ``labs/`` of the checkout that this package belongs to.
 
-An installed package without its checkout has no course; whoever asks for a part of it is told so in one sentence.
+An installed package without its checkout has no course; a command that needs a part of it says so in one sentence.
 """
 
 from pathlib import Path

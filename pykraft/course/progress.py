@@ -1,11 +1,11 @@
-"""What a learner has done so far: one small JSON file, in the learner's own home and nobody else's.
+"""What a learner has done so far: one small JSON file, in the learner's own home.
 
 ``~/.pykraft/progress.json`` holds, for each notebook, when it was last run to its end and what was predicted, and for
 each lab the points of each task, how many hints were taken, and whether the solution was revealed. It is for the
 learner; a mark comes from ``python -m pykraft course grade``, which reads nothing of this.
 
 A run without a reader (`surroundings.is_headless`) notes nothing. The file is replaced as a whole, so that a kernel
-that is ended in mid-write leaves the old one; a file that cannot be read is put aside and begun anew.
+that is ended in mid-write leaves the old one; a file that cannot be read is put aside, and a new one begun.
 """
 
 import json
@@ -40,7 +40,7 @@ def read_progress() -> dict[str, Any]:
 
 
 def _read_through(found: Any) -> None:
-    """Look at everything that somebody will ask for; an error of some kind if it is not as `note` writes it."""
+    """Read every field that the course uses; raises some error if one is not as `note` writes it."""
     for seen in found["notebooks"].values():
         seen.get("predictions", {}).values()
     for seen in found["labs"].values():

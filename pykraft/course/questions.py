@@ -12,12 +12,12 @@
     nb.answer("loss", "none" if not lost else "last")
 
 Each option has a key, its text, and a sentence that says why it is right or what it overlooks. The author writes the
-expected option first; the page draws their order from the notebook's seed and calls them a, b, c, d. So nobody learns
-that b is always right, and everybody in a room has the same letters.
+expected option first; the page draws their order from the notebook's seed and calls them a, b, c, d. So b is not always
+right, and all readers in a room see the same letters.
 
 A reader gets buttons. The answer says what was guessed and what happened: it appears under the cell that settles the
-question, and under the buttons, where a late guess is answered too. A test run gets the options as a list, and without
-a guess nothing is printed.
+question, and under the buttons, where a lateIn a headless run the guess is answered too. A test run gets the options as
+a list, and without a guess nothing is printed.
 """
 
 import html

@@ -1,8 +1,8 @@
 """What a process holds: threads, connections, child processes, open files. Two looks tell what was left behind.
 
 Some of it belongs to the notebook, not to the lesson: the kernel's own threads and sockets (a second browser tab may
-open more at any time), the database of its history, the monitor of progress bars. They are told by where their code
-comes from, by the ports they had at the first look, and by the folder the files lie in.
+open more at any time), the database of its history, the monitor of progress bars. We recognise them by where their code
+comes from, by the ports they had at the first look, and by the folder of the files.
 
 librdkafka's threads are not Python's; the system knows them by name.
 """

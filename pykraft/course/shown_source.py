@@ -1,7 +1,7 @@
 """The real code of a function or class, to be shown in a notebook: never a copy that could differ from what runs.
 
 It is shown with the module's file, not with line numbers, which change with every edit above; a test compares what is
-committed in a notebook with the code as it stands (`current`). A page renders it as highlighted code.
+committed in a notebook with the current code (`current`). A page renders it as highlighted code.
 """
 
 import ast

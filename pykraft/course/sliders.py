@@ -1,4 +1,4 @@
-"""A figure with sliders: drawn once where the page is only read, drawn anew with every move where it is live.
+"""A figure with sliders: drawn once on a static page, and after every move on a live one.
 
 A committed notebook shows the first picture, as any other figure. The live form is never committed: it would be empty
 without a kernel.
@@ -14,8 +14,8 @@ Range = tuple[int, int, int]
 
 
 def sliders(draw: Callable[..., Figure], **ranges: Range) -> object:
-    """The figure that `draw` makes of one whole number for each range, with a slider for each where somebody can move
-    them. ValueError if a range does not hold its first value."""
+    """The figure that `draw` makes of one whole number for each range, with a slider for each on a live page.
+    ValueError if a range does not hold its first value."""
     for name, (smallest, largest, first) in ranges.items():
         if not smallest <= first <= largest:
             raise ValueError(f"{name}=({smallest}, {largest}, {first}): the third number must lie between the others")

@@ -2,7 +2,7 @@
 
 Three environment variables:
 
-    PYKRAFT_HEADLESS   set: nobody sits in front. Predictions are skipped, nothing waits, no widget is made, and the
+    PYKRAFT_HEADLESS   set: no person reads along. Predictions are skipped, nothing waits, no widget is made, and the
                        learner's progress and files are left alone. Builds and tests set it.
     PYKRAFT_PROFILE    "small" or "full": how much data a lesson takes. Small on Binder and in tests, else full.
     PYKRAFT_HOME       where the progress is kept, instead of ~/.pykraft
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def is_headless() -> bool:
-    """Whether nobody sits in front of this."""
+    """Whether no person reads along."""
     return bool(os.environ.get(HEADLESS))
 
 

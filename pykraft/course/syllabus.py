@@ -1,7 +1,7 @@
 """The course as a table: which notebooks there are, which question each asks, and how it is tested.
 
 The number is a notebook's name: its file in ``notebooks/`` begins with it, and the lab of the same number in ``labs/``
-belongs to it. What a test may expect of a notebook stands here as well, and not in the notebook:
+belongs to it. What a test may expect of a notebook is here as well, and not in the notebook:
 
 * a *deterministic* one prints the same at every run, so all of its outputs are compared, but for cells that are tagged
   ``nbval-ignore-output`` because they show times;

@@ -1,9 +1,9 @@
 """The way into the course through Binder: a link, and the badge that carries it.
 
 Binder builds an image from a public repository and starts JupyterLab in it (`binder/` says how). Its address holds the
-repository's name, and that is the one thing this project cannot know of itself: every copy has its own. So it is taken
-from git, or is told, and the README has the badge of the copy that asked for it. Until then its badge leads to Binder's
-own page, where any public copy can be named.
+repository's name, and that is the one thing this project cannot know of itself: every copy has its own. So it comes
+from git or from the command line, and the README has the badge of the copy that asked for it. Until then its badge
+leads to Binder's own page, where any public copy can be named.
 """
 
 import re
@@ -21,7 +21,7 @@ UNKNOWN = f"""{_PICTURE}(https://mybinder.org)
 Binder runs the course in a browser, with nothing installed, from any public copy of this repository on GitHub: name it
 on the page that the badge opens. `python -m pykraft course binder` prints the link that leads straight to the notebook
 of your copy, and with `--write` the badge has that link."""
-"""The badge where nobody has said which repository it is."""
+"""The badge of a copy whose repository is not known."""
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _GITHUB = re.compile(r"(?:https?://(?:[^/@]+@)?|ssh://git@|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 

@@ -6,7 +6,7 @@
     python -m pykraft course build lab08       labs/lab08_.../lab.ipynb, and the list of its checks in its README
     python -m pykraft course build some.ipynb  any other
 
-A notebook that fails is left as it was. What its form still lacks is told, and does not keep it from being written.
+A notebook that fails is left as it was. What its form still lacks is printed; the notebook is written all the same.
 """
 
 import time

@@ -6,7 +6,7 @@ are the hard ones, beyond which a test fails; a good notebook stays well within 
 * what the author wrote: lengths of cells, sentences and paragraphs, the parts that each notebook has, predictions with
   their answers, claims whose verdicts are compared between runs;
 * what the committed run left: every cell run once and in order, no error, no live widget, no figure without its text,
-  nothing that GitHub's page of a notebook removes, no folder of somebody's machine, and nothing large.
+  nothing that GitHub's page of a notebook removes, no folder of the author's machine, and nothing large.
 
 A notebook of the course and the notebook of a lab have different parts, and the same measure.
 """

@@ -4,7 +4,7 @@ A notebook declares it in its first code cell, ``nb = notebook("00", form=2)``. 
 
 * half of the code cells have at most five lines, nine in ten at most twelve, and there are at most 22;
 * at most a fifth of the code lines draw, claim or ask: the rest is what the reader would type;
-* a picture stands within the first screen;
+* a picture is within the first screen;
 * at most six claims;
 * each option of a prediction has its sentence, and the right ones are spread over the letters. In a file of questions
   (`question_file`) the right one may go without: the claim after it says why.

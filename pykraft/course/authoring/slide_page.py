@@ -99,8 +99,8 @@ def slides_of(notebook: Any) -> Iterator[str]:
 
 
 def _leads_on(slide: str, content: str) -> bool:
-    """Whether a slide has room for what comes next: it has no picture, and there are few words. A question stands
-    alone, so that the room can think."""
+    """Whether a slide has room for what comes next: it has no picture, and there are few words. A question has a slide
+    of its own, so that the room can think."""
     is_question = "<strong>Predict." in slide + content
     words = len(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", slide + content, flags=re.DOTALL).split())
     return bool(slide) and not is_question and "<svg" not in slide and words <= WORDS_BESIDE

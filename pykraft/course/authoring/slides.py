@@ -1,8 +1,8 @@
 """A notebook as slides: which cell begins one.
 
 ``python -m pykraft course slides 02`` makes a page of them (`slide_page`). ``jupyter nbconvert --to slides`` reads the
-same from each cell's metadata, and a notebook gets it when it is built. The rule is one for all notebooks, so that
-nobody has to keep it by hand:
+same from each cell's metadata, and a notebook gets it when it is built. The rule is the same for all notebooks, so no
+author writes the metadata by hand:
 
     slide       a cell with a heading
     subslide    what comes below it: a question, a further word, a picture

@@ -21,7 +21,7 @@ MOST_CALLS = 3000
 MOST_BYTES, MOST_LETTERS = 4096, 2000
 _BYTES = (bytes, bytearray, memoryview)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Where an object lies in memory, which is another place in every run: two runs could not be compared by it."""
+"""An object's address in memory, which differs in every run: two runs could not be compared with it."""
 Value = dict[str, Any]
 """{"hex": the first bytes, "size": how many there are}, or {"text": as Python writes it}."""
 

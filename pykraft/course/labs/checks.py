@@ -16,7 +16,7 @@ the seed and on the name of the check. So nothing has to be hidden: a grader wit
     PYKRAFT_LAB_SEED      a whole number; without it 1
     PYKRAFT_LAB_REPORT    where the results are written, as JSON
     PYKRAFT_LAB_LIMIT_S   how long one check may compute; without it 5 seconds
-    PYKRAFT_LAB_TRACE     where the calls of the code under test are written, if somebody wants to see them (`calls`)
+    PYKRAFT_LAB_TRACE     where the calls of the code under test are written; without it they are not (`calls`)
 
 What is printed on the way is the learner's own business. The report is written at the end of the run: a file that
 ends the interpreter leaves none, and has passed nothing.
@@ -62,7 +62,8 @@ LEFT = 0.1
 """The share of the limit that the others have once a check did not end. Most of them would not end either, and the run
 as a whole is limited, too."""
 RINGS_S, MOST_RINGS = 0.1, 10
-"""How often a check that did not end is told so: a bare ``except:`` catches that, too. In the end the run is ended."""
+"""How often `TooLong` is raised in a check that does not end: a bare ``except:`` catches that, too. After the last one
+the run is ended."""
 
 
 class _Results:
@@ -92,7 +93,7 @@ def impl(request: pytest.FixtureRequest) -> ModuleType | Report:
 
 
 def _traced(module: ModuleType) -> ModuleType:
-    """The module, whose calls are written down if somebody wants to see them."""
+    """The module, whose calls are written down if the environment asks for it."""
     if os.environ.get(TRACE):
         _Results.calls = Calls(module)
     return module
@@ -135,7 +136,8 @@ def _limit_memory(size: int) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Ends a check that takes too long. In a graded run nobody interrupts: that is the work of the file, then."""
+    """Ends a check that takes too long. In a graded run no person interrupts: a KeyboardInterrupt then comes from the
+    file itself."""
     if item.get_closest_marker("task") is None:
         return (yield)
     with _limited(_limit_s()):
@@ -155,8 +157,8 @@ def _limit_s() -> float:
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raises TooLong in the block when it has computed for so long, or waited for four times as long. The processor's
-    time decides, so that a busy machine fails nobody."""
+    """Raises TooLong in the block when it has computed for so long, or waited for four times as long. The limit is in
+    the processor's time, so that no check fails because the machine is busy."""
 
     rings = 0
 

@@ -6,7 +6,7 @@
     hand-ins/bob/labs/lab08_partitioner/work.py  a copy of the learner's checkout, or of its labs
     hand-ins/cy/work.py, hand-ins/dee.py         where a single lab is graded
 
-What students hand in may be anything, and nobody watches the run. Each file is checked in a process of its own, in a
+What students hand in may be anything, and the run is not watched. Each file is checked in a process of its own, in a
 copy of the lab, with limits of time, memory and disk. All its child processes end with it. A file that is missing,
 endless or broken is a row with its reason, and the next one follows. The rows come in the order of names.
 """
@@ -137,7 +137,7 @@ def _graded(one: Submission, seed: int, limit_s: float) -> Report:
 
 
 def write_csv(rows: Iterator[Row], to: IO[str]) -> Iterator[Row]:
-    """Write each row as it comes, and pass it on: what is written stays if the run is stopped."""
+    """Write each row at once, and pass it on: what is written stays if the run is stopped."""
     writer = csv.writer(to, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:

@@ -1,8 +1,8 @@
 """Runs a lab's checks on a file, in a process of their own, and reads what came out.
 
 The process is pytest on the lab's folder, with the file and the seed in its environment (`checks`) and a limit in time.
-`grade` starts one, which takes about a second. `grade_many` is for whoever grades the graders: it starts one process
-that collects the checks once and then forks for every file and seed.
+`grade` starts one, which takes about a second. `grade_many` is for tests of the graders: it starts one process that
+collects the checks once and then forks for every file and seed.
 """
 
 import json
@@ -209,7 +209,7 @@ def grade_many(
     processes: int = 2,
 ) -> list[Report]:
     """Check many files, each with its seed; the reports come in the same order. `stop_at_first` ends a run at the first
-    check that fails, for whoever only wants to know whether there is one."""
+    check that fails, for callers that only want to know whether there is one."""
     with tempfile.TemporaryDirectory(prefix="pykraft-lab-") as scratch:
         reports = [Path(scratch) / f"{number}.json" for number in range(len(runs))]
         order = {

@@ -19,8 +19,8 @@ cluster and says what the code is plugged into (`plug`); lab.ipynb, the guided r
 
 A lab whose result is a report (`reports`) has starter.md, work.md and solution.md instead, and nothing to plug in.
 
-Where nobody reads (`surroundings.is_headless`) the file is a temporary one: a test of the lab's notebook neither finds
-nor leaves anybody's work.
+In a headless run (`surroundings.is_headless`) the file is a temporary one: a test of the lab's notebook neither finds
+nor changes a learner's work.
 """
 
 import atexit
@@ -184,7 +184,7 @@ class Lab:
         return shown
 
     def load(self, file: Path | None = None) -> Any:
-        """The learner's module, loaded anew. LabError if it cannot be loaded."""
+        """The learner's module, loaded again. LabError if it cannot be loaded."""
         path = file or self._begun()
         try:
             return load(path)
@@ -272,7 +272,7 @@ class Lab:
         return Shown(text, markdown=text if is_report(self.folder) else f"```python\n{text}\n```")
 
     def _noted(self, name: str) -> Any:
-        """What the learner's progress says of this lab; nothing where nobody reads."""
+        """What the learner's progress says of this lab; nothing in a headless run."""
         return {} if is_headless() else read_progress()["labs"].get(self.number, {}).get(name, {})
 
     # --- live ---------------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def readme_checks(report: Report) -> str:
 
 
 def with_checks(readme: str, report: Report) -> str:
-    """The README with the section made anew. LabError if it has no place for it."""
+    """The README with the section rewritten. LabError if it has no place for it."""
     before, begin, rest = readme.partition(CHECKS_BEGIN)
     _, end, after = rest.partition(CHECKS_END)
     if not begin or not end:

@@ -1,8 +1,8 @@
 """Loads a file of Python as a module: the learner's, a lab's solution, one of its mutants.
 
-The module is made anew at every call, without a cache of bytecode: whoever saves a file and checks it within the same
-second must not get the old one. Whatever the file is called, and whatever editor has written it, it is Python: it may
-begin with a byte order mark, and lines may end as on Windows.
+Every call makes a new module, without a cache of bytecode: if you save a file and check it within the same second, you
+must not get the old one. Whatever the file is called, and whatever editor has written it, it is Python: it may begin
+with a byte order mark, and lines may end as on Windows.
 """
 
 import sys

@@ -4,7 +4,7 @@ A place is named by its path, such as ``pykraft.client.producer.partition_of_key
 there for as long as a block lasts. A lab's nodes and clients are threads of this process, so they use it then.
 
 A node must not die of a learner's mistake. Every call goes through a `Plug`, which counts it and lets pykraft's own
-code answer when the learner's raises; the first such error is kept and told. A *wrong* answer goes through: what it
+code answer when the learner's raises; the first such error is kept and shown. A *wrong* answer goes through: what it
 does to the cluster is what the lab wants to show.
 """
 
@@ -66,7 +66,7 @@ def plugged(
 ) -> Iterator[dict[str, Plug]]:
     """Put each function in its place, such as ``{"pykraft.client.producer.partition_of_key": mine}``; yields the plugs
     by place. In a class the place is a method's, and the function gets the object first. `verdicts` are exceptions that
-    are no mistake: they reach whoever called the place."""
+    are no mistake: they reach the caller."""
     plugs: dict[str, Plug] = {}
     places = []
     try:

@@ -115,7 +115,7 @@ class RawNumbers:
         if before != set(columns):
             raise ValueError(
                 f"this run has the columns {sorted(columns)}, those before have {sorted(before)}: "
-                "begin anew with raw = RawNumbers()"
+                "start again with raw = RawNumbers()"
             )
         run, at = Run(), datetime.now().isoformat(" ", "milliseconds")
         with kernel.counted() as moved:

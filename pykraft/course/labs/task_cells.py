@@ -1,6 +1,6 @@
 """The learner's file and its tasks: two ways in, one file.
 
-``work.py`` begins as a copy of ``starter.py``. Each task stands in it between two marks::
+``work.py`` begins as a copy of ``starter.py``. Each task is between two marks::
 
     # --- task 8.1: the hash ---
     def murmur2(data): ...
@@ -20,7 +20,7 @@ from typing import NamedTuple
 _BEGIN = re.compile(r"^(?:# ---|<!--) task (?P<name>[\d.]+): (?P<title>.*?) (?:---|-->)$", re.MULTILINE)
 _MARK = re.compile(r"^(?:# ---|<!--) (?:end of )?task [\d.]+.*$", re.MULTILINE)
 _AFTER = "\n\n\n"
-"""What stands between a body and the mark behind it: two blank lines, as formatters want them."""
+"""The text between a body and the mark after it: two blank lines, as formatters want them."""
 
 
 class Task(NamedTuple):
@@ -41,7 +41,7 @@ def tasks(text: str) -> list[Task]:
 
 
 def body_of(text: str, name: str) -> str:
-    """What stands between the marks of a task. TaskError if they are not there."""
+    """The text between the marks of a task. TaskError if they are not there."""
     begin, end = _place(text, name)
     return text[begin:end].strip("\n")
 

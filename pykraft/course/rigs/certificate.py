@@ -1,4 +1,4 @@
-"""A certificate for lessons about TLS, and its key. Everybody can read both here: they encrypt, and protect nothing.
+"""A certificate for lessons about TLS, and its key. Both are public: they encrypt, and protect nothing.
 
 A program that shows this certificate proves nothing, so the other side does not check it. The lessons are about what
 encryption does to bytes and to the processor, and that is the same with a good certificate.

@@ -8,8 +8,8 @@ that crashes between processing and committing.
     link.steps()        what was asked, what the leader did, what was answered
     link.batches()      what is in the leader's log
 
-`HandProducer` sends batches of one record whose sequence it is told, and returns the leader's answer as it comes: no
-retry, no order of its own.
+`HandProducer` sends batches of one record with the sequence number that you give, and returns the leader's answer
+unchanged: no retry, no order of its own.
 
 `crash_and_start_again` lets a worker process one poll of records its way, crash after some of them, and start again; it
 counts how often each record was processed.
@@ -114,7 +114,7 @@ class Answer(NamedTuple):
 
 
 class HandProducer:
-    """A producer id, and a connection to the leader of partition 0; the sequences come from whoever calls."""
+    """A producer id, and a connection to the leader of partition 0; the caller gives the sequence numbers."""
 
     def __init__(self, cluster: "Cluster", topic: str) -> None:
         self._topic = topic

@@ -226,7 +226,8 @@ def without_chance() -> Iterator[None]:
 
 @contextmanager
 def without_pre_vote() -> Iterator[None]:
-    """A node that misses its leader raises the epoch at once, as before KIP-996: it asks nobody first."""
+    """A node that misses its leader raises the epoch at once, as before KIP-996, without asking the other voters
+    first."""
     granted = QuorumState.vote_is_granted
 
     def vote_is_granted(quorum: QuorumState, nominee: Nominee) -> bool:
@@ -268,7 +269,7 @@ def failovers(count: int) -> list[Failover]:
 
 
 def seed_of_a_split() -> int:
-    """The first seed in which the vote after the leader's death elects nobody."""
+    """The first seed in which the first vote after the leader's death elects no leader."""
     return next(run.seed for run in map(failover, range(1, _SEEDS)) if run.epochs == 2)
 
 

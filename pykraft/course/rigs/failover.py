@@ -3,9 +3,9 @@
 ::
 
     story = acknowledged()              a record is acknowledged, and no follower knows yet that it is committed
-    second_failover(story)              the leader dies, then the next one, before it has told the third broker anything
+    second_failover(story)              the leader dies, then the next one, before it has answered the third broker
     with before_kip_101(): ...          followers truncate to their high watermark, as Apache Kafka did before 0.11
-    story = alone_with_a_record()       the leader has a record that no follower has, and is cut off from everybody
+    story = alone_with_a_record()       the leader has a record that no follower has, and is cut off from all others
     return_of_the_leader(story)         another leads and writes, then the link is mended
 
 In a live cluster, for elections that lose records and elections that do not::
@@ -65,8 +65,8 @@ def second_failover(story: Story) -> Story:
 
 @contextmanager
 def before_kip_101() -> Iterator[None]:
-    """Within this block a follower of a new leader first truncates its log to its own high watermark, as Apache Kafka
-    did before 0.11, and asks nobody."""
+    """Within this block a follower of a new leader first truncates its log to its own high watermark, without asking
+    the leader, as Apache Kafka did before 0.11."""
     update = Partition.update
 
     def as_before(partition: Partition, registration: PartitionRegistration, image: MetadataImage, now: int) -> bool:
@@ -146,8 +146,8 @@ def records_left(cluster: "Cluster", topic: str) -> int:
 
 
 def die_and_return(cluster: "Cluster", topic: str) -> int | None:
-    """Stop the follower in order, kill the leader for good, and start the follower again. Who leads then; None if
-    nobody does, after the time in which the controller elects."""
+    """Stop the follower in order, kill the leader for good, and start the follower again. Returns the leader after the
+    time in which the controller elects; None if there is none."""
     leader, follower = leader_and_follower(cluster, topic)
     cluster.stop(follower)
     wait_for_isr(cluster, topic, leader)

@@ -13,7 +13,7 @@
 Each member is a `Consumer` on a thread of its own: it polls, works `record_ms` on each record, and commits
 automatically. The producer writes to the partitions in turn, on a thread of its own. `watch` asks the coordinator for
 the committed offsets and the leaders for their log ends, twenty times a second; what it saw is in `seen`, in the form
-that `pykraft.viz.lag_over_time` draws. Who owned what is in `owners`, for `pykraft.viz.ownership`.
+that `pykraft.viz.lag_over_time` draws. Each partition's owners are in `owners`, for `pykraft.viz.ownership`.
 
 A `way` is an assignor of the classic protocol, or "consumer" for the protocol of KIP-848. Waiting has a limit,
 `patience_s`, and running into it is no error: what has come of it is for the lesson's claim to say.
@@ -223,7 +223,7 @@ class LiveGroup:
         return time.monotonic() - self._started
 
     def note(self) -> None:
-        """Who owns what, if that has changed. The members call it from their threads."""
+        """Note the owners, if they have changed. The members call it from their threads."""
         with self._lock:
             self._ownership.note(self.now_s, self._owners())
 
@@ -232,7 +232,7 @@ class LiveGroup:
 
     @property
     def owners(self) -> Spans:
-        """Who owned each partition, from when until when; "" while no member did."""
+        """The owner of each partition, from when until when; "" while no member did."""
         with self._lock:
             return self._ownership.spans(self.now_s)
 

@@ -13,8 +13,8 @@
     way.steps()      # what happened, in order: for pykraft.viz.record_chart
 
 Where the record is, its nodes' files say (`copies`). When it got there, their journals say: each node reports when it
-appends, truncates, becomes leader, moves the high watermark. What a person or a client does is noted by whoever does it
-(`note`). The milliseconds are those of the cluster's clock, from the moment when the way begins.
+appends, truncates, becomes leader, moves the high watermark. What a person or a client does, the caller notes (`note`).
+The milliseconds are those of the cluster's clock, from the moment when the way begins.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Who owns which partition of a topic, from when until when: what a scenario notes of its group.
+"""The owner of each partition of a topic, from when until when: what a scenario notes of its group.
 
 The history is a list of moments with the owners from then on. From it come the spans that `pykraft.viz.ownership`
 draws, how often a partition moved, and for how long partitions were stopped:

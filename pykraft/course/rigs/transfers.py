@@ -126,7 +126,7 @@ class Transfer(NamedTuple):
 
     def path(self, name: str, does: str = "") -> BytePath:
         """The way of the bytes, as a drawing takes it. A program that changes what it holds, as by encrypting, writes
-        by other code than Python's: then the kernel's counter of written bytes stands in, where there is one."""
+        by other code than Python's: then we take the kernel's counter of written bytes, where there is one."""
         copied_in, copied_out, lent = (_move(self.calls, names) for names in (READS, WRITES, LENDS))
         if does and self.sender.write_calls:
             copied_out = Move("write", self.sender.write_calls, self.sender.bytes_written)

@@ -182,7 +182,7 @@ class VirtualGroup:
         self.events: dict[str, float] = {}
         """What was done, and in which second."""
         self.pauses: list[tuple[str, float, float]] = []
-        """Who paused, from which second, until which."""
+        """The member that paused, from which second, until which."""
         self.lags: list[tuple[float, int]] = []
         """Twice a second, how many records the group has not committed."""
         self._started_us = 0
@@ -251,13 +251,13 @@ class VirtualGroup:
         return (self._scheduler.now_us - self._started_us) / 1e6
 
     def note(self) -> None:
-        """Who owns what, if that has changed."""
+        """Note the owners, if they have changed."""
         owners = {number: name for name, (_, member) in self._members.items() for number in member.partitions}
         self._ownership.note(self.now_s, owners)
 
     @property
     def owners(self) -> Spans:
-        """Who owned each partition, from when until when; "" while no member did."""
+        """The owner of each partition, from when until when; "" while no member did."""
         return self._ownership.spans(self.now_s)
 
     def moved(self, since: str, until: str = "") -> int:
