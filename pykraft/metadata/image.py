@@ -1,8 +1,8 @@
 """The state of the cluster at one offset of the metadata log.
 
 An image is what all records up to that offset say together: brokers, topics and partitions, configurations, feature
-levels, producer id blocks, and what security needs. It is never changed; a `MetadataDelta` makes the next one. So
-everybody can keep an image and trust it, and two nodes that have read equally far have equal images.
+levels, producer id blocks, and what security needs. It is never changed; a `MetadataDelta` makes the next one. So any
+reader can keep an image and trust it, and two nodes that have read equally far have equal images.
 
 ``to_records`` gives the records from which the same image is built again. That is what a snapshot holds.
 
@@ -43,7 +43,7 @@ NOWHERE = OffsetAndEpoch(-1, -1)
 
 
 class FeatureRange(NamedTuple):
-    """The levels of a feature that somebody supports."""
+    """The levels of a feature that a node or release supports."""
 
     minimum: int
     maximum: int
@@ -80,9 +80,9 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Who holds a partition, who is in sync, who leads.
+    """A partition's replicas, in-sync replicas and leader.
 
-    `leader_epoch` rises whenever the leader changes (or leads anew); it is what fences the old leader.
+    `leader_epoch` rises whenever the leader changes (or is elected again); it is what fences the old leader.
     `partition_epoch` rises with every change at all; a leader that proposes an ISR names the one that it knows.
     """
 

@@ -10,10 +10,10 @@ A setting of a topic may be said in five places. The strongest that says somethi
 
 Topics have their own names for settings; brokers have others for their topics' defaults (``log.retention.ms`` for
 ``retention.ms``), several for some. Only the strongest of several can be changed while brokers run, and a description
-knows only of that one, too: a topic whose ``segment.ms`` comes from ``log.roll.hours`` in the file is told to have the
-default, as Apache Kafka tells it.
+knows only of that one, too: a topic whose ``segment.ms`` comes from ``log.roll.hours`` in the file is described with
+the default, as in Apache Kafka.
 
-What stands in the metadata log but makes no sense to this node is left out, as if nobody had said it.
+A value in the metadata log that makes no sense to this node is left out, as if it had never been set.
 
 Follows kafka.server.{ConfigHelper,DynamicBrokerConfig} and org.apache.kafka.metadata.KafkaConfigSchema.
 """
@@ -176,12 +176,12 @@ def _places_of_topic(key: Key[Any], value: str, own: Mapping[str, str], layers: 
 def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
     """All settings of a node that has these keys and this properties file, by name."""
     layers = layers._replace(static=properties)
-    told = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
-    found = [_of_broker(key, layers) for key in told if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
+    shown = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
+    found = [_of_broker(key, layers) for key in shown if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
     names = {setting.name for setting in found}
     for name in properties:
         if name not in names and not name.startswith(INTERNAL_PREFIX):
-            # Nobody knows what it is: perhaps a password.
+            # We do not know what it is: perhaps a password.
             place = Place(name, None, ConfigSource.STATIC_BROKER)
             found.append(Setting(name, None, (place,), ConfigType.UNKNOWN, None, is_read_only=True, is_sensitive=True))
     return sorted(found)
@@ -219,15 +219,15 @@ def describe_group(own: Mapping[str, str], properties: Mapping[str, str]) -> lis
 
 
 def _places(name: str, names: Iterable[str], layers: NodeLayers, default: str | None = None) -> Iterator[Place]:
-    """The places that say something under one of `names`; what comes before `name` itself is not told."""
+    """The places that say something under one of `names`, from the first that uses `name` itself on."""
     names = list(names)
     defaults = {other: BROKER_DEFAULTS[other].default for other in names if other in BROKER_DEFAULTS}
-    told = False
+    is_found = False
     for layer, source in zip((*layers, defaults or {name: default}), _SOURCES, strict=True):
         for other in names:
             value = layer.get(other)
-            told = told or (value is not None and other == name)
-            if told and value is not None:
+            is_found = is_found or (value is not None and other == name)
+            if is_found and value is not None:
                 yield Place(other, value, source)
 
 

@@ -8,8 +8,8 @@ idle cluster commits a NoOpRecord twice a second.
 A snapshot of offset 47 holds all that is decided before 47, and nothing else: the image of the loader, taken when a
 batch has just ended at 46 and no metadata transaction is open. The image is a value, so it is encoded and written off
 the node's thread (`common.background`), while the node goes on. The log is synced first: from then on a start reads the
-snapshot and what follows it, and trusts what is before. When the file is whole and on the disk the node hears
-of it, on its own thread; a crash before that leaves a file that nobody takes for a snapshot (`raft.snapshot`).
+snapshot and what follows it, and trusts what is before. When the file is whole and on the disk, the node gets a call on
+its own thread; a crash before that leaves a file that no start takes for a snapshot (`raft.snapshot`).
 
 Follows org.apache.kafka.image.publisher.{SnapshotGenerator,SnapshotEmitter} (KIP-630, KIP-876).
 """
@@ -68,7 +68,7 @@ class SnapshotGenerator:
         self._reset()
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Everybody writes snapshots, whoever leads."""
+        """Every node writes snapshots, whichever leads."""
 
     def _reset(self) -> None:
         self._bytes, self._last = 0, self._now()

@@ -49,8 +49,8 @@ class SocketWire(WatchedStream):
             raise
 
     def _begin(self) -> None:
-        """Connect; how that went is told when the socket is ready, also if it failed at once. An address that is none
-        is one that cannot be reached: peers tell addresses, and may tell any."""
+        """Connect; the result comes when the socket is ready, also if it failed at once. A name that is no address
+        counts as one that cannot be reached: peers send addresses, and may send any."""
         self._has_begun = True
         try:
             self._result = self.sock.connect_ex(tuple(self.endpoint))
@@ -61,7 +61,7 @@ class SocketWire(WatchedStream):
         self.watch_for(WRITE)
 
     def _refusal(self) -> int:
-        """Why the connection was not made, which is told only once, at once or later; 0 if it was."""
+        """Why the connection was not made, which the system says only once, at once or later; 0 if it was."""
         if self._result not in (0, errno.EINPROGRESS):
             return self._result
         return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -95,7 +95,7 @@ class SocketWire(WatchedStream):
         except (OSError, EOFError):
             self._peer.closed(now)
             return
-        if has_bytes:  # not above: an error of those who are told is not one of the socket
+        if has_bytes:  # not above: an error of a callback is not one of the socket
             self._peer.received(now)
 
     def _watch(self) -> None:
@@ -119,7 +119,7 @@ class SocketWire(WatchedStream):
 
 
 class SocketDialer:
-    """Opens sockets. It knows its peers because they must be told the time."""
+    """Opens sockets. It knows its peers because it must pass them the time."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector

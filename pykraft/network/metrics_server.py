@@ -1,8 +1,8 @@
 """Where a node's metrics are read: ``GET /metrics`` over HTTP answers with Prometheus' text.
 
 The server runs on the node's own thread and selector, so a reading sees all figures at one moment. It is off unless
-``pykraft.metrics.listener`` names an address, and it asks nobody who they are: keep it on 127.0.0.1, or behind
-something that does.
+``pykraft.metrics.listener`` names an address, and it authenticates no client: keep it on 127.0.0.1, or behind something
+that does.
 
 It is the least of HTTP/1.1 that a scraper needs: a request has no body, the answer closes the connection. A request
 may have 8 KB, and sixteen clients may be connected: one more closes the oldest.

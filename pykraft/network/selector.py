@@ -44,7 +44,7 @@ Told = tuple[Ready, int]
 
 
 class _Portable(selectors.DefaultSelector):
-    """What stands in for epoll where the system has none, under the same names."""
+    """A replacement for epoll where the system has none, under the same names."""
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         return [(key.fd, events) for key, events in self.select(timeout)]

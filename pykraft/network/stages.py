@@ -1,4 +1,4 @@
-"""What stands between Kafka's threads: a bounded queue of requests, and for each network thread a queue of responses.
+"""The queues between Kafka's threads: a bounded queue of requests, and for each network thread a queue of responses.
 
 ::
 

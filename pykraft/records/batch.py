@@ -169,7 +169,7 @@ class RecordBatch:
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the time of the append stands for the timestamps of its records."""
+        """Whether its records all have the time of the append as their timestamp."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -183,8 +183,8 @@ class RecordBatch:
         return crc32c(self.buffer[ATTRIBUTES_OFFSET:]) == self.crc
 
     def records(self) -> Iterator[Record]:
-        """Its records, decompressed and decoded; CorruptRecordError where they cannot be read. What stands in a batch
-        that counts none is not looked at."""
+        """Its records, decompressed and decoded; CorruptRecordError where they cannot be read. The bytes of a batch
+        that counts none are not read."""
         if not self.count:
             return
         if self.count < 0:

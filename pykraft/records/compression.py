@@ -12,9 +12,9 @@ id   name    stream
 4    zstd    RFC 8878
 ===  ======  =========================================================================================================
 
-A few bytes can decompress to gigabytes, so `decompress_chunks` hands out pieces of about a megabyte and stops when
-nobody wants more; `decompress` gives up at a limit. Only a block of snappy comes as a whole: it holds at most 22 times
-its own size, so a batch of a megabyte at most 22 MB.
+A few bytes can decompress to gigabytes, so `decompress_chunks` hands out pieces of about a megabyte and stops when the
+caller wants no more; `decompress` gives up at a limit. Only a block of snappy comes as a whole: it holds at most 22
+times its own size, so a batch of a megabyte at most 22 MB.
 
 A stream may be several, one behind the other: members of gzip, frames of zstd, snappy that begins again. What follows
 the last member of gzip, or the first frame of lz4, is passed over, as Kafka passes over it. But a stream that ends too
@@ -77,7 +77,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
 
-# The densest thing that raw snappy can say is "copy 64 bytes" in 3 bytes: a header that claims more expansion lies.
+# The densest thing that raw snappy can say is "copy 64 bytes" in 3 bytes: a header that claims more expansion is wrong.
 _SNAPPY_MAX_EXPANSION = 22
 
 

@@ -5,7 +5,7 @@ epoch, whichever records go. If all of them go, the batch goes, or its header st
 the end of its segment.
 
 A batch that still holds tombstones gets a *delete horizon*, once: the time from which on they may go. It takes the
-place of the base timestamp (bit 6 of the attributes says so), and the records' timestamps are told from there. So it
+place of the base timestamp (bit 6 of the attributes says so), and the records' timestamp deltas count from there. So it
 travels with the bytes to every replica that copies them, and no clock is asked twice.
 
 Records that stay are copied as bytes; only a new horizon rewrites their timestamps. Kafka also moves the base timestamp
@@ -32,7 +32,7 @@ from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 
 
 class Outline(NamedTuple):
-    """Where a record stands in its batch's data, and as much of it as compaction asks of every record."""
+    """A record's place in its batch's data, and as much of it as compaction asks of every record."""
 
     start: int
     timestamp_at: int
@@ -159,7 +159,7 @@ def repacked(
 
 
 def _retimed(batch: RecordBatch, data: bytes, outline: Outline, base_timestamp: int) -> bytes:
-    """The record with its timestamp told from another base."""
+    """The record with its timestamp delta from another base."""
     delta, after_timestamp = decode_varlong(data, outline.timestamp_at)
     head = b"\x00" + encode_varint(wrapped(batch.base_timestamp + delta - base_timestamp))
     tail = data[after_timestamp : outline.end]

@@ -1,7 +1,7 @@
 """One client on real sockets: the step that brings its core and the network together.
 
-The cores of a client are pure. In one step they hear what has come, act, and what they want sent is sent. Who takes the
-steps is another matter: a thread of the client's own (`client_thread`), or the thread that wants an answer
+The cores of a client are pure. One step hands them what has come, lets them act, and sends what they want sent. The
+steps are taken by a thread of the client's own (`client_thread`), or by the thread that wants an answer
 (`BlockingClient`).
 """
 
@@ -50,8 +50,8 @@ class ClientLoop:
         return self._selector.wait(timeout_ms / 1000)
 
     def step(self, ready: list[Told], due: int = 0) -> int:
-        """Hear, let the core act, send; returns when to do it again. Who has not called the core since it said that it
-        has nothing to do until `due` says so: then it is left alone until a whole answer has come."""
+        """Hear, let the core act, send; returns when to do it again. A caller that has not used the core since it had
+        nothing to do until `due` passes `due`: then the core is left alone until a whole answer has come."""
         now = self._network.now = self.now
         answers = self._network.answers
         self._selector.tell(ready)
@@ -111,7 +111,7 @@ class BlockingClient:
         return True
 
     def ask(self, question: "Callable[[int], Promise[T | KafkaError]]", check: Callable[[], object]) -> T:
-        """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. Whoever asks
+        """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. The caller
         gives the promise a deadline; `check` may raise sooner why it will not be kept."""
         promise = question(self.now)
         try:

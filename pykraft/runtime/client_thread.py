@@ -4,11 +4,11 @@ The cores of a client (producer, consumer, admin) are pure. This thread polls th
 brings them the answers; the user's thread calls them, too: it appends records, takes records, seeks. One lock keeps the
 two apart. The thread holds it between two waits for the network, never while it waits.
 
-`changed` is notified after every step, so whoever waits for metadata, memory or records looks again.
+`changed` is notified after every step, so threads that wait for metadata, memory or records look again.
 
-An address may be wrong, and whoever waits may wait for a minute before a call says so. That nobody has answered at any
-of the addresses for five seconds is therefore logged, once, as a warning; unless somebody has set up logging, Python
-prints it to standard error. A call that gives up says the same: which addresses were tried, and why each did not work.
+An address may be wrong, and the application may wait for a minute before a call says so. If no address has answered for
+five seconds, that is therefore logged, once, as a warning; unless the application has set up logging, Python prints it
+to standard error. A call that gives up says the same: which addresses were tried, and why each did not work.
 """
 
 import logging
@@ -30,7 +30,7 @@ from pykraft.runtime.client_loop import ClientCore, ClientLoop
 T = TypeVar("T")
 MAX_WAIT_MS = 1000
 SILENCE_MS = 5000
-"""After so long it is said that nobody answers."""
+"""After this long the warning says that no broker answers."""
 _LOOK_S = 0.2
 
 _logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class ClientThread:
             return True
 
     def ask(self, question: "Callable[[int], Promise[T | KafkaError]]") -> T:
-        """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. Whoever asks
+        """Ask the core for a promise and wait until it is kept; raises the KafkaError that was promised. The caller
         gives the promise a deadline."""
         future: Future[object] = Future()
         with self.lock:
@@ -153,7 +153,7 @@ class ClientThread:
                 ready = self._loop.wait(min(deadline - self.now, MAX_WAIT_MS))
                 with self.lock:
                     deadline = self._step(ready)
-        except BaseException as error:  # kept, and raised to whoever uses the client
+        except BaseException as error:  # kept, and raised in the client's next call
             self.failure = error
         finally:
             self._release()
@@ -169,9 +169,9 @@ class ClientThread:
         """That no broker has ever answered, with the reason for each address; empty if one has."""
         if self._core.metadata.unheard_since is None:
             return ""
-        told = ", ".join(map(self._tried, self._core.metadata.bootstrap))
+        tried = ", ".join(map(self._tried, self._core.metadata.bootstrap))
         node = "controller" if self._core.metadata.of_controllers else "broker"
-        return f"no {node} has answered at {told}: is the address right, and a {node} running?"
+        return f"no {node} has answered at {tried}: is the address right, and a {node} running?"
 
     def _tried(self, endpoint: Endpoint) -> str:
         """An address, and why it was of no use, if that is known."""

@@ -6,7 +6,7 @@ for seconds. On a plain clock every session and fetch timeout would have passed 
 new leaders for no reason at all.
 
 So the nodes of a process share a `StallTolerantClock`. A ticker thread looks at it every few milliseconds; when a tick
-comes much later than it should, nobody in this process can have run meanwhile, and the excess is taken off the time
+comes much later than it should, no thread of this process can have run meanwhile, and the excess is taken off the time
 that the nodes see. A stall then looks like a slow clock, not like a dead leader.
 
 What it cannot do: clients in other processes do not stop with us, and see the stall as it is.
@@ -43,7 +43,7 @@ class MonotonicClock:
 
 
 class StallTolerantClock:
-    """A monotonic clock that stands still while the process cannot run."""
+    """A monotonic clock that stops while the process cannot run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class StallTolerantClock:
 
     @property
     def stalled_s(self) -> float:
-        """For how many seconds the process has stood still so far."""
+        """For how many seconds the process could not run so far."""
         return self._stalled
 
     def now(self) -> int:
@@ -66,7 +66,7 @@ class StallTolerantClock:
             return self._last
 
     def _account(self) -> None:
-        """Whoever comes first after a stall takes it off."""
+        """The first thread that asks after a stall takes it off."""
         now = time.monotonic()
         late = now - self._last_tick - TICK_S
         if late > TICK_S * STALL_FACTOR:

@@ -32,7 +32,7 @@ class Closable(Protocol):
 
 @dataclass
 class Holdings:
-    """`temporary` is a directory that nobody wants afterwards; `others` are closed after the nodes have stopped."""
+    """`temporary` is a directory to remove afterwards; `others` are closed after the nodes have stopped."""
 
     nodes: dict[int, Any]
     reservation: PortReservation
@@ -40,7 +40,7 @@ class Holdings:
     temporary: Path | None = None
 
     def stop_nodes(self) -> None:
-        """All at once, and nothing is handed over: nobody is left to take it."""
+        """All at once, and without handing over: no node is left to take over."""
         stoppable: list[Stoppable] = list(self.nodes.values())
         for node in stoppable:
             node.begin_stop(hand_over=False)
@@ -58,7 +58,8 @@ class Holdings:
 
 
 def release_when_forgotten(owner: object, holdings: Holdings) -> Callable[[], object]:
-    """Give back what `owner` held when nobody knows it any more; returns what ends this care, once it was released."""
+    """Give back what `owner` held when it is garbage collected; the function that is returned ends this care, once it
+    was released."""
     finalizer = weakref.finalize(owner, _release_elsewhere, holdings)
     finalizer.atexit = False
     atexit.register(holdings.release)

@@ -1,8 +1,8 @@
 """Ports for nodes that must know each other's addresses before any of them listens.
 
 The quorum's voters are named in every node's file, so the ports are needed first. A port that the system has chosen is
-kept by a bound socket that does not listen: nobody else gets it, not even while its node is dead, and the node itself
-may listen on it, since both sockets allow the address to be reused.
+kept by a bound socket that does not listen: no other program gets it, not even while its node is dead, and the node
+itself may listen on it, since both sockets allow the address to be reused.
 """
 
 import socket

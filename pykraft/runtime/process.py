@@ -13,7 +13,7 @@ from typing import ClassVar
 
 _READY = b"  lifecycle  state=running\n"
 _ENDS = (0, -signal.SIGKILL, -signal.SIGTERM)
-"""How a process ends that was told to; by SIGTERM alone if it had not come to listening for it."""
+"""Exit codes of a process that was stopped or killed; SIGTERM's if it had not installed its handler yet."""
 
 
 class NodeProcess:
@@ -55,7 +55,7 @@ class NodeProcess:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it does not run, if nobody has stopped it; or that it stopped badly."""
+        """Why it does not run, if it was not stopped; or that it stopped badly."""
         code = self._process.poll()
         if code is None or (not self._is_wanted and code in _ENDS):
             return None
@@ -66,7 +66,7 @@ class NodeProcess:
         return " | ".join(lines[-5:]) or "nothing"
 
     def begin_stop(self, hand_over: bool = True) -> None:
-        """Ask it to stop in order; without handing over what it leads, it does not wait for anybody."""
+        """Ask it to stop in order; without handing over what it leads, it does not wait for other nodes."""
         self._is_wanted = False
         if not hand_over:
             self._close()  # as if the parent were gone

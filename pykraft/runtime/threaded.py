@@ -18,7 +18,7 @@ of the loop and hands back its result.
 Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
 meanwhile, and only then judges who has been silent for too long.
 
-An exception that nobody below has answered is a bug, or a disk that fails: the node stops at once, as a crashed process
+An exception that reaches the node's loop is a bug, or a disk that fails: the node stops at once, as a crashed process
 would, and the error is kept in `failure`. It is never swallowed.
 """
 
@@ -196,7 +196,7 @@ class NodeThread:
         return self.call(partial(describe, tail_records=tail_records)).result()
 
     def begin_stop(self, hand_over: bool = True) -> None:
-        """Ask it to stop in order; without handing over what it leads, it does not wait for anybody."""
+        """Ask it to stop in order; without handing over what it leads, it does not wait for other nodes."""
         if self.is_running:
             self.call(lambda node: node.begin_shutdown(self._clock.now(), hand_over))
 
@@ -209,7 +209,7 @@ class NodeThread:
 
     def kill(self) -> None:
         """Stop between two steps of the loop, and reset all connections, as the end of a process does. Nothing is
-        flushed, nobody is told."""
+        flushed, and no other node is notified."""
         self._kill.set()
         self._selector.wakeup()
         self._thread.join()
@@ -236,7 +236,7 @@ class NodeThread:
             else:
                 self._background.finish()  # what it syncs must be on the disk before the node says that all is
                 self.node.close()
-        except BaseException as error:  # kept, and reported by whoever closes the cluster
+        except BaseException as error:  # kept, and reported when the cluster is closed
             is_of_file = isinstance(error, OSError) and error.filename is not None
             self.failure = self.node.disk_failure(error) if is_of_file else error  # type: ignore[arg-type]
             self.stages.stop()
