@@ -1,1 +1,1 @@
-"""KRaft: one replicated log of metadata, led by whoever a majority of the controllers voted for (KIP-595)."""
+"""KRaft: one replicated log of metadata, led by the controller that a majority voted for (KIP-595)."""

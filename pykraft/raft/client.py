@@ -53,7 +53,7 @@ from pykraft.raft.state_machine import CommitReader
 
 _MAX_FETCH_WAIT_MS = 500
 
-# Who answers so knows of another leader, or of a newer epoch, and says so beside the error.
+# A node that answers so knows of another leader, or of a newer epoch, and names it beside the error.
 _STALE_OR_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -95,7 +95,7 @@ class RaftClient:
 
     @property
     def leader_node(self) -> Node | None:
-        """Where the leader's controller listener is reached, if anybody leads."""
+        """Where the leader's controller listener is reached; None without a leader."""
         return self._replica.leader_node
 
     @property
@@ -157,7 +157,7 @@ class RaftClient:
 
     @property
     def is_shut_down(self) -> bool:
-        """Whether nobody waits for this node any more."""
+        """Whether no voter waits for this node any more."""
         role = self._quorum.role
         return not isinstance(role, Resigned) or not self._untold(role)
 
@@ -234,8 +234,8 @@ class RaftClient:
         if not fetching.is_idle:
             return role.fetch_deadline
         if fetching.is_backing_off(role.leader, now):
-            # The leader does not answer: ask anybody whether there is another one. (Not while a snapshot is copied: the
-            # leader itself, under another name, would only say again which.)
+            # The leader does not answer: ask any voter whether there is another one. (Not while a snapshot is copied:
+            # the leader itself, under another name, would only say again which.)
             anyone = self._fetch_from_anyone(now) if fetch is None else FOREVER
             return min(anyone, fetching.next_ready(role.leader, now), role.fetch_deadline)
         if fetch is None:
@@ -320,7 +320,7 @@ class RaftClient:
 
     def _tell_listeners(self) -> None:
         """Hand over what was decided, and who leads. A new leader's own listeners hear of it when they know everything
-        that was decided before; nobody is told that this node, resigned, still leads."""
+        that was decided before; no listener hears that this node, resigned, still leads."""
         leader, log = self._replica.leader, self._replica.log
         for reader in self._replica.readers:
             reader.deliver(log.high_watermark)
@@ -342,7 +342,7 @@ class RaftClient:
         if replica.contradicts(view) or view.epoch > HIGHEST_EPOCH_OF_ANSWERS:
             return False
         if view.epoch > replica.epoch or error in _STALE_OR_FENCED or replica.is_news(view):
-            # Whoever knows no more than this node is not asked again at once.
+            # A node that knows no more than this one is not asked again at once.
             return replica.follow(view, now)
         return None if error is ErrorCode.NONE else False
 

@@ -11,12 +11,15 @@ ELECTION_TIMEOUT_MS = integer(
     "controller.quorum.election.timeout.ms", 1000, "a candidate waits so long, and up to twice, for votes", at_least=0
 )
 FETCH_TIMEOUT_MS = integer(
-    "controller.quorum.fetch.timeout.ms", 2000, "a follower that hears nothing so long stands for election", at_least=0
+    "controller.quorum.fetch.timeout.ms",
+    2000,
+    "a follower that hears nothing for this long starts an election",
+    at_least=0,
 )
 ELECTION_BACKOFF_MAX_MS = integer(
     "controller.quorum.election.backoff.max.ms",
     1000,
-    "after a resignation the least likely successor waits so long before it stands",
+    "after a resignation the least likely successor waits this long before it starts an election",
     at_least=0,
 )
 REQUEST_TIMEOUT_MS = integer(

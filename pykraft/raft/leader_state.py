@@ -2,13 +2,13 @@
 
 A follower's fetch at offset n says that it has everything before n on its disk. From that the leader takes
 
-* the *high watermark*: the largest offset that a majority of the voters has reached. But only once it lies beyond the
+* the *high watermark*: the largest offset that a majority of the voters has reached. But only once it is beyond the
   start of the leader's own epoch: a record of an older epoch that a majority holds may still be lost, when a voter with
   a newer last epoch, but without that record, is elected (figure 8 of the Raft paper). The first record that a leader
   writes makes everything before it safe;
 * the *check of the quorum*: a leader that no majority has fetched from for 1.5 fetch timeouts resigns, since the others
   may have a new leader that it cannot see;
-* whom to remind: voters that do not fetch are told again who leads (BeginQuorumEpoch).
+* the voters to remind: those that do not fetch get another BeginQuorumEpoch.
 
 Observers, the brokers, are kept beside the voters, for DescribeQuorum; they count for nothing.
 
@@ -47,14 +47,14 @@ class LeaderState:
         self.local = local
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
-        """Where this epoch's first record stands."""
+        """The offset of this epoch's first record."""
         self.high_watermark: int | None = None
         """Unknown until a record of this epoch is committed."""
         self._check_quorum_ms = round(fetch_timeout_ms * CHECK_QUORUM_FACTOR)
         self._begin_quorum_ms = max(1, fetch_timeout_ms // 2)
         self._check_quorum_deadline = now + self._check_quorum_ms
         self.begin_quorum_deadline = now
-        """When to look for voters that must be told who leads."""
+        """When to look for voters that need another BeginQuorumEpoch."""
         self._fetched: set[int] = set()
         self.voters: dict[int, ReplicaProgress] = {}
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
@@ -85,7 +85,7 @@ class LeaderState:
 
     def update_replica(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now: int) -> bool:
         """A replica fetches at `fetch_offset`, the leader's log ends at `leader_end_offset`; whether the high watermark
-        moved. A negative id is no replica's: somebody only reads."""
+        moved. A negative id is no replica's, but a reader's."""
         assert key.id != self.local.id, "a leader does not fetch from itself"
         if key.id < 0:
             return False
@@ -105,7 +105,7 @@ class LeaderState:
         if voter is not None and voter.key.matches(key):
             return voter
         if key not in self.observers:
-            self.forget_silent_observers(now)  # whoever makes up ids makes room for them, too
+            self.forget_silent_observers(now)  # so a peer that makes up ids makes room for them, too
         return self.observers.setdefault(key, ReplicaProgress(key))
 
     def _update_high_watermark(self) -> bool:
@@ -139,7 +139,7 @@ class LeaderState:
         return FOREVER if len(self.voters) == 1 else self._check_quorum_deadline
 
     def silent_voters(self, now: int) -> list[ReplicaKey]:
-        """The voters that have not fetched for half a fetch timeout: they are told who leads. Ask again at
+        """The voters that have not fetched for half a fetch timeout: they get a BeginQuorumEpoch. Ask again at
         `begin_quorum_deadline`."""
         self.begin_quorum_deadline = now + self._begin_quorum_ms
         return [

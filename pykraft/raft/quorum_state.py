@@ -14,8 +14,8 @@ controllers that are no voters) are only ever UNATTACHED or FOLLOWER.
 
 Two rules make elections safe, and both are in this file:
 
-* *One vote an epoch.* Who was voted for, and the epoch itself, are on the disk before anybody is told
-  (`QuorumState._become` writes, then changes the role). An epoch never goes back.
+* *One vote an epoch.* The vote and the epoch are on the disk before any answer says so (`QuorumState._become` writes,
+  then changes the role). An epoch never goes back.
 * *Vote only for a log that is at least as good* (`grants_vote`): its last epoch is larger, or equal and its end not
   before ours. So a leader has every committed record: a majority has it, a majority voted, and they share a voter.
 
@@ -273,7 +273,7 @@ class QuorumState:
         self._become(Unattached(epoch=epoch, voted=voted, leader_id=leader_id, election_deadline=deadline))
 
     def give_vote(self, candidate: ReplicaKey, now: int) -> None:
-        """Vote for the candidate in this epoch. The election timeout begins anew: the candidate may well win."""
+        """Vote for the candidate in this epoch. The election timeout begins again: the candidate may well win."""
         role = self.role
         assert isinstance(role, Unattached | Prospective), f"{role} gives a vote"
         assert role.voted is None and candidate.id != self.local.id, f"{role} votes for {candidate}"

@@ -146,7 +146,7 @@ class RaftReplica:
 
     @property
     def leader_node(self) -> Node | None:
-        """Where the leader's controller listener is reached, if anybody leads."""
+        """Where the leader's controller listener is reached; None without a leader."""
         return self.local_endpoint() if self.quorum.is_leader else self.quorum.leader_node
 
     @property
@@ -196,7 +196,7 @@ class RaftReplica:
         return view.leader_id is not None and not self.quorum.is_leader and self.quorum.leader_node is None
 
     def follow(self, view: wire.View, now: int) -> bool:
-        """Somebody told of an epoch and its leader: follow, if that is news. Returns whether it was."""
+        """A message names an epoch and its leader: follow, if that is news. Returns whether it was."""
         before = self.quorum.role
         leader = view.leader
         if leader is None and view.leader_id is not None:
@@ -319,7 +319,7 @@ class RaftReplica:
         return True
 
     def append_to_snapshot(self, piece: memoryview, size: int) -> bool:
-        """The next piece of a file of that size; False if it cannot be used, and the copying begins anew."""
+        """The next piece of a file of that size; False if it cannot be used, and the copying begins again."""
         fetch = self.snapshot_fetch
         assert fetch is not None
         if not 0 < len(piece) <= size - fetch.position:

@@ -17,7 +17,7 @@ Its beginning goes when snapshots have made it superfluous. The oldest snapshot 
 `clean` moves it on, from snapshot to snapshot, while the snapshots and the log are larger or older than they may be.
 The start is not written down: after a crash the log begins with its oldest segment, which may be earlier, and never
 later than the newest snapshot. Snapshots from before the start go then. A follower that is behind the start copies the
-newest snapshot (`snapshot_fetch`), then begins its log anew at that offset; if a crash comes between the two, the next
+newest snapshot (`snapshot_fetch`), then begins its log again at that offset; if a crash comes between the two, the next
 start does it.
 
 A start reads the newest snapshot and what follows it, not the log before it: a node writes a snapshot only when its log
@@ -133,7 +133,7 @@ class ReplicatedLog:
 
     def truncate_to_match(self, leaders_end: OffsetAndEpoch) -> int | None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where they agree;
-        returns the new end. None, and nothing is cut, if that lies below the high watermark: no leader's log ends
+        returns the new end. None, and nothing is truncated, if that is below the high watermark: no leader's log ends
         there."""
         ours = self._end_of(leaders_end.epoch)
         agreed = min(ours.offset, leaders_end.offset) if ours.epoch == leaders_end.epoch else ours.offset
@@ -180,7 +180,7 @@ class ReplicatedLog:
         if end is None:
             return self.end
         if self._ids and end == (self._ids[0].offset, epoch):
-            return self._ids[0]  # an epoch from before the log's start: what the snapshot ends with stands for it
+            return self._ids[0]  # an epoch from before the log's start: it is the snapshot's last offset and epoch
         return end
 
     # --- snapshots ----------------------------------------------------------------------------------------------------

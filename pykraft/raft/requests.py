@@ -1,7 +1,7 @@
 """The requests to the other controllers: who of the quorum may be asked something now.
 
 One request at a time goes to a node, and after a failure there is a pause. When the role changes, everything that is
-under way becomes irrelevant: answers to it are dropped, and everybody may be asked anew.
+under way becomes irrelevant: answers to it are dropped, and every node may be asked again.
 
 Follows org.apache.kafka.raft.RequestManager.
 """

@@ -29,8 +29,9 @@ from pykraft.raft.replicated_log import Verdict
 from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)
-"""Each election needs an epoch more, and there are 2^31. Who names one above this is not believed: a node that took it
-over would soon have no epoch left to be elected in. But if the quorum has come there, its next elections go on."""
+"""Each election needs an epoch more, and there are 2^31. A peer that names one above this is not believed: a node that
+took it over would soon have no epoch left to be elected in. But if the quorum has come there, its next elections go
+on."""
 HIGHEST_EPOCH_OF_ANSWERS = HIGHEST_EPOCH + (1 << 15)
 """From answers a node that was away learns how far the others are."""
 _ELECTIONS_AHEAD = 1 << 10

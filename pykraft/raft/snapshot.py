@@ -91,7 +91,7 @@ def _control_batch(
 
 
 def write_snapshot(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """Put a complete file in its place: under another name first, so that nobody takes a half one for it."""
+    """Put a complete file in its place: under another name first, so that no reader takes a half one for it."""
     filesystem.write(path + PART_SUFFIX, data, mode=_READ_ONLY)
     filesystem.rename(path + PART_SUFFIX, path)
     filesystem.sync_directory(parent(path))

@@ -1,12 +1,12 @@
 """Copying a snapshot from the leader: the follower's half of FetchSnapshot, and the file that it fills.
 
-A follower that is behind the start of the leader's log is told, in the answer to a fetch, which snapshot to copy. It
+A follower that is behind the start of the leader's log learns, in the answer to a fetch, which snapshot to copy. It
 asks for one piece after the other, each from where the last one ended; a piece may begin and end in mid-batch::
 
     00000000000000000047-0000000003.checkpoint.part      grows, piece by piece
     00000000000000000047-0000000003.checkpoint           checked (footer, checksums, every record), synced, renamed
 
-Then the follower's log begins anew at offset 47. A role that ends drops the file; after a crash the next start removes
+Then the follower's log begins again at offset 47. A role that ends drops the file; after a crash the next start removes
 it. A leader that no longer has the snapshot says so, and the follower asks with a fetch again.
 
 Follows handleFetchSnapshotResponse of org.apache.kafka.raft.KafkaRaftClient and
