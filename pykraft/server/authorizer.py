@@ -1,4 +1,4 @@
-"""Who may do what: the Authorizer port, and the questions that handlers ask of it.
+"""Access rights: the Authorizer port, and the questions that handlers ask of it.
 
 Every handler is handed the authorizer, and asks for each resource that its request names: this principal, this
 operation, this resource. Which question an API asks, when, and what the response says after a no, is Kafka's protocol

@@ -209,8 +209,8 @@ class Broker:
         self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
 
     def _open(self, now: int) -> None:
-        """Take up what the metadata say, once they say that this process is registered. What stands before that in the
-        log is of another life: it may make this broker the leader of a log whose end it has lost."""
+        """Take up what the metadata say, once they say that this process is registered. Records before that are of
+        another life: it may make this broker the leader of a log whose end it has lost."""
         image = self._loader.image
         if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
             self.is_open = True

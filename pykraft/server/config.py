@@ -34,7 +34,9 @@ PROCESS_ROLES = names(
 )
 NODE_ID = integer("node.id", -1, "the number of this node in its cluster", at_least=0, required=True)
 LISTENERS = names("listeners", [], "where the node listens: NAME://host:port, ...", required=True)
-ADVERTISED_LISTENERS = names("advertised.listeners", [], "what others are told of the listeners, where it differs")
+ADVERTISED_LISTENERS = names(
+    "advertised.listeners", [], "the addresses that others use for the listeners, where they differ"
+)
 CONTROLLER_LISTENER_NAMES = names(
     "controller.listener.names", [], "which listeners are the controllers'", required=True
 )
@@ -255,7 +257,7 @@ NODE_CONFIG = ConfigDef(_NODE_KEYS)
 
 @dataclass(frozen=True)
 class Listener:
-    """One listener: its name, whom it serves, where it is bound and what others are told."""
+    """One listener: its name, its kind, the address that it is bound to, and the one that others use."""
 
     name: str
     kind: ListenerKind
@@ -281,7 +283,7 @@ class NodeConfig:
     properties: Mapping[str, str]
     values: Config
     unknown: tuple[str, ...]
-    """Keys in the file that nobody reads: worth a warning."""
+    """Keys in the file that no setting has: worth a warning."""
     metrics_listener: Endpoint | None = None
 
     @property
@@ -371,6 +373,8 @@ def _check_waits(values: Config) -> None:
             )
 
 
+_EVERYWHERE = ("", "0.0.0.0", "::")
+"""Hosts by which a node listens on all addresses of its machine: no client can connect to them."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -390,13 +394,13 @@ def _listeners(values: Config) -> list[Listener]:
         if protocol != "PLAINTEXT":
             raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
         kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
-        told = advertised.get(name, bind)
-        if kind is ListenerKind.BROKER and told.host in EVERYWHERE:
+        address = advertised.get(name, bind)
+        if kind is ListenerKind.BROKER and address.host in EVERYWHERE:
             raise ConfigError(
-                f"clients would be told to connect to {str(told)!r}: advertised.listeners must say which address of "
-                f"this machine they can reach, {name}://host:{told.port}"
+                f"clients would connect to {str(address)!r}: advertised.listeners must say which address of "
+                f"this machine they can reach, {name}://host:{address.port}"
             )
-        found.append(Listener(name, kind, bind, told))
+        found.append(Listener(name, kind, bind, address))
     unknown = sorted(set(advertised) - {listener.name for listener in found})
     if unknown:
         raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")

@@ -1,9 +1,9 @@
 """A broker's way to the active controller.
 
-Whoever leads the quorum is the controller, and that changes. So a request is held until somebody is known to lead, and
+The leader of the quorum is the active controller, and that changes. So a request is held until a leader is known, and
 goes there. If that node leads no more, or does not answer, the request is held and sent again, until its time is up.
-Each user of the controller has a channel, and so a connection, of its own: a heartbeat must not wait behind the
-making of a thousand topics.
+Each user of the controller has a channel, and so a connection, of its own: a heartbeat must not wait behind the making
+of a thousand topics.
 
 Follows org.apache.kafka.server.NodeToControllerChannelManager.
 """
@@ -31,7 +31,7 @@ class _Asked(NamedTuple):
 
 
 class ControllerChannel:
-    """Requests of one kind to whoever is the controller."""
+    """Requests of one kind to the active controller."""
 
     def __init__(self, name: str, controller: Callable[[], Node | None], timeout_ms: int) -> None:
         self._name = name
@@ -56,7 +56,7 @@ class ControllerChannel:
         again = now if late else FOREVER
         node = self._controller()
         if now < self._backoff_until or node is None:
-            # Whoever learns of a new leader polls again; until then the deadlines count.
+            # A new leader brings another poll; until then the deadlines count.
             waiting = min(again, *(asked.deadline for asked in self._queue), FOREVER)
             return Poll(min(waiting, self._backoff_until) if now < self._backoff_until else waiting)
         requests = [self._outbound(asked, node, now) for asked in self._queue]

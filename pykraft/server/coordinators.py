@@ -275,7 +275,7 @@ class GroupCoordinator:
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Whether the cluster has been told to run KIP-848's groups."""
+        """Whether the cluster's group.version allows KIP-848's groups."""
         return self._topics.image.features.get(GROUP_VERSION, 0) >= 1
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class GroupCoordinator:
 
     def write_transactional(self, group_id: str, transaction: Transaction, plan: Plan, now: int) -> Promise[Any]:
         """As `write`, but the records are part of a transaction. Before its first record the transaction's coordinator
-        is asked, or told, that the group's partition is part of it."""
+        must confirm, or add, the group's partition."""
         try:
             number = self.partition_of(group_id)
         except KafkaError as error:

@@ -1,12 +1,12 @@
 """The three requests that wait: a produce for its replication, a fetch for its data, a deletion of records for the
 followers.
 
-A waiting fetch compares offsets: with each append it looks how much lies between its reader and the high watermark. It
-reads once, when that is enough or its time is up.
+A waiting fetch compares offsets: after each append it compares its reader's position with the high watermark. It reads
+once, when there are enough bytes or its time is up.
 
-With a replica selector, a follower's waiting fetch is also answered as soon as the high watermark is another than the
-follower was told: consumers read there up to the high watermark that the follower knows. So the proposal has it
-(KIP-392). Kafka 4.2 lets the follower wait for records, or for ``replica.fetch.wait.max.ms`` (KAFKA-9731).
+With a replica selector, a follower's waiting fetch is also answered as soon as the high watermark is another than in
+its last answer: consumers read there up to the high watermark that the follower knows. KIP-392 proposes that. Kafka 4.2
+lets the follower wait for records, or for ``replica.fetch.wait.max.ms`` (KAFKA-9731).
 
 Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 """

@@ -129,8 +129,8 @@ class NodeView(NamedTuple):
 
 
 def describe(node: Node, tail_records: int = TAIL, tail_of: TailOf = tail) -> NodeView:
-    """The view of a node; to be called by whoever owns it. With `tail_records=0` no log is read; a `Tails` as `tail_of`
-    reads only logs that have changed."""
+    """The view of a node; to be called by its owner. With `tail_records=0` no log is read; a `Tails` as `tail_of` reads
+    only logs that have changed."""
     image = node.loader.image
     return NodeView(
         node_id=node.config.node_id,

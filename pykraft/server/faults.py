@@ -1,4 +1,4 @@
-"""Faults on purpose: what a node does to requests, so that somebody can see how a client takes it.
+"""Faults on purpose: what a node does to requests, so that you can see how a client reacts.
 
 A fault has conditions (which API, which topic, whose client) and says what happens to a request that meets them::
 

@@ -56,7 +56,7 @@ class FetchParams(NamedTuple):
     select_replica: SelectReplica | None = None
     """None: the reader is not sent anywhere else."""
     tells_high_watermark: bool = False
-    """Whether a follower that waits is answered as soon as the high watermark is another than it was told."""
+    """Whether a follower that waits is answered as soon as the high watermark is another than in its last answer."""
 
     def preferred_replica(self, partition: Partition, place: FetchPlace) -> int:
         """The follower that the reader is sent to; -1 for none."""

@@ -1,8 +1,8 @@
 """What a partition's leader knows of one follower.
 
 A follower's fetch at offset n says that it has everything before n. It is *caught up* while it has everything that the
-leader had when it fetched last: a busy leader's log always has grown a little since, and nobody should fall out of the
-ISR for that.
+leader had when it fetched last: a busy leader's log always has grown a little since, and no follower should fall out of
+the ISR for that.
 
 Follows kafka.cluster.Replica.
 """

@@ -87,14 +87,14 @@ class BrokerLifecycle:
         self._previous_broker_epoch = previous_broker_epoch
         self._features = features
         self._interval_ms = heartbeat_interval_ms
-        # An answer is waited for half as long as the session lasts (KAFKA-14392). A controller that dies tells nobody;
-        # a broker that waited longer for it would be fenced by the next one.
+        # An answer is waited for half as long as the session lasts (KAFKA-14392). A controller dies without a word; a
+        # broker that waited longer for it would be fenced by the next one.
         self._patience_ms = max(1, session_timeout_ms // 2)
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._lacks_directories = lacks_directories
         self._is_amended = False
-        """Whether the directories are told, and only the record is still on its way."""
+        """Whether the controller has the directories, and only the record is still on its way."""
         self._trace = trace
         self._endpoints: Sequence[tuple[str, Endpoint]] = ()
         self.state = LifecycleState.NOT_RUNNING

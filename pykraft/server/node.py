@@ -1,6 +1,6 @@
 """A node: a broker, a controller, or both, without a thread or a socket of its own.
 
-A node is built from its properties and its directories alone. Whoever runs it (a thread with sockets, a process, the
+A node is built from its properties and its directories alone. Its runner (a thread with sockets, a process, the
 simulator) binds its listeners, hands it the requests that come in, polls it, and sends what it asks to be sent::
 
     node = Node(...)                     reads the directories, recovers the logs
@@ -93,7 +93,7 @@ class Node:
         """Open the directories and recover what a crash may have left.
 
         ConfigError if they are not formatted; UnsupportedFeatureError if their cluster runs a feature at a level that
-        this node does not have (then nothing in them was changed); DirectoryInUseError if somebody has them;
+        this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
         """
         self.config = config
@@ -300,7 +300,7 @@ class Node:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def bind(self, ports: dict[str, int]) -> None:
-        """The listeners are open on these ports, by name: where a port was left to the system, others are told the
+        """The listeners are open on these ports, by name: where a port was left to the system, the node advertises the
         one that it chose."""
         listeners = tuple(_bound(listener, ports[listener.name]) for listener in self.config.listeners)
         self.config = replace(self.config, listeners=listeners)

@@ -15,12 +15,12 @@ controller (AlterPartition), one change at a time; what comes back, or comes lat
     EXPANDING   asked to take one in:   maximal ISR = ISR + that one
     SHRINKING   asked to leave some out: maximal ISR = ISR
 
-The **low watermark** is the smallest log start offset among the replicas whose brokers are alive: what lies before it
-is gone everywhere. A leader deletes records by moving its log start offset; a follower's fetch says where its own log
+The **low watermark** is the smallest log start offset among the replicas whose brokers are alive: the records before it
+are gone everywhere. A leader deletes records by moving its log start offset; a follower's fetch says where its own log
 begins, the answer where the leader's does, and the follower moves after it (KIP-107).
 
 With fewer replicas in sync than ``min.insync.replicas`` the leader refuses records with acks=all before it appends, and
-the high watermark stands still: nothing new becomes visible that one crash could take away.
+the high watermark does not advance: nothing new becomes visible that one crash could take away.
 
 Follows kafka.cluster.Partition (KIP-497, KIP-841, KIP-966 part 1).
 """
@@ -62,7 +62,7 @@ class IsrState:
 
     @property
     def maximal(self) -> frozenset[int]:
-        """Everybody who might be in sync as far as the controller is concerned."""
+        """All replicas that may be in sync for all the controller knows."""
         return self.isr | self.wanted if self.change is IsrChange.EXPANDING else self.isr
 
     @property
@@ -128,7 +128,7 @@ class Partition:
         """Take over what the controller decided; whether leader or leader epoch changed."""
         self._image = image
         if registration.partition_epoch < self.partition_epoch:
-            return False  # an answer of the controller has told more
+            return False  # an answer of the controller was newer
         self._replicas = registration.replicas
         self.adding = frozenset(registration.adding_replicas)
         self.is_reassigning = bool(registration.adding_replicas or registration.removing_replicas)
@@ -158,7 +158,7 @@ class Partition:
         if is_new:
             self.leader_epoch_start = self.log.log_end_offset
             self.log.epochs.assign(self.leader_epoch, self.leader_epoch_start)
-            # Who is in sync gets the full time to show it; the others begin as lagging.
+            # Replicas in sync get the full time to show it; the others begin as lagging.
             self.followers = {
                 replica: FollowerState(replica, now if replica in self.isr_state.isr else -(1 << 62))
                 for replica in others
@@ -220,7 +220,7 @@ class Partition:
 
     def _begin_with(self, first: RecordBatch | None, leader_log_start: int) -> None:
         """Where the leader's log begins within a batch, that one comes whole. A log that has nothing begins with it; so
-        does one that has only what the leader has deleted, which may be of a leader that nobody followed."""
+        does one that has only what the leader has deleted, which may be of a leader that no replica followed."""
         log = self.log
         has_nothing = log.is_empty or log.log_end_offset <= leader_log_start
         if first is not None and has_nothing and 0 <= first.base_offset < log.log_end_offset <= first.last_offset:

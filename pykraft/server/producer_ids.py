@@ -1,8 +1,8 @@
-"""Producer ids: this broker gives them away from a block that the controller allotted to it.
+"""Producer ids: this broker takes them from a block that the controller allotted to it.
 
-Ids are never used twice, by nobody in the cluster, so the controller hands out blocks of 1000 through the metadata log,
-and a broker that dies takes the rest of its block with it. When few are left the next block is asked for; until the
-first one is there, producers are told to try again.
+No id is used twice in the cluster, so the controller allots blocks of 1000 through the metadata log, and a broker that
+dies takes the rest of its block with it. When few are left the next block is asked for; until the first one is there,
+producers get a retriable error.
 
 Follows org.apache.kafka.coordinator.transaction.RPCProducerIdManager (KIP-730).
 """

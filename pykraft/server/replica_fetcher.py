@@ -198,7 +198,7 @@ class ReplicaFetcher:
         high_watermark_before = partition.log.high_watermark
         count = partition.append_as_follower(records, answer.high_watermark, answer.log_start_offset)
         if partition.follow_log_start(answer.log_start_offset) and answer.log_start_offset >= end_before:
-            # What was here before may be of a leader that nobody followed: no crash must bring it back.
+            # What was here before may be of a leader that no replica followed: no crash must bring it back.
             self._on_all_deleted()
         if count:
             self._topic_metrics.replicated(len(records), is_added=self._broker_id in partition.adding)

@@ -47,7 +47,7 @@ _MADE_AT_ONCE = 50
 
 
 class LeaderHint(NamedTuple):
-    """Who leads a partition that this broker does not: sent along with the refusal (KIP-951)."""
+    """The leader of a partition that this broker does not lead: sent along with the refusal (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
@@ -143,7 +143,7 @@ class ReplicaManager:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic_partition}")
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        """Who leads it, as far as is known here."""
+        """The leader of the partition, as far as this broker knows."""
         topic = self.image.topic_named(topic_partition.topic)
         known = topic.partitions.get(topic_partition.partition) if topic is not None else None
         return LeaderHint(known.leader, known.leader_epoch) if known is not None and known.has_leader else None
@@ -184,7 +184,7 @@ class ReplicaManager:
 
     def set_strays_aside(self) -> None:
         """Keep, but no longer serve, the logs of partitions that are not this broker's: deleted or moved while it was
-        away, or unknown to these metadata for a reason that nobody here can tell."""
+        away, or unknown to these metadata for a reason that this broker cannot know."""
         strays = self._logs.set_aside(sorted(set(self._logs.logs) - set(self.partitions)))
         if strays:
             self._trace("strays", directories=strays)
@@ -264,7 +264,8 @@ class ReplicaManager:
         return [topic_partition for topic_partition in named if topic_partition in self.partitions]
 
     def _on_leadership(self, partition: Partition) -> None:
-        """Leader or epoch changed: fetch from the new leader, or from nobody; whoever waits here learns of it."""
+        """Leader or epoch changed: fetch from the new leader, if there is one; requests that wait here are tried
+        again."""
         self._stop_fetching(partition)
         if not partition.is_leader and partition.leader_id >= 0:
             fetcher = self._fetchers.get(partition.leader_id)
@@ -364,7 +365,7 @@ class ReplicaManager:
         self._watched[topic] = on_news
 
     def _wake(self, partition: Partition) -> None:
-        """Something happened to the partition: whoever waits for it is tried again."""
+        """Something happened to the partition: requests that wait for it are tried again."""
         on_news = self._watched.get(partition.key.topic)
         if on_news is not None:
             on_news(partition.key.partition)
@@ -373,8 +374,8 @@ class ReplicaManager:
         self.deletes.check(partition.key.topic_partition)
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
-        """Delete what lies before `offset` (-1: the high watermark) here, where the partition is led; the offset that
-        this meant. Followers come after it."""
+        """Delete the records before `offset` (-1: the high watermark) as the partition's leader; returns the new log
+        start offset. The followers' logs follow."""
         partition = self.partition(topic_partition)
         try:
             wanted = partition.delete_records(offset)
@@ -450,7 +451,7 @@ class ReplicaManager:
         if partition is None:
             return place
         if replica not in partition.followers and place.current_leader_epoch != NO_EPOCH:
-            # The metadata log may have told the follower first that it is one. It asks again.
+            # The follower may have read first in the metadata log that it is one. It asks again.
             return place._replace(refused=ErrorCode.UNKNOWN_LEADER_EPOCH)
         try:
             rose = partition.record_fetch(replica, place.offset, broker_epoch, now, place.log_start_offset)

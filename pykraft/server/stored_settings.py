@@ -35,7 +35,7 @@ _FRAMES = tuple(bytes([FRAME_VERSION, kind.record_key]) for kind in _KINDS)
 
 
 def stored_settings(log: ReplicatedLog) -> MetadataImage:
-    """An image of topics' names and everybody's settings, and of nothing else."""
+    """An image of topics' names and of all settings, and of nothing else."""
     loader = MetadataLoader()
     CommitReader(log, loader, _settings_in).deliver(log.end_offset)
     return loader.image

@@ -1,7 +1,7 @@
 """The settings of the topics that a broker holds, as of its image.
 
 Many topics have the same settings, most of them none of their own: they share one `Config`. A Config is a value, so a
-change makes another, and whoever holds a log is given the new one (`ReplicaManager.apply`).
+change makes another, and each holder of a log gets the new one (`ReplicaManager.apply`).
 
 Follows kafka.server.metadata.DynamicConfigPublisher and kafka.server.TopicConfigHandler.
 """

@@ -284,7 +284,7 @@ class TransactionVerification:
 
     @property
     def is_required(self) -> bool:
-        """Whether the log refuses a transactional batch that nobody has verified."""
+        """Whether the log refuses a transactional batch without a verification."""
         return self._is_enabled()
 
     def verify(

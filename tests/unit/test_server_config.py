@@ -77,8 +77,8 @@ def test_a_node_is_what_its_file_says() -> None:
             {"listeners": "PLAINTEXT://:9,CONTROLLER://:8"},
             "advertised.listeners must say which address of this machine",
         ),
-        ({"listeners": "PLAINTEXT://0.0.0.0:9"}, "clients would be told to connect to '0.0.0.0:9'"),
-        ({"advertised.listeners": "PLAINTEXT://[::]:9"}, "clients would be told to connect to '[::]:9'"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9"}, "clients would connect to '0.0.0.0:9'"),
+        ({"advertised.listeners": "PLAINTEXT://[::]:9"}, "clients would connect to '[::]:9'"),
         (
             {"advertised.listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"},
             "advertised.listeners has PLAINTEXT twice, but each listener must have a name of its own",

@@ -2,7 +2,7 @@
 
 Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoordinator 0 to 6. Behaviour to know:
 
-* Clients are told the endpoints of the listener that they came by.
+* The answer names the endpoints of the listener that the client came by.
 * The controller id in Metadata and DescribeCluster is that of a broker: clients send it what the controller shall do,
   and it forwards (KIP-590).
 * Metadata makes missing topics if the client allows it and ``auto.create.topics.enable`` is set; it answers
@@ -13,8 +13,8 @@ Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoor
   Version 0 leaves out all that cannot be reached.
 * A Metadata request that names an id anywhere is read as one for ids; what it asks for twice is answered once.
 * Metadata shows a topic to a client that may DESCRIBE it. Another topic is left out of a list of all topics; if it was
-  asked for, the client gets TOPIC_AUTHORIZATION_FAILED, and is not told whether there is such a topic. To have a
-  missing topic made, a client needs CREATE on the cluster or on that topic.
+  asked for, the client gets TOPIC_AUTHORIZATION_FAILED, whether there is such a topic or not. To have a missing topic
+  made, a client needs CREATE on the cluster or on that topic.
 * FindCoordinator needs DESCRIBE on the group or the transactional id. DescribeCluster needs nothing on a broker, and
   ALTER on the cluster on a controller.
 * A client that asks gets the operations it may do; without DESCRIBE on the cluster there are none.
@@ -378,7 +378,7 @@ HANDLERS: Handlers = {
 
 
 def _check_controllers_register(image: MetadataImage) -> None:
-    """KafkaError if the cluster's level does not let controllers register: then nobody knows where they are."""
+    """KafkaError if the cluster's level does not let controllers register: then no broker knows their addresses."""
     level = image.features.get(METADATA_VERSION, LATEST.level)
     if level < IV_3_7_0_CONTROLLER_REGISTRATION:
         raise KafkaError(
@@ -395,7 +395,7 @@ def _is_by_id(topic: MetadataRequest.Topic) -> bool:
 
 
 def why_missing(name: str) -> ErrorCode:
-    """Why there is no topic of this name: it could not even be made, or nobody made it."""
+    """Why there is no topic of this name: its name is not allowed, or it was not created."""
     try:
         check_topic_name(name)
     except KafkaError as error:
@@ -406,7 +406,7 @@ def why_missing(name: str) -> ErrorCode:
 def _partition(
     image: MetadataImage, number: int, partition: PartitionRegistration, context: RequestContext
 ) -> MetadataResponse.Topic.Partition:
-    """What the client is told of a partition, and of those of its brokers that it can reach."""
+    """The partition as the client sees it, with those of its brokers that the client can reach."""
     offline = [replica for replica in partition.replicas if not is_reachable(image, replica, context.listener)]
     replicas, in_sync = partition.replicas, partition.isr
     if context.api_version == _ONLY_LIVE_REPLICAS:

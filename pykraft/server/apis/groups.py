@@ -10,7 +10,7 @@ while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
 * READ on the group lets a client be a member, commit and fetch; DESCRIBE lets it look; DELETE delete.
 * Offsets need READ on their topic as well, to look at them DESCRIBE. A topic that there is not, or not for this client,
   is refused alone. Of all of a group's offsets the client sees those of topics that it may DESCRIBE.
-* A member of a consumer group needs DESCRIBE on each topic that it names; its pattern stands for those that it may
+* A member of a consumer group needs DESCRIBE on each topic that it names; its pattern matches only those that it may
   DESCRIBE. A client that looks at such a group needs it on each topic that a member has.
 * A cluster whose group.version is 0 has no consumer groups: UNSUPPORTED_VERSION.
 * From SyncGroup 5 on a member must say the group's protocol.

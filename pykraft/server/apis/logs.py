@@ -9,7 +9,7 @@ Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4, AlterReplicaLogDirs 1 to
   their segment, when retention is looked at next.
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 * DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
-  the disk. The metadata log is no partition of a broker, and is not told.
+  the disk. The metadata log is no partition of a broker, and is left out.
 * A broker of pykraft has one log directory, so AlterReplicaLogDirs finds every replica where it is to be. Another
   directory is LOG_DIR_NOT_FOUND. A partition without a replica here is REPLICA_NOT_AVAILABLE: after a reassignment
   Kafka's tool asks again until the replica has come.
