@@ -22,8 +22,8 @@ What stays besides the last values:
   left before it (its own if nothing is). So a segment ends where the next one begins, and recovery can tell compaction
   from loss. (Kafka keeps the one batch where the pass ended.)
 
-Records of aborted transactions go at once, as nobody may read them, and the aborted transaction stays in the index if
-the pass still met one of its batches. Records without a key have no place in a compacted log.
+Records of aborted transactions go at once, as no consumer may read them, and the aborted transaction stays in the index
+if the pass still met one of its batches. Records without a key have no place in a compacted log.
 
 Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full, if
 need be within a batch. What is read is held one batch at a time, unpacked, and a megabyte at a time of what is written.
@@ -112,7 +112,7 @@ class OffsetMap:
 
 
 def digest(key: bytes) -> bytes:
-    """What stands for a long key."""
+    """A digest in place of a long key."""
     return blake2b(key, digest_size=_LONGEST_KEY + 1).digest()
 
 

@@ -5,7 +5,8 @@ crash may leave a last batch that is cut off or torn, which its length or its ch
 batches from the end: then only the next segment's base offset shows that some are missing (`log_loader`).
 
 To find something in the file its headers are read, not its records: a scan reads pieces of 16 KB and jumps from header
-to header. Who wants the records as well reads larger pieces, and a batch that a piece cuts off once more.
+to header. A caller that wants the records as well reads larger pieces, and reads a batch that a piece cuts off once
+more.
 
 Follows org.apache.kafka.common.record.FileRecords.
 """
@@ -64,7 +65,7 @@ class FileRecords(Synced):
         return position
 
     def region(self, position: int, length: int) -> FileRegion | bytes:
-        """A promise of these bytes: whoever sends them takes them from the file itself."""
+        """A promise of these bytes: the network sends them from the file itself."""
         return self._file.region(position, length)
 
     def truncate(self, size: int) -> None:
@@ -126,7 +127,7 @@ class FileRecords(Synced):
             position += size
 
     def has_batch_up_to(self, offset: int, position: int) -> bool:
-        """Whether the header of a batch stands at `position`, and none of its offsets is above `offset`."""
+        """Whether the header of a batch is at `position`, and none of its offsets is above `offset`."""
         if position + HEADER_BYTES > self._file.size:
             return False
         header = self._file.read(position, HEADER_BYTES)

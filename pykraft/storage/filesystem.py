@@ -88,7 +88,7 @@ class Lock(Protocol):
 
 
 class LockedError(Exception):
-    """Somebody has the lock; the message says who: "process 4711", "this process" or "another process"."""
+    """The lock is taken; the message names the owner: "process 4711", "this process" or "another process"."""
 
 
 class Space(NamedTuple):
@@ -138,16 +138,16 @@ class FileSystem(Protocol):
         ...
 
     def sync_everything(self, path: str) -> None:
-        """Return when all that anybody has written below this folder is on the disk."""
+        """Return when all that any process has written below this folder is on the disk."""
         ...
 
     def lock(self, path: str) -> Lock:
-        """Lock this file against everybody else, until the lock is released or this process ends. LockedError if it is
-        locked, also if that was by this process."""
+        """Lock this file against other processes and other callers, until the lock is released or this process ends.
+        LockedError if it is locked, also by this process."""
         ...
 
     def space(self, path: str) -> Space:
-        """Of the volume that `path` lies on."""
+        """The space of the volume that holds `path`."""
         ...
 
     def absolute(self, path: str) -> str:
@@ -156,7 +156,7 @@ class FileSystem(Protocol):
 
 
 def is_gone(error: OSError) -> bool:
-    """Whether the disk only says that somebody has closed, renamed or removed the file meanwhile."""
+    """Whether the error only says that the file was closed, renamed or removed meanwhile."""
     return error.errno in (errno.EBADF, errno.ENOENT)
 
 
@@ -171,7 +171,7 @@ class Synced:
         self._changes = self._synced_changes = 0
 
     def distrust(self) -> None:
-        """Another process has written the file, and nobody knows how much of it is on the disk."""
+        """Another process has written the file, and we do not know how much of it is on the disk."""
         self._changes += 1
 
     def sync(self) -> None:
@@ -295,7 +295,7 @@ class OsLock:
 
     The system gives such a lock to a process, not to an open file, with two consequences. It does not keep the same
     process from locking twice; that is what `_locked` is for. And it is lost as soon as the process closes *any* open
-    file of this name: nobody else may open a lock file, not even to see whether it is locked.
+    file of this name: nothing else in the process may open a lock file, not even to see whether it is locked.
     """
 
     _locked: "dict[tuple[int, int, str], OsLock]" = {}  # noqa: RUF012 (of the whole process, on purpose)
@@ -348,7 +348,7 @@ class OsFile:
     room page by page takes a fifth of the time of a write. The size stays what was written, and a crash leaves no more
     than blocks behind the end of the file, which the next `trim` gives back.
 
-    Its descriptor is opened when it is needed, and may be taken back whenever nobody is using it (`open_files`).
+    Its descriptor is opened when it is needed, and may be taken back whenever it is not in use (`open_files`).
     """
 
     __slots__ = ("_is_closed", "_reserved", "_truncations", "held", "path", "size")
@@ -430,7 +430,7 @@ class OsFile:
 
     @property
     def descriptor(self) -> Descriptor:
-        """The open file; OSError once it is closed. Who uses the number holds on to the descriptor meanwhile."""
+        """The open file; OSError once it is closed. Hold on to the descriptor while you use its number."""
         descriptor = self.held
         if descriptor is not None:
             descriptor.was_used = True
@@ -446,7 +446,7 @@ class OsFile:
 
 
 class OsFileRegion:
-    """A piece of an `OsFile`. If the file is cut before the piece was sent, reading it fails: what stands there now may
+    """A piece of an `OsFile`. If the file is cut before the piece was sent, reading it fails: the bytes there now may
     be another leader's records."""
 
     __slots__ = ("_file", "_length", "_position", "_truncations")

@@ -14,8 +14,8 @@ An entry is added with the first batch before which more than ``index.interval.b
 the two indexes together are less than half a percent of their log. A look-up finds the last entry at or before the
 target, in a few steps of binary search, and the log is scanned from there.
 
-The files carry no checksum. They can always be made anew from the log, and after an unclean stop those of the segments
-that are read through are: that is why entries are gathered in memory and written when the log is flushed, rolled or
+The files carry no checksum. They can always be rebuilt from the log, and after an unclean stop recovery does that for
+the segments that it reads: that is why entries are gathered in memory and written when the log is flushed, rolled or
 closed, not one by one.
 
 An index comes into memory when something is looked up in it, or added. At a start only its first and last entries are
@@ -32,7 +32,8 @@ from pykraft.common.errors import CorruptRecordError
 from pykraft.storage.filesystem import FileSystem, Synced, replace_file
 
 _SMALLEST_ALLOCATED_BYTES = 1024
-"""Whoever gives indexes less room than this could also see zeros that a loss of power has left of a full one."""
+"""A smaller file that ends in zeros may be a full index of ours after a loss of power; a larger one is taken for
+Kafka's."""
 
 
 class OffsetPosition(NamedTuple):

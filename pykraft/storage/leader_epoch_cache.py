@@ -1,9 +1,9 @@
 """Which leader epoch began at which offset: ``leader-epoch-checkpoint`` (its lines are shown in `checkpoint`).
 
 Each batch carries the epoch of the leader that appended it. The cache keeps, for every epoch in the log, the offset at
-which it began. That answers the question on which truncation stands: where does the log of epoch e end? Two replicas
-that agree on the answer agree on everything before it (log matching), so a follower cuts its log there and nowhere
-else. Cutting at the high watermark instead loses acknowledged records or lets replicas diverge: the histories are in
+which it began. That answers the question on which truncation depends: where does the log of epoch e end? Two replicas
+that agree on the answer agree on everything before it (log matching), so a follower truncates its log there and nowhere
+else. Truncating to the high watermark instead loses acknowledged records or lets replicas diverge: the histories are in
 KIP-101.
 
 Epochs and start offsets both rise strictly. An epoch that begins at or below a known one replaces it.
@@ -62,8 +62,8 @@ class LeaderEpochCache:
         self.entries.append(EpochEntry(epoch, start_offset))
 
     def relearn(self, start_offset: int, found: Iterable[EpochEntry]) -> None:
-        """The log was read anew from `start_offset` on, after a crash: what the file says of it may be older, and goes.
-        `found` has an entry for each change of the epoch."""
+        """The log was read again from `start_offset` on, after a crash: the file's entries from there on may be
+        outdated, and go. `found` has an entry for each change of the epoch."""
         self.entries = [entry for entry in self.entries if entry.start_offset < start_offset]
         for entry in found:
             if entry.epoch > (-1 if self.latest_epoch is None else self.latest_epoch):
@@ -85,7 +85,7 @@ class LeaderEpochCache:
         return OffsetAndEpoch(self.entries[following].start_offset, known)
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`; None if it lies before the first known one."""
+        """The epoch of the record at `offset`; None if it is before the first known one."""
         following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[following - 1].epoch if following else None
 

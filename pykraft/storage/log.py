@@ -11,22 +11,22 @@
 
 * Everything below the *log start offset* is gone (retention, DeleteRecords).
 * Everything below the *high watermark* is on all in-sync replicas: consumers see it, and it cannot be lost.
-* Everything below the *last stable offset* is also decided: no open transaction begins before it.
-* The *log end offset* is that of the next record. What lies above the high watermark may be truncated again.
+* Below the *last stable offset* every transaction has also ended: no open transaction begins before it.
+* The *log end offset* is that of the next record. Records above the high watermark may still be truncated.
 
-A leader gives offsets (`append_as_leader`); a follower takes them as they come (`append_as_follower`), so that replicas
-are equal byte for byte. Both do the same in the same order: check, plan the producers' state, note the leader epoch,
-roll the segment if it is full, write, then let the plan be true. A check that fails leaves no trace. If the disk fails,
-the records and the producers' state are as before; a new leader epoch stays noted, to begin at the end of the log, as
-that of a leader that wrote nothing.
+A leader assigns offsets (`append_as_leader`); a follower takes over the leader's (`append_as_follower`), so that
+replicas are equal byte for byte. Both do the same in the same order: check, plan the producers' state, note the leader
+epoch, roll the segment if it is full, write, then let the plan be true. A check that fails leaves no trace. If the disk
+fails, the records and the producers' state are as before; a new leader epoch stays noted, to begin at the end of the
+log, as that of a leader that wrote nothing.
 
-What is synced, and when: a finished segment in the background, everything by `flush`. What lies below the *recovery
-point* is synced, and is trusted after a crash; what lies above it is read through, and is cut where it is damaged. So a
-segment that is not synced yet begins at the very offset where the one before it ends: if the power fails and that one
-loses its tail, the gap shows. Where a gap is too wide for that, all before it is synced, and the new recovery point is
-written to its checkpoint before the append returns (`on_recovery_point`): below it a gap is no loss. A truncation is on
-the disk before anything is appended again, and the owner of the log is told (`on_cut`), for it may have written down
-marks that are too high now.
+What is synced, and when: a finished segment in the background, everything by `flush`. Everything below the *recovery
+point* is synced, and is trusted after a crash; what is above it is read again, and truncated at the first damaged
+batch. So a segment that is not synced yet begins at the very offset where the one before it ends: if the power fails
+and that one loses its tail, the gap shows. Where a gap is too wide for that, all before it is synced, and the new
+recovery point is written to its checkpoint before the append returns (`on_recovery_point`): below it a gap is no loss.
+A truncation is on the disk before anything is appended again, and the owner of the log gets a call (`on_cut`), for its
+checkpoints may be too high now.
 
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
@@ -137,7 +137,7 @@ class UnifiedLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody finds a record in it any more, or yet."""
+        """Whether the log has no record, or none any more."""
         return self.log_start_offset == self.log_end_offset
 
     @property
@@ -486,7 +486,7 @@ class UnifiedLog:
         self._after_cut()
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop everything; the log begins anew, empty, at `offset`."""
+        """Drop everything; the log begins again, empty, at `offset`."""
         self.cuts += 1
         while self._segments:
             self._drop(self.active_segment)
@@ -537,7 +537,7 @@ class UnifiedLog:
         return True
 
     def forget_epochs(self) -> None:
-        """No crash brings back what lies before the start of the log: forget its leader epochs."""
+        """No crash brings back the records before the log start offset: forget their leader epochs."""
         self.epochs.truncate_from_start(self.log_start_offset)
 
     def delete_segments(self, count: int) -> None:

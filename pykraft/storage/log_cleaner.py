@@ -1,7 +1,7 @@
 """Which log is compacted next, and the passes of the cleaner.
 
 Every log whose ``cleanup.policy`` has ``compact`` has a mark, the first dirty offset: up to there it was compacted. The
-marks are written to ``cleaner-offset-checkpoint``. Above it lies what may be cleaned, up to the first of these:
+marks are written to ``cleaner-offset-checkpoint``. Above it the log may be cleaned, up to the first of these:
 
 * the active segment;
 * the last stable offset: nothing that may be lost or aborted yet decides over older records;
@@ -52,7 +52,7 @@ After = Callable[[int, Callable[[], None]], object]
 
 
 def at_once(delay_ms: int, action: Callable[[], None]) -> None:
-    """Nobody asks for a rest."""
+    """Never waits: no throttle is set."""
     action()
 
 

@@ -6,15 +6,15 @@ In this order:
    whose log is gone (`segment_files`).
 2. *Segments* are opened, oldest first.
 3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point, and always the active
-   one, is read through, its indexes are rebuilt, and it is cut at the first damaged batch. What lies below the recovery
-   point was synced, and is trusted; there, only indexes that cannot belong to their log are rebuilt. Should that show
-   that such a segment is damaged, which no crash does, it alone is cut: what follows was synced, too, and stays, behind
-   a gap. The recovery point of the metadata log is its newest snapshot (`raft.replicated_log`), and its active segment
-   is read from there on: so a start reads the snapshot and what follows it, however long the log is.
-4. The *leader epochs* of what was read through are those of its batches. What lies below the recovery point has them
-   in the file, which is written before the recovery point passes the first batch of an epoch. No epoch begins past the
-   end of the log.
-5. The *producers' state* comes from the newest snapshot that lies within the log, and a replay of what follows it.
+   one, is read through, its indexes are rebuilt, and it is truncated at the first damaged batch. Everything below the
+   recovery point was synced, and is trusted; there, only indexes that cannot belong to their log are rebuilt. Should
+   that show that such a segment is damaged, which no crash does, it alone is cut: what follows was synced, too, and
+   stays, behind a gap. The recovery point of the metadata log is its newest snapshot (`raft.replicated_log`), and its
+   active segment is read from there on: so a start reads the snapshot and what follows it, however long the log is.
+4. The *leader epochs* of what was read through are those of its batches. Those below the recovery point are in the
+   file, which is written before the recovery point passes the first batch of an epoch. No epoch begins past the end of
+   the log.
+5. The *producers' state* comes from the newest snapshot that is within the log, and a replay of what follows it.
 6. After a crash the records are *synced*. The process that died may have truncated, removed or appended what the disk
    does not know of yet; from here on its past is as certain as that of a log that was closed in order. The indexes are
    not synced, and the recovery point stays where it was: after another crash the same is read again, as in Kafka. A
@@ -58,8 +58,8 @@ from pykraft.storage.segment_files import (
 from pykraft.storage.trash import Trash
 
 
-def nobody(*_: object) -> None:
-    """Who is told of the marks of a log that stands alone: it has no owner that writes them down."""
+def ignore(*_: object) -> None:
+    """The callback of a log that is used alone: no owner writes checkpoints for it."""
 
 
 @dataclass(kw_only=True)
@@ -83,13 +83,13 @@ class LogLoader:
     """Of the metadata log: its newest snapshot. What is before it was synced, indexes and leader epochs included, and
     no batch has a producer id."""
     producer_id_expiration_ms: int = 86_400_000
-    on_cut: Callable[[UnifiedLog], None] = nobody
+    on_cut: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
-    on_recovery_point: Callable[[TopicPartition, int], None] = nobody
+    on_recovery_point: Callable[[TopicPartition, int], None] = ignore
     """Called with a recovery point that has to be written down now: everything below it is on the disk, and gaps in it
     are no loss."""
     trash: Trash | None = None
-    """Where deleted segments go; a log that stands alone has its own."""
+    """Where deleted segments go; a log that is used alone has its own."""
     syncs: bool = True
     """Whether to sync the folder above if the log is new, and the records after a crash; else the caller has to."""
     lost_bytes: int = 0
@@ -107,8 +107,8 @@ class LogLoader:
             if self.syncs:
                 self.filesystem.sync_directory(parent(self.directory))
             self.clean = True  # nothing can be lost of it
-        # Who promised to sync everything does so after a crash only: if a log that was closed in order turns out to be
-        # damaged below, nobody else will.
+        # An owner that syncs everything does so after a crash only: if a log that was closed in order turns out to be
+        # damaged below, this log has to sync.
         syncs = self.syncs or self.clean
         self._check_topic_id()
         names = finish_leftovers(self.filesystem, self.directory)

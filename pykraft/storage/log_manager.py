@@ -12,7 +12,7 @@
       flights-0/ flights-1/ ...          the logs
       cleaner-offset-checkpoint          up to where each compacted log is clean
       flights-2.0ad3...-delete/          a deleted log whose bytes are still there
-      flights-3.97c1...-stray/           a log that is nobody's: what becomes of it is for its owner to say
+      flights-3.97c1...-stray/           a log of no partition that is assigned here: its owner decides about it
 
 The checkpoints are written from time to time, and at once if they would claim too much: when a log was truncated below
 what they say, or deleted. A recovery point that is too high makes the next start trust bytes that were never synced, a
@@ -28,8 +28,8 @@ being compacted keeps its segments until that is done.
 A log that the metadata do not know, or give to other brokers, is not deleted: it may be the metadata that are wrong. It
 is set aside, and left alone from then on.
 
-Folders that are no partition's, and unknown files, also in the folders of logs, are left alone and told (`unknown`).
-Kafka does not start where it finds such a folder, and says nothing of such files.
+Folders that are no partition's, and unknown files, also in the folders of logs, are left alone and reported
+(`unknown`). Kafka does not start where it finds such a folder, and says nothing of such files.
 
 Follows org.apache.kafka.storage.internals.log.LogManager.
 """
@@ -100,7 +100,7 @@ class LogDirectoryFailedError(OSError):
 
 
 def lock_directory(filesystem: FileSystem, directory: str) -> Lock:
-    """Take the directory for one node; DirectoryInUseError if somebody has it."""
+    """Take the directory for one node; DirectoryInUseError if another node has it."""
     filesystem.make_directory(directory)
     try:
         return filesystem.lock(f"{directory}/{LOCK}")

@@ -12,7 +12,7 @@ Batches are appended to the last segment only. Indexes hold offsets relative to 
 before it would have 2**31 of them.
 
 `recover` rebuilds everything that is not the .log file from the .log file, up to the first batch that is damaged. What
-a crash leaves behind such a batch was not synced, so nobody counts on this log alone for it: it may go.
+a crash leaves after such a batch was not synced, so no acknowledgement depends on this log alone: it may go.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.
 """
@@ -82,7 +82,7 @@ class LogSegment:
         now_ms: int,
         suffix: str = "",
     ) -> None:
-        """Open the segment's files, or make them; `suffix` stands behind their names. Of the topic's settings `config`
+        """Open the segment's files, or make them; `suffix` is appended to their names. Of the topic's settings `config`
         only those of the indexes matter, as they are now."""
         max_index_bytes = config[SEGMENT_INDEX_BYTES]
         stem = f"{directory}/{base_offset:020d}"
@@ -148,7 +148,7 @@ class LogSegment:
             try:
                 self._first_timestamp = next(self.records.headers()).header.max_timestamp
             except CorruptRecordError:
-                self._first_timestamp = -1  # nobody knows it any more, and appends must go on
+                self._first_timestamp = -1  # it cannot be read any more, and appends must go on
         return -1 if self._first_timestamp is None else self._first_timestamp
 
     def youngest_ms(self) -> int:
@@ -245,7 +245,7 @@ class LogSegment:
                     if at.header.max_timestamp > largest.timestamp:
                         largest = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
             except CorruptRecordError:
-                pass  # of a closed segment the index told all
+                pass  # of a closed segment the index has the largest
             self.max_timestamp = largest
         return self.max_timestamp
 
@@ -264,7 +264,7 @@ class LogSegment:
     def find_youngest(self, start_offset: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record from `start_offset` on that has the largest timestamp."""
         found = self.find_timestamp(self.largest_timestamp().timestamp, start_offset)
-        if found is None:  # what has it lies before `start_offset`, or was emptied by compaction
+        if found is None:  # the record is before `start_offset`, or compaction has removed it
             headers = (at.header for at in self.records.headers())
             left = (batch.max_timestamp for batch in headers if batch.count and batch.last_offset >= start_offset)
             largest = max(left, default=None)
@@ -290,8 +290,8 @@ class LogSegment:
         limit: int | None = None,
         synced_offset: int | None = None,
     ) -> Recovered:
-        """Rebuild the indexes from the log, up to the first damaged batch. The log is not cut: `cut` is the caller's to
-        call, once what lies behind this segment is gone.
+        """Rebuild the indexes from the log, up to the first damaged batch. The file is not truncated: the caller calls
+        `cut` once the segments after this one are gone.
 
         `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
         each change of the leader epoch. `limit` is where the next segment begins. Batches below `synced_offset` and
@@ -358,8 +358,8 @@ class LogSegment:
             return
 
     def replay(self, producer_state: ProducerStateManager) -> None:
-        """Carry the producers through the batches that they have not seen. Headers tell all of a data batch; how a
-        transaction ended stands in its marker. What stands behind damage is not known."""
+        """Carry the producers through the batches that they have not seen. Headers say all of a data batch; a marker
+        says how its transaction ended. Batches after a damaged one are not read."""
         try:
             first = self.find(producer_state.map_end_offset)
             for at in self.records.headers(first.position) if first is not None else ():
@@ -384,7 +384,7 @@ class LogSegment:
 
     def _end_below(self, offset: int) -> tuple[int, int]:
         """Where the batches end that are below `offset` and can be read, in bytes and in offsets. The index is not
-        asked: a recovery would not come to what lies behind damage, and the index may be damaged itself."""
+        asked: a recovery would stop at the damage, and the index may be damaged itself."""
         end, following = 0, self.base_offset
         try:
             for at in self.records.headers():
@@ -414,7 +414,7 @@ class LogSegment:
         return self.offset_index.has_unwritten_entries or self.time_index.has_unwritten_entries
 
     def let_go_of_indexes(self) -> None:
-        """Nothing is appended any more: who looks something up reads the indexes anew."""
+        """Nothing is appended any more: a lookup reads the indexes again."""
         self.offset_index.let_go()
         self.time_index.let_go()
         self.transaction_index.let_go()

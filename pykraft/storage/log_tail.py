@@ -3,8 +3,8 @@
 A run (`Cells`) is the piece of one batch that is among the last records: its offsets, its leader epoch, and what kind
 of records it holds. Which records are committed follows from the high watermark, and is not said here.
 
-How a transaction ended stands in a control batch after its records. So all markers that matter for the tail are in the
-tail, and no index is asked: a transactional batch without a marker after it belongs to an open transaction.
+A control batch after its records says how a transaction ended. So all markers that matter for the tail are in the tail,
+and no index is asked: a transactional batch without a marker after it belongs to an open transaction.
 
 It reads headers, and of a control batch the batch: at most `MOST_HEADERS` of them. A log that is being closed, or that
 is damaged, has an empty tail. Kafka has no such class.

@@ -9,12 +9,13 @@ Which one goes is found by the *clock* algorithm, also called second chance: the
 a mark, and a hand goes around. It takes the mark off where it finds one, and closes the first file that has none. That
 is nearly the least recently used one, and a use costs no more than setting a mark.
 
-Several threads use files: each node's own, and one in the background. None of them may find that its number stands for
-another file since. So nothing is closed under anybody's hands: the cache only lets go of a `Descriptor`, which closes
-itself when its last holder, perhaps in the midst of a write, has let go of it, too.
+Several threads use files: each node's own, and one in the background. None of them may find that its number belongs to
+another file since. So no descriptor is closed while it is in use: the cache only lets go of a `Descriptor`, which
+closes itself when its last holder, perhaps in the midst of a write, has let go of it, too.
 
 What was written through a descriptor that is closed since is synced through the next one: the kernel keeps the pages
-with the file. It also keeps the error of a write that failed behind our back until somebody asks (Linux 4.14 on).
+with the file. It also keeps the error of a write that failed in the background until the next sync asks for it (Linux
+4.14 on).
 
 Kafka has no such bound. It keeps the .log file of every segment open, maps the indexes into memory once they were used,
 and asks its users for ``ulimit -n 100000`` and a large ``vm.max_map_count``. A notebook's server can rarely be given
@@ -35,7 +36,7 @@ _NO_LIMIT = 1 << 31
 
 
 class Descriptor:
-    """An open file's number. It is closed when nobody holds this object any more."""
+    """An open file's number. It is closed when no reference to this object is left."""
 
     __slots__ = ("number", "was_used")
 
@@ -57,7 +58,7 @@ class Reopened(Protocol):
 
 class OpenFiles:
     """The files that have a descriptor: at most `limit`, and fewer if sockets or others leave no number below
-    `highest_number`. What lies above that is for files that are open for a moment: a checkpoint, a folder to sync."""
+    `highest_number`. Numbers above that are for files that are open for a moment: a checkpoint, a folder to sync."""
 
     def __init__(self, limit: int, highest_number: int = _NO_LIMIT) -> None:
         self.limit = limit

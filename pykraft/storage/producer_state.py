@@ -7,14 +7,14 @@ batch that leaves a gap is refused. Five, because a producer may have five reque
 A producer with an open transaction also has the offset where the transaction began. The smallest of these bounds what
 readers of committed data may see: the last stable offset.
 
-The state is a function of the log: replaying the batches makes it anew. To save that at start, it is written to
+The state is a function of the log: replaying the batches rebuilds it. To save that at start, it is written to
 ``%020d.snapshot`` when a segment is rolled and at an orderly stop; the name is the offset up to which it holds::
 
     version int16 = 1 | crc uint32, CRC-32C of all that follows | count int32 | entries of 46 bytes:
     producer id int64 | epoch int16 | last sequence int32 | last offset int64 | offset delta int32 | timestamp int64 |
     coordinator epoch int32 | first offset of the open transaction int64, -1 if none
 
-A snapshot that is damaged is removed and the one before it is used; one that lies beyond the log's end is removed too.
+A snapshot that is damaged is removed and the one before it is used; one that is beyond the log's end is removed too.
 
 Follows org.apache.kafka.storage.internals.log.{ProducerStateManager,ProducerAppendInfo,ProducerStateEntry} (KIP-98,
 KIP-360).
@@ -47,7 +47,7 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class AppendOrigin(Enum):
-    """Who appends: it decides how much is checked."""
+    """The origin of an append decides how much is checked."""
 
     CLIENT = "a producer: epoch and sequence are checked"
     COORDINATOR = "a coordinator: its batches have no sequence, only the epoch is checked"
@@ -260,7 +260,7 @@ class ProducerStateManager:
         self._unsynced: list[File] = []
         """The snapshots that were written and are not on the disk yet."""
         self._snapshots: list[int] | None = None
-        """The snapshots in the folder, ascending, once they were looked for: nobody else makes or removes any."""
+        """The snapshots in the folder, ascending, once they were looked for: only this manager makes or removes any."""
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ class ProducerStateManager:
         self._remove_snapshots([offset for offset in self.snapshot_offsets()[:-1] if offset not in base_offsets])
 
     def truncate_fully(self, offset: int) -> None:
-        """The log begins anew, empty, at `offset`."""
+        """The log begins again, empty, at `offset`."""
         self._remove_snapshots(self.snapshot_offsets())
         self._clear()
         self.verifications.clear()
@@ -471,7 +471,9 @@ class ProducerStateManager:
         for entry in decode_snapshot(self._filesystem.read(path)):
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
-        self._unsynced.append(self._filesystem.open(path))  # whoever wrote it may have been killed before the sync
+        self._unsynced.append(
+            self._filesystem.open(path)
+        )  # the process that wrote it may have been killed before the sync
         self.map_end_offset = self.last_snapshot_offset = offset
 
 

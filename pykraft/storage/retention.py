@@ -2,7 +2,7 @@
 
 A log is shortened from its beginning, by whole segments, for one of three reasons:
 
-* *start*: everything in the segment lies below the log start offset, which DeleteRecords raised;
+* *start*: everything in the segment is below the log start offset, which DeleteRecords raised;
 * *size*: without the segment the log is still as large as ``retention.bytes``;
 * *time*: the youngest record in it is older than ``retention.ms``.
 

@@ -12,8 +12,8 @@ A reader of committed data gets, with the records, the aborted transactions that
 itself. The last stable offset tells where a search may stop: every transaction that begins later is none of ours.
 
 The file is made with the first abort, written entry by entry, and synced with its segment. A crash may leave it
-shorter, or with an entry that is torn. There is no checksum: that a length is no multiple of 34 is noticed, and all
-else is made good after an unclean stop, when the file is made anew from the log.
+shorter, or with an entry that is torn. There is no checksum: a length that is no multiple of 34 is noticed, and all
+else is repaired after an unclean stop, when the file is rebuilt from the log.
 
 Follows org.apache.kafka.storage.internals.log.{TransactionIndex,AbortedTxn} (KIP-98).
 """
@@ -109,7 +109,7 @@ class TransactionIndex:
         self._data = data
 
     def let_go(self) -> None:
-        """Nothing is appended any more: whoever looks something up reads the file anew."""
+        """Nothing is appended any more: a lookup reads the file again."""
         self._data = None
 
     def rename_file(self, suffix: str) -> None:

@@ -1,8 +1,8 @@
 """What was deleted and is still on the disk.
 
-A deleted segment gets another name at once, and stays open for ``file.delete.delay.ms``: whoever was promised bytes of
-it still reads them. A deleted log is closed at once, for nobody is answered from it any more; its folder gets another
-name and stays as long. Then the files are removed. What a stop leaves behind is removed by the next start.
+A deleted segment gets another name at once, and stays open for ``file.delete.delay.ms``: a response that promised bytes
+of it can still send them. A deleted log is closed at once, for no request is answered from it any more; its folder gets
+another name and stays as long. Then the files are removed. What a stop leaves behind is removed by the next start.
 
 Follows the scheduled deletions in org.apache.kafka.storage.internals.log.{LocalLog,LogManager}.
 """

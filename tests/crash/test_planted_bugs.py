@@ -23,7 +23,7 @@ from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader, nobody
+from pykraft.storage.log_loader import LogLoader, ignore
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -299,10 +299,10 @@ def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is told that all before a gap is there."""
+    """The owner of the log does not learn that all before a gap is on the disk."""
     original = UnifiedLog.__init__
     monkeypatch.setattr(
-        UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_recovery_point": nobody})
+        UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_recovery_point": ignore})
     )
 
 
@@ -423,7 +423,7 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "recovery trusts the bytes": (instead(LogSegment, "_undamaged_batches", trusting), the_power_fails),
     "recovery accepts a gap": (accepts_gaps, the_power_fails_in_random_stories),
     "a gap is not written down": (leaves_gaps_unsaid, processes_end),
-    "nobody writes down that a gap is no loss": (
+    "no checkpoint says that a gap is no loss": (
         forget(LogManager, "_on_recovery_point"),
         a_directory_keeps_what_follows_gaps,
     ),
