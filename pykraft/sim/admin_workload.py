@@ -3,10 +3,10 @@ the cluster is in trouble, and remembers what was promised.
 
 Each topic has a name of its own, so what must be there in the end is plain:
 
-* a topic whose creation was acknowledged is there, unless somebody was told to delete it;
+* a topic whose creation was acknowledged is there, unless a deletion was requested;
 * a topic whose deletion was acknowledged is gone, also from a node that has only read a snapshot. A request to make it
   that was given up may still arrive: then there is another topic of that name, with an id of its own;
-* of a topic whose request failed nobody knows;
+* a topic whose request failed may be there or not;
 * where a partition may end that was moved, `reassignment_workload` says;
 * ``metadata.version`` is what was acknowledged last, or what a request wanted that was given up and arrived later. A
   request that only asked whether a level would do has changed nothing.
@@ -72,7 +72,7 @@ class Administrator:
         self.deleted: set[Uuid] = set()
         self._level = level
         self._given_up: set[int] = set()
-        """Levels of requests of which nobody knows."""
+        """Levels of requests whose outcome is unknown."""
 
     def poll(self, now: int) -> Poll:
         if self.is_active and not self.is_waiting and now >= self._act_at:

@@ -478,7 +478,7 @@ class SimulatedCluster:
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:
-            return "not everybody has read the metadata log"
+            return "not every node has read the metadata log"
         if (moving := in_progress(max(images, key=lambda image: image.provenance.offset))) is not None:
             return f"{moving} is still being reassigned"
         return self._missing_in_partitions(images) or self._missing_in_clients()

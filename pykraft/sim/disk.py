@@ -1,8 +1,8 @@
 """A disk in memory that forgets what a real one may forget: `MemoryFileSystem`, a `FileSystem` for tests and simulator.
 
 It tells what was *written* from what is *on the disk*. Of a file it knows the bytes as written, and how many of them
-were there at its last sync; of a folder the entries as they are, and the changes to them since it was last synced. Two
-kinds of crash can then be told apart:
+were there at its last sync; of a folder the entries as they are, and the changes to them since it was last synced. So
+it can tell two kinds of crash apart:
 
 `crash_process` ends the process. Open files die with it (each further use raises OSError) and locks are released. All
 bytes and all entries stay, for the kernel has them.
@@ -216,7 +216,7 @@ class MemoryFileSystem:
         self._is_for_good = False
         self._stopped: OSError | Crash | None = None
         self.capacity_bytes = _CAPACITY_BYTES
-        """Whoever would write more than so many bytes finds the disk full."""
+        """A write beyond this many bytes finds the disk full."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 

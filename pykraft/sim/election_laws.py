@@ -1,8 +1,8 @@
 """The laws of elections: what an eligible replica has, and when committed records may be lost.
 
-* **A member of the ELR holds everything that is committed** (KIP-966). The high watermark stood still since it left the
-  ISR, and it has lost nothing: a broker that came back without having stopped in order is no member any more. Of a
-  broker that has lost its power, and has not registered since, the controller cannot know; there is no law for it.
+* **A member of the ELR holds everything that is committed** (KIP-966). The high watermark has not advanced since it
+  left the ISR, and it has lost nothing: a broker that came back without having stopped in order is no member any more.
+  Of a broker that has lost its power, and has not registered since, the controller cannot know; there is no law for it.
 * **Committed records are lost only by an unclean election.** Such an election is seen in the committed metadata: the
   partition is RECOVERING (KIP-704). From then on its history is another one, and what was acknowledged before may be
   gone or replaced. No law says any more what that partition holds; those of all other partitions go on.

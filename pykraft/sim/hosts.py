@@ -244,17 +244,17 @@ class SimulatedNode(Machine):
         """Counts the starts."""
         self.is_stopping = False
         self.is_kept_down = False
-        """A person has ended it, and nobody else starts it again."""
+        """The script has ended it, and only the script starts it again."""
         self.disk_failed = False
         """Or it will, at one of its next changes; in the next life, if this one ends in order before."""
         self.power_will_fail = False
         """When the machine stops within a step."""
         self.lost_power = False
-        """It has lost power, and nobody has looked at what is left."""
+        """It has lost power, and the laws have not looked yet at what is left."""
         self.was_active = False
-        """Something happened on it that nobody has looked at yet."""
+        """Something happened on it that the laws have not looked at yet."""
         self.has_ended = False
-        """A life is over, and nobody has seen to the next one yet."""
+        """A life is over, and the next one is not scheduled yet."""
         for listener in config.listeners:
             network.add_address(listener.advertised, self)
 

@@ -1,14 +1,14 @@
 """What must be true after every event, whatever has happened: the laws of Raft, and those of the data plane.
 
-*Of every log* (the metadata log and each partition's), with "committed" for what lies below some replica's high
+*Of every log* (the metadata log and each partition's), with "committed" for everything below some replica's high
 watermark:
 
 * Log Matching: where two logs hold the same offset with the same epoch, they are equal up to there, byte for byte.
-* State Machine Safety: what is committed at an offset is the same for everybody, for ever.
-* Leader Completeness: who becomes leader of an epoch has everything that was committed in earlier epochs.
+* State Machine Safety: what is committed at an offset is the same for every replica, for ever.
+* Leader Completeness: the leader of an epoch has everything that was committed in earlier epochs.
 * Epochs do not go down along a log.
-* What is committed stays: no replica cuts it off its log, nor lacks it when its process starts again. Only a loss of
-  power may take it, and of the metadata log no more than was not synced.
+* What is committed stays: no replica truncates it, nor lacks it when its process starts again. Only a loss of power may
+  take it, and of the metadata log no more than was not synced.
 
 *Of the quorum*: Election Safety (an epoch has one leader), and what it rests on: a voter votes once in an epoch, also
 if it ends in between. A node's epoch never goes back. What is committed is on the disks of a majority of the voters,
@@ -16,7 +16,7 @@ synced. The high watermark of a life of a node never goes back.
 
 *Of a partition*: a leader's high watermark never goes back, and is not above the log of any replica that is in sync, as
 the leader sees it or as the controller has decided it: any of them may lead in a moment. Each producer's batches come
-once and in order. An acknowledged record is committed, at the offset that was told. A consumer sees what is committed,
+once and in order. An acknowledged record is committed, at the acknowledged offset. A consumer sees what is committed,
 each record once and in order.
 
 *Of the metadata*: a leader is in its ISR, the ISR is among the replicas, a fenced broker leads nothing, and is in no
@@ -74,7 +74,7 @@ class ReplicaLog:
         self.led_epoch: int | None = None
         """In which epoch the replica led its partition then."""
         self.agreed = 0
-        """So many batches are known to be as everybody has committed them."""
+        """The number of batches that are known to equal the committed ones."""
 
     @property
     def end(self) -> int:
@@ -87,7 +87,7 @@ class ReplicaLog:
 
     def follow(self, log: UnifiedLog, committed: "CommittedLog | None" = None) -> range:
         """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on
-        elsewhere at once, is read anew. If it begins with a snapshot, that stands for what is `committed` before."""
+        elsewhere at once, is read again. If it begins with a snapshot, that replaces what is `committed` before."""
         self.source = log
         if log.cuts != self.cuts or log.log_end_offset < self.end:
             self.cuts, self.agreed = log.cuts, 0
@@ -174,7 +174,7 @@ class CommittedLog:
 
     def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> list[bytes]:
         """State Machine Safety: the replica says that everything below its high watermark is committed. Returns the
-        batches that nobody had said so of before."""
+        batches that no replica had said so of before."""
         count = bisect_right(replica.ends, high_watermark)
         if count <= replica.agreed:
             return []
@@ -252,7 +252,7 @@ PLAIN = b"plain"
 
 
 class PartitionHistory:
-    """What was committed in one partition, record by record, and what clients were told of it."""
+    """What was committed in one partition, record by record, and the answers that clients got about it."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.name = str(topic_partition)
@@ -288,7 +288,7 @@ class PartitionHistory:
             self._seen.add(record.value)
 
     def acknowledge(self, offset: int, value: bytes | None) -> None:
-        """A producer that waits for all in-sync replicas was told that its record has this offset."""
+        """A producer that waits for all in-sync replicas got this offset for its record."""
         self.acknowledged += 1
         if self.is_lost:
             return
@@ -333,7 +333,7 @@ def check_high_watermark(
 
 
 def check_isr(leader_id: int, change: Mapping[str, Any], ends: Mapping[int, int]) -> None:
-    """Who is taken into the ISR has everything that is committed: it may be the leader in a moment. `change` is what
+    """A replica that joins the ISR has everything that is committed: it may be the leader in a moment. `change` is what
     the leader reports of it, `ends` as in `check_high_watermark`."""
     high_watermark = change["high_watermark"]
     for replica in change["isr"]:

@@ -1,4 +1,4 @@
-"""What is drawn anew for each seed: the shape of the cluster, its settings, its clients, and what befalls it.
+"""What is drawn for each seed: the shape of the cluster, its settings, its clients, and what befalls it.
 
 Bugs live where sizes meet limits: a batch that does not fit into a fetch, a segment that ends within an election, a
 timeout that is shorter than a delay. Settings that are always comfortable never get there. So every size and every

@@ -1,10 +1,11 @@
 """A network in memory: streams of bytes between hosts, with everything that a real one does to them.
 
-A connection is two streams, one each way. What is sent arrives later, in order; how much later is drawn anew each time,
-so that streams overtake each other, and now and then a piece takes very long. On top of that, as the `Weather` says:
+A connection is two streams, one each way. What is sent arrives later, in order; how much later is drawn each time, so
+that streams overtake each other, and now and then a piece takes very long. On top of that, as the `Weather` says:
 
-* a *link* between two hosts can be **cut**, in one direction or both. Nothing gets through; nobody is told. When it is
-  mended, what was sent meanwhile arrives (TCP sends again what was not confirmed), unless its sender has given up;
+* a *link* between two hosts can be **cut**, in one direction or both. Nothing gets through, and neither end gets an
+  error. When it is mended, what was sent meanwhile arrives (TCP sends again what was not confirmed), unless its sender
+  has given up;
 * a link can be **clogged** for a while: everything arrives, late;
 * a connection can **break**: either both ends hear of it, or it goes silent for good and each end must find out by
   itself. What was on its way is lost, so that the sender does not know whether it arrived: this is how messages are
@@ -39,7 +40,7 @@ class Weather:
     straggler_us: int = 50_000
     breaks: float = 0.0
     goes_silent: float = 0.5
-    """How often a connection that breaks tells nobody."""
+    """How often a connection breaks without an error at either end."""
     ghost: float = 0.0
     ghost_us: int = 2_000_000
 
@@ -82,7 +83,7 @@ class Receiver(Protocol):
 
 
 class Host(Protocol):
-    """Somebody on the network."""
+    """A machine on the network."""
 
     name: str
     is_up: bool
@@ -104,7 +105,7 @@ class End:
         """The address that was dialled, if this is the end that dialled it: its pieces are requests."""
         self.is_open = True
         self.is_silent = False
-        """The connection is broken, and nobody knows."""
+        """The connection is broken, and neither end knows."""
         self.connection = 0
         """Both ends of a connection have its number."""
         self.asked: dict[bytes, bytes] = {}
@@ -215,7 +216,7 @@ class Network:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, host: Host, endpoint: Endpoint, receiver: Receiver) -> End:
-        """Begin to connect; the receiver is told how it went."""
+        """Begin to connect; the receiver gets a call with the outcome."""
         mine, theirs = End(self, host), End(self, self._hosts[endpoint])
         mine.other, theirs.other = theirs, mine
         self._connections += 1
@@ -304,7 +305,7 @@ class Network:
         self.last_delivered = InFlight(piece, end, self._scheduler.now_us)
         if not end.is_open or end.receiver is None:
             if data and end.other.is_open:
-                self.carry(end, None)  # nobody is here: a reset goes back
+                self.carry(end, None)  # this end is closed: a reset goes back
             return
         self.delivered += 1
         if data is None:
@@ -415,9 +416,9 @@ def _on_the_way_to(end: End) -> Iterator[InFlight]:
 class _Nobody:
     """The host of a ghost: it hears nothing."""
 
-    name = "nobody"
+    name = "ghost"
     is_up = False
     stalled_until_us = 0
 
     def accept(self, endpoint: Endpoint, end: End) -> Receiver:
-        raise AssertionError("nobody listens")
+        raise AssertionError("a ghost does not listen")

@@ -41,7 +41,7 @@ class ReassignmentLaws:
         self.cancelled = 0
 
     def has_left(self, topic_partition: TopicPartition, node_id: int) -> bool:
-        """Whether a node was once told to give up its replica. If it has another one, that has begun empty."""
+        """Whether a node once had to give up its replica. If it has another one, that has begun empty."""
         return (topic_partition, node_id) in self._left
 
     def commit(self, batches: Iterable[bytes]) -> None:

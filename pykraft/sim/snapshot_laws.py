@@ -1,7 +1,7 @@
 """What a snapshot of the metadata must hold, and what an image must be: what replaying the committed log comes to.
 
-* A snapshot of offset 47 is the replay of what is committed before 47, whoever wrote it: no less, and nothing that is
-  not decided. It is checked when it is written, and again when another node has copied it.
+* A snapshot of offset 47 is the replay of what is committed before 47, whichever node wrote it: no less, and nothing
+  uncommitted. It is checked when it is written, and again when another node has copied it.
 * A node that has copied a snapshot has a log that is empty, and begins where the snapshot ends: what it had before may
   contradict the snapshot.
 * Two nodes that have read equally far have equal images, also if one of them has read a snapshot and the other every

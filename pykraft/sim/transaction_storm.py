@@ -166,7 +166,8 @@ class TransactionStorm:
     def _count(self, error: TransactionFatalError | None, is_newest: bool) -> None:
         if error is not None:
             self._progress.fenced += not is_newest
-            self._progress.timed_out += is_newest  # nobody has taken its place, so the coordinator has aborted
+            # If no other producer has taken its place, the coordinator has aborted its transaction.
+            self._progress.timed_out += is_newest
 
     def _remove(self, place: _Place, name: str) -> None:
         host, client = place.hosts.pop(name)
@@ -221,7 +222,7 @@ class TransactionStorm:
 
 
 class _Watched:
-    """A client whose end is told. It is a RequestManager."""
+    """A client that calls back at its end. It is a RequestManager."""
 
     def __init__(self, client: Teller | Copier, on_end: Callable[[], None]) -> None:
         self._client = client

@@ -6,7 +6,7 @@ aborts. A `Copier` is a member of a group: it reads the bank's committed records
 offsets in the same transaction. A `CommittedReader` reads all partitions of a topic, and shows the ledger what it sees.
 
 After an abortable error a user aborts and goes on. After a fatal one it ends: it has been fenced, or its transaction
-has timed out. Whoever runs it may begin another one in its place.
+has timed out. Its runner may begin another one in its place.
 """
 
 from abc import abstractmethod

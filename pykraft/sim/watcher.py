@@ -1,7 +1,7 @@
 """Looks at a simulated cluster after every event, and holds what it sees against the laws.
 
 Only what an event may have changed is looked at: the node that it happened on. What was checked once is not checked
-again; a node that starts anew, and a log that was truncated, are read from the beginning, and must have what they had
+again; a node that starts again, and a log that was truncated, are read from the beginning, and must have what they had
 of what is committed.
 
 Besides, the watcher counts what a run has brought about (elections, truncations, ISR changes, acknowledged records): a

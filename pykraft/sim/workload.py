@@ -1,4 +1,4 @@
-"""What the clients do meanwhile: produce numbered records, read everything, and compare what they are told.
+"""What the clients do meanwhile: produce numbered records, read everything, and compare the answers.
 
 Each producer waits for all in-sync replicas, and nearly each is idempotent. It numbers its records for each partition,
 so that a record that is missing, doubled or out of order is seen without looking anywhere else. A record whose sending
@@ -29,7 +29,7 @@ class TopicMaker:
     """Makes the topic; an admin client's core. It is a RequestManager."""
 
     def __init__(self, topic: NewTopic, bootstrap_servers: str, random: Random, pause_ms: int = 0) -> None:
-        """`pause_ms` lies between two attempts."""
+        """`pause_ms` is the pause between two attempts."""
         config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
         self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
         self._metadata.request_update()

@@ -5,8 +5,8 @@ metadata and offsets, and fetch, and their sockets are looked at while the task 
 that say "not now" or "not here" are followed by fresh metadata, a pause and another attempt: that is in those cores.
 
 What this adds is when to stop. Patience ends with one sentence, which says what the last obstacle was. Two things are
-not waited for that long: brokers none of which can be reached at all, and a topic that nobody knows are most likely a
-wrong name.
+not waited for that long: brokers none of which can be reached at all, and a topic that no broker knows are most likely
+a wrong name.
 
 Follows org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin.
 """

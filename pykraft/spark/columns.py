@@ -1,10 +1,10 @@
 """The columns of a row, as Spark's own Kafka source has them: names, order, Spark's types and Arrow's.
 
-A row is one record. Spark is told the schema, and gets the rows as Arrow record batches whose schema must be equal to
+A row is one record. Spark gets the schema first, then the rows as Arrow record batches whose schema must be equal to
 what it makes of that. `headers` is there only if it was asked for (``includeHeaders``), and null for a record without
 any. `timestampType` is 0 for the producer's timestamp, 1 for the time of the append.
 
-Spark 4.3 does not tell a Python data source which columns a query needs. Who wants fewer gives a schema:
+Spark 4.3 does not tell a Python data source which columns a query needs. If you want fewer, give a schema:
 ``spark.read.format("pykraft").schema("key binary, offset long")``; the other columns are then not even decoded.
 
 Follows org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.

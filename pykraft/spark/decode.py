@@ -43,7 +43,7 @@ CHUNK_BYTES = 4 << 20
 _LANES = 40
 """Going in step pays from about so many records a step on."""
 _ONE_BYTE = np.array([(octet >> 1) ^ -(octet & 1) for octet in range(256)], np.int64)
-"""What a varint of one byte stands for."""
+"""The values of varints of one byte."""
 _MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two lengths, header count."""
 _MAX_OFFSET = (1 << 63) - (1 << 31) - 1

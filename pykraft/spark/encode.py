@@ -1,8 +1,8 @@
 """Arrow rows to record batches, without a step of Python for each record.
 
 It is `decode` backwards. A record is a few small numbers (lengths, deltas) around bytes that Arrow has already. So the
-numbers of all records are made at once with numpy, and Arrow joins the pieces of each record; what it has joined lies
-end to end, as in a record batch:
+numbers of all records are made at once with numpy, and Arrow joins the pieces of each record; the joined records follow
+each other, as in a record batch:
 
     length, attributes, deltas, length of the key | key | length of the value | value | headers
 

@@ -10,15 +10,15 @@ group (TxnOffsetCommit, KIP-98). That is meant for a program that reads one topi
 does not ask what the number counts. Here it counts batches:
 
     group               spark-sink-<query id>
-    partition           __consumer_offsets-0, which every cluster has and which nobody deletes
+    partition           __consumer_offsets-0, which every cluster with groups has and which no admin deletes
     committed offset    number of the last batch written + 1
 
 We call it the *marker*. A batch is written by the driver, when all tasks have staged their rows (`staging`):
 
 0. OffsetFetch of the marker. If it is beyond this batch, the batch was written: only another driver can have done that
-   while this one lives, or this one has been started again. A driver that wakes up late stops here, and disturbs
-   nobody. A broker that was deposed can tell an old marker, but none that was never committed: so this step may decide
-   that a batch was written, and never that it was not.
+   while this one lives, or this one has been started again. A driver that wakes up late stops here, and disturbs no
+   other. A deposed leader can answer with an old marker, but with none that was never committed: so this step may
+   decide that a batch was written, and never that it was not.
 1. InitProducerId for the transactional id ``spark-sink-<query id>``. This fences a driver that ran the query before:
    a transaction that it left open is aborted, and it can commit no other. One that it had begun to commit is finished.
 2. TxnOffsetCommit of the batch's number + 1, in a new transaction. A broker answers it when its followers have it: so
@@ -183,7 +183,7 @@ class ExactlyOnceCommit:
         if any((message.query_id, message.batch_id) != (self.query_id, self.batch_id) for message in self._messages):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"batch {self.batch_id}: Spark hands over rows of another")
         if not self._messages:
-            return  # Spark runs one task at least: there is nothing to write, and nobody says for which query
+            return  # Spark runs one task at least: there is nothing to write, and Spark does not say for which query
         producer = self.producer()
         try:
             if not self.is_known_to_be_written(producer):

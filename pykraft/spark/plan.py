@@ -68,7 +68,7 @@ def starting_offsets(
 def _resolve(
     bound: Bound, partitions: Sequence[TopicPartition], brokers: Brokers, latest_if_none: bool
 ) -> dict[TopicPartition, int]:
-    """The offset that one end of what is read stands for, in each partition."""
+    """The offset of one end of what is read, in each partition."""
     marks = dict.fromkeys(partitions, bound.marks) if isinstance(bound.marks, int) else dict(bound.marks)
     if marks.keys() != set(partitions):
         odd = sorted(marks.keys() ^ set(partitions))[0]

@@ -268,7 +268,7 @@ def _check_master(master: str) -> None:
         raise ConfigError(f"master is {master!r}, but must be like local[2], spark://host:7077, k8s://... or yarn")
     if master.startswith("spark://") and not any(map(_answers, master.removeprefix("spark://").split(","))):
         # Spark itself goes on asking for a minute, and says then that something else was stopped.
-        raise JavaError(f"nobody answers at {master}: is the master of the cluster running, and this its address?")
+        raise JavaError(f"no master answers at {master}: is the master of the cluster running, and this its address?")
 
 
 def _check_conf(conf: object) -> None:

@@ -1,7 +1,7 @@
 """The code that executors need: this package as a zip file, which Spark brings to them.
 
 A reader travels to an executor pickled, and a pickle names classes, it does not hold them. In local mode the workers
-are started on this machine and find the package where it lies. On a cluster they find whatever is installed there:
+are started on this machine and find the package where it is. On a cluster they find whatever is installed there:
 nothing, or another version. So the session hands Spark a zip file, which every worker puts in front of its path; what
 they need besides (numpy, pyarrow, crc32c, lz4, zstandard, cramjam, and PySpark itself) must be installed there.
 """
@@ -16,7 +16,7 @@ _FIXED_TIME = (2020, 1, 1, 0, 0, 0)
 
 
 def package_folder() -> Path:
-    """Where this package lies."""
+    """The folder of this package."""
     assert pykraft.__file__ is not None
     return Path(pykraft.__file__).parent
 

@@ -18,7 +18,7 @@ A stream also passes ``checkpointLocation`` and ``queryName``, which are Spark's
 sentence. So is a setting ``kafka.*`` that pykraft's producer does not have. Spark's own sink ignores unknown options.
 
 The defaults are those of Kafka's producer: idempotent, with ``acks=all``. Only ``batch.size`` is larger, 128 KiB: a
-task appends as fast as it can, so a batch fills before anybody waits for it.
+task appends as fast as it can, so a batch fills before a record waits for long.
 
 Follows org.apache.spark.sql.kafka010.KafkaSourceProvider.
 """

@@ -15,9 +15,9 @@ A stream (`StreamReader`) is planned once for each of its batches, between two o
 `offsets`); its tasks read like those of step 3.
 
 No record passes through the driver, and none through the process of the notebook. And no task commits or remembers
-anything: a task that dies is run again, from the same range, and both ends of each range are fixed in step 2,
-so a topic does not grow within a query. Spark 4.3 keeps the plan of a DataFrame's first query for its later ones; a new
-``load()`` plans anew.
+anything: a task that dies is run again, from the same range, and both ends of each range are fixed in step 2, so a
+topic does not grow within a query. Spark 4.3 keeps the plan of a DataFrame's first query for its later ones; a new
+``load()`` makes a new plan.
 
 Writing is in `sink`. What a user did wrong, or what the cluster answers, is one sentence, without a traceback
 (`plainly`).

@@ -1,4 +1,5 @@
-"""The client's side of a connection: a broker's to its controller, a follower's to its leader, a producer's to anybody.
+"""The client's side of a connection: a broker's to its controller, a follower's to its leader, a producer's to any
+broker.
 
 A new connection asks first what the server speaks (ApiVersions), in the newest version that this side knows; a server
 that does not know that version says so in version 0, and is asked again in version 0. From then on every request goes

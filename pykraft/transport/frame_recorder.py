@@ -1,7 +1,7 @@
 """The frames that a node receives and sends, kept for a person to look at.
 
-A recorder stands beside the connections of one node. It keeps each request as it came and each response as it left,
-with their sizes in front, in pairs: a connection has one request in hand at a time, so the next response on it is the
+A recorder belongs to the connections of one node. It keeps each request as it came and each response as it left, with
+their sizes in front, in pairs: a connection has one request in hand at a time, so the next response on it is the
 answer. A request that closes its connection is kept, too; it has no response.
 
 Memory is bounded: a frame keeps its first `MOST_FRAME_BYTES`, and of all exchanges the newest stay, with at most
@@ -136,7 +136,7 @@ class FrameRecorder:
         self._in_hand: dict[str, Exchange] = {}
 
     def took(self, connection_id: str, listener: str, frame: memoryview) -> None:
-        """A connection took a request out of its buffer; it may be one that nobody can read."""
+        """A connection took a request out of its buffer; it may be one that cannot be decoded."""
         exchange = Exchange(self._node_id, connection_id, listener, self._clock(), frame)
         if exchange.is_of_a_node and not self._of_nodes:
             return

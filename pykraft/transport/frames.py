@@ -1,6 +1,6 @@
 """Cutting a stream of bytes into frames.
 
-A frame is an int32 size and that many bytes. A `FrameReader` lends its buffer to whoever reads the socket, and gives
+A frame is an int32 size and that many bytes. A `FrameReader` lends its buffer to the reader of the socket, and gives
 the frames out as views into it, so that a record batch goes from the kernel to this buffer and from here to the log,
 and is nowhere copied in between. A frame is valid until the next one is taken, or more bytes are received.
 

@@ -5,7 +5,7 @@ then requests go out in order and are answered in order. What can go wrong has t
 
 * DISCONNECTED: the connection broke, or could not be made. Everything that was under way on it fails. The next attempt
   waits a while, longer each time.
-* TIMED_OUT: no answer came in time. The connection is given up with it, since nobody knows which answer would come
+* TIMED_OUT: no answer came in time. The connection is given up with it, since it is not known which answer would come
   next; the receiver may still carry out what it was sent.
 
 A response may tell its client that it is throttled (KIP-219). A client sends nothing to that node until the time is
@@ -14,8 +14,8 @@ over, on whatever channel. Nodes take no notice of it: among themselves Kafka's 
 A peer without anything under way is forgotten: when its connection was idle for `MAX_IDLE_MS`, which closes it, or when
 it has no connection, and its failures need not be remembered any more.
 
-A `Wire` moves the bytes: a socket, or the simulator's network. It is told what to send, and tells the peer when it is
-connected, when bytes have come, and when it is closed.
+A `Wire` moves the bytes: a socket, or the simulator's network. The peer hands it what to send, and it tells the peer
+when it is connected, when bytes have come, and when it is closed.
 
 Follows org.apache.kafka.clients.{NetworkClient,ClusterConnectionStates,InFlightRequests}.
 """
@@ -152,8 +152,8 @@ class Peer:
             self.closed(now)
 
     def received(self, now: int) -> None:
-        """There are more bytes in the channel's frame reader. What a peer sends closes this connection at worst; what
-        goes wrong in those who are told of it is theirs, and is not caught here."""
+        """There are more bytes in the channel's frame reader. What a peer sends closes this connection at worst; an
+        error in a callback is the callback's own, and is not caught here."""
         channel = self.channel
         self._last_used = now
         while channel is self.channel and self._wire is not None:
@@ -223,7 +223,7 @@ class Peers:
         self._held_until: dict[Endpoint, int] = {}
         """When the nodes that have throttled this client may be sent something again."""
         self.answers = 0
-        """How many senders were told what came of their requests."""
+        """How many requests have had their answer or failure handed out."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
 
@@ -238,7 +238,7 @@ class Peers:
         self._peers[key].send(outbound, now)
 
     def poll(self, now: int) -> int:
-        """Give up what is late, connect anew where it is time; returns when to be called again."""
+        """Give up what is late, connect again where it is time; returns when to be called again."""
         self.now = now
         self.timer.expire(now)
         if now >= self._sweep_at:
@@ -264,7 +264,7 @@ class Peers:
         return self._held_until.get(endpoint, 0)
 
     def done(self, waiting: _Waiting, result: object) -> None:
-        """A request has its response, or a `Failure`; its sender is told by `dispatch`."""
+        """A request has its response, or a `Failure`; `dispatch` hands it to the sender."""
         waiting.task.cancel()
         self._done.append((waiting.outbound, result))
 
@@ -283,7 +283,7 @@ class Peers:
         return had_any
 
     def close(self) -> None:
-        """Close every connection; nobody is called back."""
+        """Close every connection; no callback is called."""
         for peer in self._peers.values():
             peer.closed(self.now)
         self._done.clear()

@@ -11,7 +11,7 @@
 *Remote* is what a request waits for after its handler: followers, new records, another coordinator. The *throttle* time
 is what a quota makes the client wait after the answer, so it is not part of the total. What the client's socket does
 not take at once leaves later, and is not in the response time. On one thread there is no ResponseQueueTimeMs, as an
-answer waits in no queue there. On Kafka's threads (`network.stages`) it lies between remote and response.
+answer waits in no queue there. On Kafka's threads (`network.stages`) it comes between remote and response.
 
 ErrorsPerSec counts every error code of each response, no error included. A response with three partitions counts three
 times (`protocol.error_counts`).

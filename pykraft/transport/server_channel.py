@@ -122,7 +122,7 @@ class ServerChannel:
         return InboundRequest(context, message)
 
     def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode]:
-        """What stands in a frame: a request, or why the channel itself refuses it."""
+        """The content of a frame: a request, or why the channel itself refuses it."""
         found = self._formats.get(bytes(frame[:4]))
         header_version = self._header_of_unknown(frame) if found is None else found.header_version
         header, position = RequestHeader.decode_from(frame, header_version, 0, MAX_REQUEST_ELEMENTS)

@@ -80,12 +80,12 @@ class Answer(NamedTuple):
         if self.charge is not None:
             throttle_ms = self.charge(SIZE.size + sum(map(len, body)))
             if type(response).tells_throttling:
-                told: Any = response
-                if throttle_ms > told.throttle_time_ms:
-                    told.throttle_time_ms = throttle_ms
+                throttled: Any = response
+                if throttle_ms > throttled.throttle_time_ms:
+                    throttled.throttle_time_ms = throttle_ms
                     body = response.encode(version)
                 # What the controller has throttled, the broker that forwarded it throttles for as long at least.
-                throttle_ms = told.throttle_time_ms
+                throttle_ms = throttled.throttle_time_ms
         return response_frame(type(response), version, context.correlation_id, body), throttle_ms
 
 
@@ -204,7 +204,7 @@ class RequestChannel:
         connection.go_on()
 
     def abandon(self, connection: "ServerConnection") -> None:
-        """The connection is closed: nobody waits for its answer."""
+        """The connection is closed: its answer is not awaited any more."""
         connection.abandon()
 
 
@@ -345,7 +345,7 @@ class ServerConnection:
                 self._requests.abandon(self)
 
     def abandon(self) -> None:
-        """Let the node know that nobody waits for its answer."""
+        """Let the node know that its answer is not awaited any more."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting[1].abandon()

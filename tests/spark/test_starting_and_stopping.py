@@ -283,7 +283,7 @@ def test_a_master_that_does_not_answer_is_told_at_once(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
         address = f"spark://{host}:{closed_soon.getsockname()[1]}"
     began = time.monotonic()
-    with pytest.raises(JavaError, match=f"nobody answers at {address}: is the master of the cluster running"):
+    with pytest.raises(JavaError, match=f"no master answers at {address}: is the master of the cluster running"):
         pykraft.spark.session(master=address)
     assert time.monotonic() - began < 30, "Spark's own patience is a minute"
     assert not [one for one in children() if "java" in one.name()]
