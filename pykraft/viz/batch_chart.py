@@ -27,8 +27,8 @@ from pykraft.viz.svg import Svg, shortened, text_width
 _TOP, _LANE, _BAR = 60.0, 19.0, 15.0
 _RECORDS = 20.0
 _BETWEEN = 26.0
-_TOLD = 20
-"""Of the batches of a row, so many are told one by one."""
+_MOST_LISTED = 20
+"""The text lists at most this many batches of a row."""
 _RIGHT = 128.0
 _WIDEST_NAME = 210.0
 MOST_CELLS = 24
@@ -81,7 +81,7 @@ def batches_over_time(
     _draw_axis(svg, left, scale, until_ms, y)
     legend = "triangle: a record is sent · light: its batch waits · dark: the batch is under way, with this many records"
     svg.text(left, y + 36, shortened(legend, WIDTH - left, 12.5), 12.5, opacity=palette.FAINT)
-    return finished(svg, title, note, [_told(name, some) for name, some in rows.items()], _spec(rows, title))
+    return finished(svg, title, note, [_in_words(name, some) for name, some in rows.items()], _spec(rows, title))
 
 
 def _name_width(names: Iterable[str]) -> float:
@@ -129,10 +129,10 @@ def _median_ms(some: Iterable[SentBatch]) -> float:
     return median([batch.answered_ms - moment for batch in some for moment in batch.appended_ms] or [0.0])
 
 
-def _told(name: str, some: Sequence[SentBatch]) -> str:
+def _in_words(name: str, some: Sequence[SentBatch]) -> str:
     records = sum(batch.records for batch in some)
-    first = ", ".join(str(batch.records) for batch in some[:_TOLD])
-    more = ", …" if len(some) > _TOLD else ""
+    first = ", ".join(str(batch.records) for batch in some[:_MOST_LISTED])
+    more = ", …" if len(some) > _MOST_LISTED else ""
     return (
         f"{name}: {records} records in {_requests(some)} requests, a record is acknowledged after "
         f"{_median_ms(some):.1f} ms in the median; records of each batch: {first}{more}"
@@ -209,8 +209,8 @@ def log_orders(logs: Mapping[str, Sequence[int]], *, title: str, note: str = "")
     svg.text(left - 8, foot, "place", 12, anchor="end", opacity=palette.FAINT)
     legend = "light: in order · dark, framed: late, a larger number is before it · dashed: there already"
     svg.text(left, foot + 26, shortened(legend, WIDTH - left, 12.5), 12.5, opacity=palette.FAINT)
-    told = [f"{name}: {', '.join(map(str, order))} ({trouble_in(order)})" for name, order in logs.items()]
-    return finished(svg, title, note, told, {"data": [], "layout": {"title": {"text": title}}})
+    words = [f"{name}: {', '.join(map(str, order))} ({trouble_in(order)})" for name, order in logs.items()]
+    return finished(svg, title, note, words, {"data": [], "layout": {"title": {"text": title}}})
 
 
 def _draw_cell(svg: Svg, x: float, y: float, cell: float, number: int, state: str) -> None:

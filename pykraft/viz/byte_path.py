@@ -68,7 +68,7 @@ def byte_paths(paths: Sequence[BytePath], *, title: str, note: str = "") -> Figu
     svg = headed(title, note, _TOP + _HEIGHT * rows + 14)
     for number, path in enumerate(paths):
         _Panel(svg, (_PANEL + _GAP) * (number % 2), _TOP + _HEIGHT * (number // 2), path).draw()
-    return finished(svg, title, note, [_told(path) for path in paths], {"data": [], "layout": {}})
+    return finished(svg, title, note, [_in_words(path) for path in paths], {"data": [], "layout": {}})
 
 
 class _Panel:
@@ -193,7 +193,7 @@ def _megabytes(count: int) -> str:
     return f"{amount(count / 1e6)} MB" if count >= 100_000 else f"{amount(count / 1e3)} KB"
 
 
-def _told(path: BytePath) -> str:
+def _in_words(path: BytePath) -> str:
     parts = [f"{_megabytes(path.from_disk_bytes)} fetched from the disk"] if path.from_disk_bytes else []
     if path.copied_out and not path.copied_in:
         parts.append("the page cache is mapped into the program's memory")

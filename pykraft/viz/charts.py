@@ -196,9 +196,9 @@ def timeline(
             x = min(at(second), WIDTH - text_width(label, 12) / 2)
             svg.text(x, bottom + 18, label, 12, anchor="middle", opacity=palette.FAINT)
     draw_marks(svg, {name: at(moment) for name, moment in marks.items()}, top, bottom)
-    told = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
-    told += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
-    told += [f"{unit}: {_course_of(counts, start_s, step_s)}"]
+    words = [f"{name}: at {moment:.2f} s" for name, moment in marks.items()]
+    words += [f"nothing from {gap[0]:.2f} s to {gap[1]:.2f} s"] if gap else []
+    words += [f"{unit}: {_course_of(counts, start_s, step_s)}"]
     spec = {
         "data": [
             {
@@ -210,7 +210,7 @@ def timeline(
         ],
         "layout": layout(title, xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": unit}}),
     }
-    return finished(svg, title, note, told, spec)
+    return finished(svg, title, note, words, spec)
 
 
 def _course_of(counts: Sequence[float], start_s: float, step_s: float) -> str:
@@ -224,7 +224,7 @@ def _course_of(counts: Sequence[float], start_s: float, step_s: float) -> str:
 
 
 def draw_marks(svg: Svg, marks: Mapping[str, float], top: float, bottom: float) -> None:
-    """A line for each moment; its name stands in the lowest of three rows where it has room."""
+    """A line for each moment; its name is in the lowest of three rows where there is room."""
     ends = [0.0, 0.0, 0.0]
     for name, x in sorted(marks.items(), key=lambda mark: mark[1]):
         svg.line(x, top - 8, x, bottom, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="4 3")

@@ -16,7 +16,7 @@ say too::
 Links that are cut are broken lines between cards, and messages on their way are arrows below them (`board_links`).
 
 Nodes tell what they know, and may be wrong: one that was cut off can believe that it still leads. The board believes
-the highest epoch and says so where a node is behind it. Offsets that nobody could tell (-1) are called unknown, not
+the highest epoch and says so where a node is behind it. Offsets that no node could tell (-1) are called unknown, not
 drawn as zero.
 """
 

@@ -47,8 +47,8 @@ def exchange(
         svg.line(x, _TOP - 12, x, height - 4, stroke="currentColor", stroke_opacity="0.5", stroke_width="1.5")
     for number, step in enumerate(steps):
         _draw_step(svg, step, _TOP + _STEP * number)
-    told = [f"{step.asked}: {step.did}; {step.answer or 'the answer is lost'}" for step in steps]
-    return finished(svg, title, note, told, {"data": [], "layout": {}})
+    words = [f"{step.asked}: {step.did}; {step.answer or 'the answer is lost'}" for step in steps]
+    return finished(svg, title, note, words, {"data": [], "layout": {}})
 
 
 def _draw_step(svg: Svg, step: Step, y: float) -> None:
@@ -93,7 +93,7 @@ def tally(rows: Mapping[str, Sequence[int]], *, title: str, note: str = "", what
         svg.text(x, foot + 6, str(column), 12, anchor="middle", opacity=palette.FAINT)
     svg.text(left - 12, foot + 6, what, 12, anchor="end", opacity=palette.FAINT)
     return finished(
-        svg, title, note, [f"{name}: {_told(counted)}" for name, counted in rows.items()], _spec(rows, title)
+        svg, title, note, [f"{name}: {_in_words(counted)}" for name, counted in rows.items()], _spec(rows, title)
     )
 
 
@@ -107,7 +107,7 @@ def _draw_cell(svg: Svg, x: float, y: float, times: int) -> None:
     svg.text(x + (_CELL - 6) / 2, y + 26, str(times), 16, anchor="middle", bold=times != 1, fill=ink)
 
 
-def _told(counted: Sequence[int]) -> str:
+def _in_words(counted: Sequence[int]) -> str:
     missed = [str(n) for n, times in enumerate(counted) if times == 0]
     repeated = [f"{n} ({times} times)" for n, times in enumerate(counted) if times > 1]
     once = sum(times == 1 for times in counted)

@@ -52,7 +52,7 @@ def fetches_over_time(rows: Mapping[str, Fetches], *, title: str, note: str = ""
     svg.line(left, foot + 4, WIDTH - _RIGHT, foot + 4, stroke="currentColor", stroke_opacity="0.6")
     svg.text(left, foot + 22, "0", 12, anchor="middle", opacity=palette.FAINT)
     svg.text(WIDTH - _RIGHT, foot + 22, amount(span / 1000, "s"), 12, anchor="middle", opacity=palette.FAINT)
-    return finished(svg, title, note, [_told(name, row) for name, row in rows.items()], _spec(rows, title))
+    return finished(svg, title, note, [_in_words(name, row) for name, row in rows.items()], _spec(rows, title))
 
 
 def _draw_row(svg: Svg, row: Fetches, left: float, scale: float, y: float) -> None:
@@ -66,7 +66,7 @@ def _draw_row(svg: Svg, row: Fetches, left: float, scale: float, y: float) -> No
         svg.element("path", d=f"M{x:.1f} {y - 3:.1f}l-5 -9h10z", fill=palette.VERMILLION)
 
 
-def _told(name: str, row: Fetches) -> str:
+def _in_words(name: str, row: Fetches) -> str:
     waits = row.waits_ms
     longest = f", the longest waited {amount(max(waits), 'ms')}" if waits else ""
     counted = f"fetches {len(row.arrived_ms)}, records {len(row.records_ms)}"

@@ -1,4 +1,4 @@
-"""What a drawing function returns: one finding, told as a picture, as text, and as something to hover over.
+"""What a drawing function returns: one finding as a picture, as text, and as something to hover over.
 
 A notebook page, GitHub's view of a notebook and an exported page take the SVG. A terminal, a screen reader and a
 notebook that is not trusted yet take the text, which holds the same facts. `interactive` adds plotly's form: JupyterLab

@@ -1,4 +1,4 @@
-"""Files as strips: what lies where, laid end to end, all to one scale.
+"""Files as strips: their pieces end to end, all to one scale.
 
 Each row is a file, each piece of it a rectangle as wide as its bytes. A piece has one of four looks, and the caller
 says in `key` what a look means::
@@ -25,7 +25,7 @@ _LABEL, _GAP = 12.0, 12.0
 
 
 class Piece(NamedTuple):
-    """A run of bytes: how many, how they look, and what stands in the rectangle if there is room."""
+    """A run of bytes: how many, how they look, and the label in the rectangle if there is room."""
 
     size: int
     look: str = "plain"
@@ -46,7 +46,7 @@ def file_strips(
     need([piece.size for some in rows.values() for piece in some], "file_strips", begin_at_zero=True)
     _check({piece.look for some in rows.values() for piece in some}, key)
     left = min(250.0, max(text_width(name, 13) for name in rows)) + _GAP
-    room = min(WIDTH / 3, max([0.0, *(text_width(told, 13) for told in ends.values())])) + _GAP
+    room = min(WIDTH / 3, max([0.0, *(text_width(end, 13) for end in ends.values())])) + _GAP
     longest = max(sum(piece.size for piece in some) for some in rows.values()) or 1
     scale = (WIDTH - left - room) / longest
     svg = headed(title, note, _TOP + _ROW * len(rows) + 6)
@@ -60,8 +60,10 @@ def file_strips(
             x += piece.size * scale
         if name in ends:
             svg.text(x + 8, y + 19, shortened(ends[name], WIDTH - x - 9, 13), 13)
-    told = [f"{name}: {_told(some, key)}{'; ' + ends[name] if name in ends else ''}" for name, some in rows.items()]
-    return finished(svg, title, note, told, _spec(rows, title))
+    words = [
+        f"{name}: {_in_words(some, key)}{'; ' + ends[name] if name in ends else ''}" for name, some in rows.items()
+    ]
+    return finished(svg, title, note, words, _spec(rows, title))
 
 
 def _check(looks: set[str], key: Mapping[str, str]) -> None:
@@ -98,7 +100,7 @@ def _draw_box(svg: Svg, x: float, y: float, width: float, height: float, look: s
             svg.line(x, begin, x + width, end, stroke="currentColor", stroke_width="1.2")
 
 
-def _told(some: Sequence[Piece], key: Mapping[str, str]) -> str:
+def _in_words(some: Sequence[Piece], key: Mapping[str, str]) -> str:
     """How many pieces look alike, in the order in which they come."""
     parts: list[tuple[str, int, int]] = []
     for piece in some:

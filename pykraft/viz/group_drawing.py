@@ -64,7 +64,7 @@ def group_map(
             svg.text(left + 12, card.top + 20, shortened(card.name, _BOX - 24, 14, bold=True), 14, bold=True)
             for key, (x, y) in card.cells.items():
                 _draw_cell(svg, (x, y), key, owner.get(key), looks)
-    return finished(svg, title, note, list(_told(group, led, owned)), {"data": [], "layout": {}})
+    return finished(svg, title, note, list(_in_words(group, led, owned)), {"data": [], "layout": {}})
 
 
 def _size(keys: Sequence[TopicPartition]) -> float:
@@ -134,7 +134,7 @@ def _draw_coordinator(svg: Svg, group: ConsumerGroupDescription, seats: Sequence
         svg.text(_COORDINATOR + 12, top + 44 + 20 * row, shortened(fact, _COORDINATOR_BOX - 24, 13), 13)
 
 
-def _told(
+def _in_words(
     group: ConsumerGroupDescription,
     led: Mapping[str, Sequence[TopicPartition]],
     owned: Mapping[str, Sequence[TopicPartition]],

@@ -111,7 +111,7 @@ def _check(data: bytes, fields: Sequence[Field], bracket: Bracket | None) -> Non
     end = 0
     for field in fields:
         if not end <= field.start < field.end <= len(data):
-            raise ValueError(f"field {field.name!r} overlaps another one, is empty, or lies outside of the data")
+            raise ValueError(f"field {field.name!r} overlaps another one, is empty, or is outside of the data")
         if field.kind and field.kind not in KINDS:
             raise ValueError(f"field {field.name!r} cannot be a {field.kind!r}: it is one of {', '.join(KINDS)}")
         end = field.end

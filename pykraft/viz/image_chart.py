@@ -54,7 +54,7 @@ def image_map(
         _draw_record(svg, _TOP + _ROW * row, offset, name, thing)
     for thing, words in rows.items():
         _draw_row(svg, places[thing], thing, words)
-    return finished(svg, title, note, list(_told(records, rows)), {"data": [], "layout": {}})
+    return finished(svg, title, note, list(_in_words(records, rows)), {"data": [], "layout": {}})
 
 
 def _colour(thing: Thing) -> str:
@@ -88,7 +88,7 @@ def _draw_row(svg: Svg, y: float, thing: Thing, words: str) -> None:
     svg.text(box.right + 8, y + 16, shortened(words, _IMAGE + width - box.right - 14, 13), 13)
 
 
-def _told(records: Sequence[tuple[int, str, Thing | None]], rows: Mapping[Thing, str]) -> Iterator[str]:
+def _in_words(records: Sequence[tuple[int, str, Thing | None]], rows: Mapping[Thing, str]) -> Iterator[str]:
     for offset, name, thing in records:
         yield f"{offset} {name}" + ("" if thing is None else f" {thing[1]}")
     for (kind, name), words in rows.items():

@@ -68,7 +68,7 @@ def key_paths(paths: Sequence[KeyPath], counts: Sequence[int], *, title: str, no
         label = f"partition {number}"
         svg.text(_BOX + 66, y + 18, label, 13, anchor="middle", bold=True, fill=palette.ink_on(colour))
         svg.text(_BOX + 144, y + 18, amount(count, "record" if count == 1 else "records"), 13)
-    return finished(svg, title, note, [*_told_paths(paths), *_told_counts(counts)], {"data": [], "layout": {}})
+    return finished(svg, title, note, [*_paths_in_words(paths), *_counts_in_words(counts)], {"data": [], "layout": {}})
 
 
 def _colour(number: int) -> str:
@@ -83,14 +83,14 @@ def _draw_line(svg: Svg, y: float, to: float, colour: str, is_expected: bool) ->
     )  # fmt: skip
 
 
-def _told_paths(paths: Sequence[KeyPath]) -> Iterator[str]:
+def _paths_in_words(paths: Sequence[KeyPath]) -> Iterator[str]:
     for path in paths:
         places = ", ".join(map(str, sorted(path.found))) or "none"
         remainder = f"mod {path.partitions} = {path.remainder}"
         yield f"{path.key}: hash 0x{path.hash:08x}, {remainder}; found in partition {places}"
 
 
-def _told_counts(counts: Sequence[int]) -> Iterator[str]:
+def _counts_in_words(counts: Sequence[int]) -> Iterator[str]:
     yield "records: " + ", ".join(f"partition {number} {count:,}" for number, count in enumerate(counts))
 
 
@@ -125,9 +125,9 @@ def key_order(strips: Mapping[str, Strip], handled: Sequence[int], *, title: str
         _draw_cell(svg, _STRIP_LEFT + cell * turn, foot, cell, number, home[number], number in late)
     if late:
         svg.text(_STRIP_LEFT, foot + 46, "framed: a later record was handled before it", 12.5, opacity=palette.FAINT)
-    told = [f"{name}: {_told_strip(strip)}" for name, strip in strips.items()]
-    told += [f"handled: {' '.join(map(str, handled))}", f"after a later one: {' '.join(map(str, late)) or 'none'}"]
-    return finished(svg, title, note, told, {"data": [], "layout": {}})
+    words = [f"{name}: {_strip_in_words(strip)}" for name, strip in strips.items()]
+    words += [f"handled: {' '.join(map(str, handled))}", f"after a later one: {' '.join(map(str, late)) or 'none'}"]
+    return finished(svg, title, note, words, {"data": [], "layout": {}})
 
 
 def late_ones(handled: Sequence[int]) -> list[int]:
@@ -151,7 +151,7 @@ def _draw_cell(
         svg.text(x + width / 2 - 0.5, y + 21, label, 13, anchor="middle", bold=True, fill=palette.ink_on(colour))
 
 
-def _told_strip(strip: Strip) -> str:
+def _strip_in_words(strip: Strip) -> str:
     numbers = [number for number in strip if number is not None]
     others = len(strip) - len(numbers)
     return f"{' '.join(map(str, numbers)) or 'none of the key'}, and {others} of other keys"

@@ -65,9 +65,9 @@ def lag_over_time(
         if _LEFT <= x <= WIDTH - text_width(label, 12) / 2:
             svg.text(x, bottom + 20, label, 12, anchor="middle", opacity=palette.FAINT)
     draw_marks(svg, {name: scales.across(moment) for name, moment in (marks or {}).items()}, _TOP, bottom)
-    told = [f"{name}: at {moment:.2f} s" for name, moment in (marks or {}).items()]
-    told += [f"{name}: {_told(seen)}" for name, seen in partitions.items()]
-    return finished(svg, title, note, told, _spec(partitions, title))
+    words = [f"{name}: at {moment:.2f} s" for name, moment in (marks or {}).items()]
+    words += [f"{name}: {_in_words(seen)}" for name, seen in partitions.items()]
+    return finished(svg, title, note, words, _spec(partitions, title))
 
 
 def _lowest(seen: Seen) -> int:
@@ -158,7 +158,7 @@ def _draw_owners(svg: Svg, seen: Seen, y: float, scales: _Scales, colours: Mappi
             svg.text(x + width / 2, y + 13, text, 12, anchor="middle", fill=ink)
 
 
-def _told(seen: Seen) -> str:
+def _in_words(seen: Seen) -> str:
     spans = ", ".join(f"{owner or 'no owner'} from {begin:.2f} s to {end:.2f} s" for owner, begin, end in _spans(seen))
     second, committed, end, _ = _largest_lag(seen)
     last = seen[-1]

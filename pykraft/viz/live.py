@@ -185,9 +185,9 @@ class LiveBoard:
         self._picture.value = _picture(seen, {"legend": False, **self._options}).svg
         self._legend.value = board.legend(seen.view, **self._options)
         time = f"{seen.view.time_ms / 1000:.1f} s after the start"
-        told = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
+        status = _SEEN.format(seen=self.shown + 1, count=len(frames), time=time)
         said = f"<br>{html.escape(self.said)}" if self.said else ""
-        self._status.value = f'<div role="status" aria-live="polite">{told}{said}</div>'
+        self._status.value = f'<div role="status" aria-live="polite">{status}{said}</div>'
         self._label()
 
     def _label(self) -> None:

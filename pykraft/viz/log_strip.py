@@ -92,7 +92,7 @@ def log_strips(
     svg.text(_LEFT - 10, foot + 8, "offset", 12, anchor="end", opacity=palette.FAINT)
     legend = "filled: the last record of its key · outlined: a later one follows · ✕: tombstone · dot: gone"
     svg.text(_LEFT, foot + 32, legend, 12.5, opacity=palette.FAINT)
-    return finished(svg, title, note, list(_told(rows, readers or {})), {"data": [], "layout": {}})
+    return finished(svg, title, note, list(_in_words(rows, readers or {})), {"data": [], "layout": {}})
 
 
 class _Axis:
@@ -159,7 +159,7 @@ def _draw_reader(axis: _Axis, position: int, goal: int) -> None:
     axis.svg.text(x - 12, y + 1, f"a reader at {position}", 12.5, anchor="end")
 
 
-def _told(rows: Mapping[str, LogStrip], readers: Mapping[str, int]) -> Iterator[str]:
+def _in_words(rows: Mapping[str, LogStrip], readers: Mapping[str, int]) -> Iterator[str]:
     for name, strip in rows.items():
         cells = ", ".join(f"{cell.offset} {cell.label}{' (tombstone)' * cell.is_tombstone}" for cell in strip.cells)
         parts = "; ".join(f"{part} {first} to {end - 1}" for part, (first, end) in strip.parts.items())

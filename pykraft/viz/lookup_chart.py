@@ -77,7 +77,7 @@ def lookup_chart(
         _draw_walk(svg, edges, shown.index(start), shown.index(wanted))
         _draw_mark(svg, edges[shown.index(wanted)], wanted, offset, len(shown))
     return finished(
-        svg, title, note, _told(segments, segment, entries, found, wanted, offset), {"data": [], "layout": {}}
+        svg, title, note, _in_words(segments, segment, entries, found, wanted, offset), {"data": [], "layout": {}}
     )
 
 
@@ -126,8 +126,8 @@ def _draw_batch(svg: Svg, box: tuple[float, float], batch: Batch, is_wanted: boo
     filling, middle = _STRONG if is_wanted else _PLAIN, (box[0] + box[1]) / 2
     svg.rect(box[0], _SHOWN, box[1] - box[0], _TALL, fill=filling, stroke="currentColor", stroke_width="0.8")
     for row, line in enumerate((f"{batch.base_offset:,} to {batch.last_offset:,}", f"at byte {batch.position:,}")):
-        told = shortened(line, box[1] - box[0] - 8, 12)
-        svg.text(middle, _SHOWN + 18 + 16 * row, told, 12, anchor="middle", fill=palette.ink_on(filling))
+        text = shortened(line, box[1] - box[0] - 8, 12)
+        svg.text(middle, _SHOWN + 18 + 16 * row, text, 12, anchor="middle", fill=palette.ink_on(filling))
 
 
 def _draw_entry(svg: Svg, box: tuple[float, float], entry: tuple[int, int], is_found: bool) -> None:
@@ -142,9 +142,9 @@ def _draw_entry(svg: Svg, box: tuple[float, float], entry: tuple[int, int], is_f
         stroke_width="2.2" if is_found else "0.6",
     )  # fmt: skip
     for row, line in enumerate((f"up to {entry[0]:,}", f"byte {entry[1]:,}")):
-        told = shortened(line, width - 6, 12, bold=is_found)
+        text = shortened(line, width - 6, 12, bold=is_found)
         svg.text(
-            middle, _ENTRIES + 10 + 16 * row, told, 12, anchor="middle", bold=is_found, fill=palette.ink_on(filling)
+            middle, _ENTRIES + 10 + 16 * row, text, 12, anchor="middle", bold=is_found, fill=palette.ink_on(filling)
         )
     _arrow(svg, (middle - width / 2 + 14, _ENTRIES + 35), (box[0] + 1, _SHOWN - 2), 2.2 if is_found else 1.0)
 
@@ -179,7 +179,7 @@ def _draw_mark(svg: Svg, left: float, wanted: Batch, offset: int, shown: int) ->
     svg.text(min(max(x, half), WIDTH - half), y + 26, f"{offset:,}", 13, anchor="middle", bold=True)
 
 
-def _told(
+def _in_words(
     segments: Sequence[Segment],
     segment: Segment,
     entries: Sequence[tuple[int, int]],

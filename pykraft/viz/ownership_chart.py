@@ -1,4 +1,4 @@
-"""Who owns which partition over time: a row for each partition, a colour and a pattern for each member.
+"""The owners of partitions over time: a row for each partition, a colour and a pattern for each member.
 
 `ownership` draws one panel for each group, all on one scale of seconds: so the same seconds of two groups are above
 each other. A row is empty where its partition has no owner: no member reads it then. A line through a row says that its
@@ -21,7 +21,7 @@ from pykraft.viz.svg import Svg, shortened, text_width
 Spans = Mapping[str, Sequence[tuple[str, float, float]]]
 """By partition: the owner ("" for none), from which second, until which."""
 Pauses = Sequence[tuple[str, float, float]]
-"""Who pauses, from which second, until which."""
+"""The member that pauses, from which second, until which."""
 
 _COLOURS = (palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE, palette.SKY, palette.VERMILLION)
 _LINES = ("", "M-1 5 5-1M3 9 9 3", "M0 2h3M4 6h3", "M-1 3 5 9M3-1 9 5", "M0 4h8", "M4 0v8")
@@ -77,9 +77,9 @@ def ownership(
         _draw_panel(svg, panel, looks, pauses, scale)
     _draw_seconds(svg, scale, y)
     _draw_marks(svg, {name: scale.across(moment) for name, moment in (marks or {}).items()}, panels)
-    told = [f"{name}: at {moment:.1f} s" for name, moment in (marks or {}).items()]
-    told += [f"{name} pauses from {begin:.1f} s to {stop:.1f} s" for name, begin, stop in pauses]
-    return finished(svg, title, note, [*told, *_told(groups)], _spec(groups, title))
+    words = [f"{name}: at {moment:.1f} s" for name, moment in (marks or {}).items()]
+    words += [f"{name} pauses from {begin:.1f} s to {stop:.1f} s" for name, begin, stop in pauses]
+    return finished(svg, title, note, [*words, *_in_words(groups)], _spec(groups, title))
 
 
 class Looks:
@@ -180,7 +180,7 @@ def _draw_seconds(svg: Svg, scale: _Scale, y: float) -> None:
             svg.text(x, y + 10, label, 12, anchor="middle", opacity=palette.FAINT)
 
 
-def _told(groups: Mapping[str, Spans]) -> Iterator[str]:
+def _in_words(groups: Mapping[str, Spans]) -> Iterator[str]:
     for heading, spans in groups.items():
         yield f"{heading}:"
         for partition, each in spans.items():

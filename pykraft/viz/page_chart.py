@@ -51,8 +51,10 @@ def page_map(
             x = 1 + (WIDTH - 2) * (page + 0.5) / longest
             svg.line(x, y + 26 + _STRIP, x, y + 33 + _STRIP, stroke=palette.VERMILLION, stroke_width="1.4")
     _draw_scale(svg, _TOP + _ROW * len(moments) + 8, longest)
-    told = [f"{name}: {_told(pages)}" + (f"; {said[name]}" if said[name] else "") for name, pages in moments.items()]
-    return finished(svg, title, note, told, {"data": [], "layout": {}})
+    words = [
+        f"{name}: {_in_words(pages)}" + (f"; {said[name]}" if said[name] else "") for name, pages in moments.items()
+    ]
+    return finished(svg, title, note, words, {"data": [], "layout": {}})
 
 
 def _draw_strip(svg: Svg, y: float, pages: bytes, longest: int) -> None:
@@ -94,7 +96,7 @@ def _draw_scale(svg: Svg, y: float, longest: int) -> None:
         svg.text(WIDTH * share, y + 12, label, 12, anchor=anchor, opacity=palette.FAINT)
 
 
-def _told(pages: bytes) -> str:
+def _in_words(pages: bytes) -> str:
     if not pages:
         return "this system does not tell which pages are in memory"
     count = sum(pages)

@@ -57,12 +57,12 @@ def factors_of_pairs(
     svg.line(_LEFT, foot, right, foot, stroke="currentColor", stroke_opacity="0.6")
     label = f"factor, logarithmic; the dashed line is the median, {amount(median(factors))}"
     svg.text(right, foot + 36, label, 12.5, anchor="end", opacity=palette.FAINT)
-    told = [
+    words = [
         f"pair {number}: {first:.3g} / {second:.3g} {unit} = {first / second:.3g}".replace("  ", " ")
         for number, (first, second) in enumerate(pairs, 1)
     ]
-    told += [f"up to {bounds[0]:g}: {ranges[0]}; from {bounds[1]:g} on: {ranges[1]}; median {amount(median(factors))}"]
-    return finished(svg, title, note, told, _spec(factors, title))
+    words += [f"up to {bounds[0]:g}: {ranges[0]}; from {bounds[1]:g} on: {ranges[1]}; median {amount(median(factors))}"]
+    return finished(svg, title, note, words, _spec(factors, title))
 
 
 def _draw_ranges(

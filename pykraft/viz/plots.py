@@ -2,7 +2,7 @@
 
 `lines` draws one curve for each name, `points` draws dots. Either axis may be logarithmic, which is said at the axis.
 Curves differ by colour, by dash and by the shape of their dots, and each is labelled where it ends, so no legend has to
-be looked up. A name that has a single dot stands beside it.
+be looked up. The name of a single dot is beside it.
 """
 
 import math
@@ -24,8 +24,8 @@ _LABEL = 13
 _DOT_ROOM = 9.0
 """Between an axis that begins with the smallest value and that value's dot."""
 _FEW_MARKS = 3
-_TOLD_POINTS = 100
-"""More than these are told by their number and where they lie."""
+_MOST_LISTED = 100
+"""The text lists at most this many points; of more it gives the number and the range."""
 
 
 def lines(series: Series, **said: Any) -> Figure:
@@ -40,11 +40,9 @@ def points(series: Series, **said: Any) -> Figure:
 
 
 class _Axis:
-    """Where a value stands between two pixels."""
+    """The place of a value between two pixels."""
 
-    def __init__(
-        self, values: Sequence[float], start: float, end: float, is_log: bool, has_zero: bool = True
-    ) -> None:
+    def __init__(self, values: Sequence[float], start: float, end: float, is_log: bool, has_zero: bool = True) -> None:
         """Linear, it begins at 0. Without `has_zero` it does not, if that would leave half of it empty."""
         if is_log and min(values) <= 0:
             raise ValueError(f"{min(values)} has no logarithm: leave it out, or let the axis be linear")
@@ -117,7 +115,7 @@ def _plot(
     if are_single:
         dots = {name: (across(some[0][0]), up(some[0][1])) for name, some in series.items()}
         _label_dots(svg, dots, [bottom, *map(up, up.marks())])
-    return finished(svg, title, note, _told(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
+    return finished(svg, title, note, _in_words(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
 
 
 def _draw_axes(svg: Svg, across: _Axis, up: _Axis, ends: tuple[float, float], units: tuple[str, str]) -> None:
@@ -173,14 +171,14 @@ def _box(label: str, left: float, base: float) -> TextBox:
     return TextBox(label, left, base - 0.76 * _LABEL, left + width, base + 0.24 * _LABEL)
 
 
-def _told(series: Series, x_unit: str, y_unit: str) -> list[str]:
+def _in_words(series: Series, x_unit: str, y_unit: str) -> list[str]:
     units = f" ({x_unit}: {y_unit})" if x_unit or y_unit else ""
-    return [f"{name}{units}: {_points_told(some)}" for name, some in series.items()]
+    return [f"{name}{units}: {_points_in_words(some)}" for name, some in series.items()]
 
 
-def _points_told(some: Sequence[tuple[float, float]]) -> str:
-    """The points in words: each of them, or how many there are and where, if nobody would listen to all."""
-    if len(some) <= _TOLD_POINTS:
+def _points_in_words(some: Sequence[tuple[float, float]]) -> str:
+    """The points in words: each of them, or their number and range if a list would be too long."""
+    if len(some) <= _MOST_LISTED:
         return ", ".join(f"{amount(x)}: {amount(y)}" for x, y in some)
     xs, ys = zip(*some, strict=True)
     return f"{len(some)} points, {amount(min(xs))} to {amount(max(xs))}: {amount(min(ys))} to {amount(max(ys))}"

@@ -58,10 +58,10 @@ def record_way(lanes: Sequence[str], steps: Sequence[Way], *, title: str, note: 
     chart = _Chart(lanes, steps)
     svg = headed(title, note, chart.bottom + 34)
     chart.draw(svg)
-    return finished(svg, title, note, [_told(step) for step in steps], {"data": [], "layout": {}})
+    return finished(svg, title, note, [_in_words(step) for step in steps], {"data": [], "layout": {}})
 
 
-def _told(step: Way) -> str:
+def _in_words(step: Way) -> str:
     copies = ", ".join(f"{lane} has it at {copy.offset:,} ({copy.state})" for lane, copy in step.copies.items())
     return f"{step.at_ms:,.0f} ms  {step.lane}: {step.said}" + (f". Now {copies}" if copies else "")
 

@@ -1,4 +1,4 @@
-"""Who led when: a row for each node of a quorum, and in it a bar for each role that the node had in an epoch.
+"""The leaders over time: a row for each node of a quorum, and in it a bar for each role that the node had in an epoch.
 
 `roles_over_time` draws the epoch as a colour and as a number, and the role as a shape::
 
@@ -67,7 +67,7 @@ def roles_over_time(
         "colour and number: the epoch · ◆ leader · ● follower · ▲ candidate · ▲ dashed: prospective · line: neither"
     )
     svg.text(0, foot + 50, legend, 12.5, opacity=palette.FAINT)
-    return finished(svg, title, note, list(_told(bars, seen)), {"data": [], "layout": {}})
+    return finished(svg, title, note, list(_in_words(bars, seen)), {"data": [], "layout": {}})
 
 
 class _Axis:
@@ -112,7 +112,7 @@ def _draw_times(svg: Svg, axis: _Axis, y: float) -> None:
         svg.text(x, y + 12, label, 12, anchor="middle", opacity=palette.FAINT)
 
 
-def _told(bars: Sequence[Bar], marks: Mapping[str, float]) -> Iterator[str]:
+def _in_words(bars: Sequence[Bar], marks: Mapping[str, float]) -> Iterator[str]:
     for name, time in marks.items():
         yield f"{amount(time)} ms: {name}"
     for bar in bars:

@@ -55,8 +55,8 @@ def broker_stages(counts: StageCounts, *, title: str, note: str = "") -> Figure:
         _draw_column(svg, number * width, name, used, places, look)
         if number:
             _draw_arrow(svg, number * width - 26, _TOP + _CELL / 2, is_dashed=number == len(columns) - 1)
-    told = [f"{name}: {used}" + (f" of {places}" if key in _OF else "") for key, name, used, places, _ in columns]
-    return finished(svg, title, note, told, {"data": [], "layout": {}})
+    words = [f"{name}: {used}" + (f" of {places}" if key in _OF else "") for key, name, used, places, _ in columns]
+    return finished(svg, title, note, words, {"data": [], "layout": {}})
 
 
 _OF = ("network", "queue", "handlers")

@@ -1,7 +1,7 @@
 """Pictures of a story: one step on the board, the lanes of marks under it, and a film strip of several steps.
 
-The lanes show at a glance where something happened: one lane for each kind of mark, so the kind is told by the place
-and the name, not by a colour. A film strip is what a notebook without a kernel shows in place of the player.
+The lanes show at a glance where something happened: one lane for each kind of mark, so the place and the name say the
+kind, not a colour. A film strip is what a notebook without a kernel shows in place of the player.
 """
 
 import re
@@ -53,7 +53,7 @@ def picture(story: Story, step: int | None = None, **options: Any) -> Figure:
 
 
 def lanes(marks: Sequence[Mark], last_step: int, step: int | None = None) -> Svg:
-    """The marks of a history over its steps; a line stands at `step`."""
+    """The marks of a history over its steps; a line marks `step`."""
     kinds = [kind for kind in _LANES if any(mark.kind == kind for mark in marks)]
     svg = Svg(WIDTH, max(1, len(kinds)) * _LANE + 8)
     for row, kind in enumerate(kinds):

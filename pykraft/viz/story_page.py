@@ -6,7 +6,7 @@ picture the numbers of its lines. All of it is compressed; the page's script unp
 every step with a mark, the steps just before, and an even choice of the others.
 
 What the page says in words is in the page: the sentence of each step, the messages on their way, and where something
-happened. Colours follow the reader's light or dark theme. The keys are told on the page. Its form is `story_page.html`.
+happened. Colours follow the reader's light or dark theme. The page lists the keys. Its form is `story_page.html`.
 """
 
 import base64

@@ -39,7 +39,7 @@ def play(story: Story, script: Sequence[str] = (), columns: int = 1, **options: 
 
 
 def film_strip(story: Story, script: Sequence[str], columns: int = 1, **options: Any) -> Figure:
-    """One picture for each click of a script. Without a script it is the step at which the story stands."""
+    """One picture for each click of a script. Without a script it is the current step."""
     clicks = StoryClicks(story)
     if not script:
         return picture(story, **options)
@@ -224,7 +224,7 @@ class StoryPlayer:
     # --- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Show the step at which the story stands."""
+        """Show the current step."""
         self._is_drawing = True
         try:
             self._draw()

@@ -32,7 +32,7 @@ def stream_over_time(series: Mapping[str, Points], *, title: str, note: str = ""
     svg.text(_LEFT, bottom + 2, amount(start, "s"), 12, anchor="middle", opacity=palette.FAINT)
     if end > start:
         svg.text(WIDTH - _RIGHT, bottom + 2, amount(end, "s"), 12, anchor="middle", opacity=palette.FAINT)
-    return finished(svg, title, note, [_told(name, some) for name, some in series.items()], _spec(series, title))
+    return finished(svg, title, note, [_in_words(name, some) for name, some in series.items()], _spec(series, title))
 
 
 def _draw_panel(svg: Svg, name: str, points: Sequence[tuple[float, float]], top: float, colour: str) -> None:
@@ -55,7 +55,7 @@ def _draw_panel(svg: Svg, name: str, points: Sequence[tuple[float, float]], top:
         svg.text(x + 10, up(value) + 4, shortened(amount(value), _RIGHT - 14, 12.5, bold=True), 12.5, bold=True)
 
 
-def _told(name: str, points: Points) -> str:
+def _in_words(name: str, points: Points) -> str:
     if not points:
         return f"{name}: nothing"
     second, highest = max(points, key=lambda point: point[1])

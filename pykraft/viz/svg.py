@@ -1,14 +1,13 @@
 """A small builder of SVG text.
 
-It escapes what is written, rounds coordinates, and keeps where each text stands, so that a test can see whether two of
+It escapes what is written, rounds coordinates, and keeps the place of each text, so that a test can see whether two of
 them overlap. A drawing too large for a page is refused while it grows. How wide a text gets, only the reader's browser
 knows; `text_width` is an estimate on the wide side (DejaVu Sans and Mono, the widest faces that a system is likely to
 choose), so what fits here fits there.
 
 In a notebook page the drawing is often an image, which has no text colour to inherit. So where the SVG is a document of
 its own it takes dark or light text by the colour scheme of the page around it, and the ground that goes with it: a
-browser whose user likes it dark may choose dark on a page that is light. Where it stands inside a page it inherits, and
-has no ground.
+browser whose user likes it dark may choose dark on a page that is light. Inside a page it inherits, and has no ground.
 
 GitHub and nbviewer put the drawing into their page and remove style sheets, classes and ids. So each colour is an
 attribute, which they keep; the style sheet adds only what a drawing can do without.
@@ -39,7 +38,7 @@ _EM = {**_NARROW, **_WIDE}
 _MONO_EM = 0.61
 _NARROWEST = min(_EM.values())
 MOST_BYTES = 300_000
-"""Of one drawing: a notebook with a larger one is slow to open, and hard to read for anybody."""
+"""Of one drawing: a notebook with a larger one is slow to open, and hard to read."""
 _BREAKS = re.compile(r"[^\s\-._]*[\s\-._]+|[^\s\-._]+")
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML may hold, not even escaped: one of them, and the whole picture is not shown."""
@@ -87,7 +86,7 @@ def wrapped(text: str, width: float, size: float, bold: bool = False, mono: bool
 
 @dataclass(frozen=True)
 class TextBox:
-    """Where a text stands."""
+    """The place of a text."""
 
     text: str
     left: float
@@ -181,7 +180,7 @@ class Svg:
         opacity: float = 1.0,
         fill: str | None = None,
     ) -> TextBox:
-        """A line of text on the base line `y`; returns where it stands."""
+        """A line of text on the base line `y`; returns its place."""
         attributes: dict[str, object] = {
             "class": "pk pk-m" if mono else "pk",
             "x": float(x),

@@ -32,8 +32,8 @@ def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = ""
     longest = max((end for some in pieces.values() for _, end, _ in some), default=0) or 1
     svg = headed(title, note, _TOP + _ROW * max(2, len(pieces)) + 34)
     is_numbered = any(number is not None for some in pieces.values() for *_, number in some)
-    told = "offsets" + (f", and the {reader} that reads them" if is_numbered else "")
-    svg.text(left, _TOP - 12, told, 12.5, opacity=palette.FAINT)
+    heading = "offsets" + (f", and the {reader} that reads them" if is_numbered else "")
+    svg.text(left, _TOP - 12, heading, 12.5, opacity=palette.FAINT)
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(pieces)}
     for row, (name, some) in enumerate(pieces.items()):
         y = _TOP + _ROW * row
@@ -41,12 +41,12 @@ def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = ""
         for first, end, task in some:
             _draw_piece(svg, left, y, (first, end), (right - left - 60) / longest, colours[name], task)
         last = some[-1][1] if some else 0
-        told = amount(last) if last else "empty"
-        svg.text(left + last * (right - left - 60) / longest + 7, y + 17, told, 12.5, opacity=palette.FAINT)
+        text = amount(last) if last else "empty"
+        svg.text(left + last * (right - left - 60) / longest + 7, y + 17, text, 12.5, opacity=palette.FAINT)
     partition_of = {task: name for name, some in pieces.items() for *_, task in some if task is not None}
     if tasks:
         _draw_lanes(svg, tasks, {task: colours[name] for task, name in partition_of.items()}, len(pieces))
-    return finished(svg, title, note, list(_told(pieces, tasks, reader)), _spec(tasks, partition_of, title))
+    return finished(svg, title, note, list(_in_words(pieces, tasks, reader)), _spec(tasks, partition_of, title))
 
 
 def _draw_piece(
@@ -100,7 +100,7 @@ def _draw_lanes(svg: Svg, tasks: Ran, colours: Mapping[int, str], rows: int) -> 
     svg.text(WIDTH - 12, bottom + 18, amount(end_s, "s"), 12, anchor="end", opacity=palette.FAINT)
 
 
-def _told(pieces: Pieces, tasks: Ran, reader: str) -> Iterator[str]:
+def _in_words(pieces: Pieces, tasks: Ran, reader: str) -> Iterator[str]:
     for name, some in pieces.items():
         parts = [f"{first:,} to {end - 1:,}" + ("" if n is None else f" by {reader} {n}") for first, end, n in some]
         yield f"{name}: {', '.join(parts) if parts else 'empty'}"

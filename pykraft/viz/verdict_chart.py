@@ -71,10 +71,10 @@ def verdicts(findings: Mapping[str, Finding], *, title: str, note: str = "") -> 
         svg.text(right + 12, y + 19, shortened(found.verdict, _RIGHT - 12, 12.5, bold=True), 12.5, bold=True)
     label = "factor, logarithmic; the claim holds in the shaded range"
     svg.text(right, foot + 34, label, 12.5, anchor="end", opacity=palette.FAINT)
-    told = [
+    words = [
         f"{each.verdict}: {said}; {_numbers(each)}; factor {amount(each.factor)}" for said, each in findings.items()
     ]
-    return finished(svg, title, note, told, _spec(findings, title))
+    return finished(svg, title, note, words, _spec(findings, title))
 
 
 def _numbers(found: Finding) -> str:
