@@ -16,8 +16,8 @@ expected option first; the page draws their order from the notebook's seed and c
 right, and all readers in a room see the same letters.
 
 A reader gets buttons. The answer says what was guessed and what happened: it appears under the cell that settles the
-question, and under the buttons, where a lateIn a headless run the guess is answered too. A test run gets the options as
-a list, and without a guess nothing is printed.
+question, and under the buttons, where a late guess is answered too. A headless run gets the options as a list, and
+without a guess nothing is printed.
 """
 
 import html

@@ -169,7 +169,7 @@ class LogHistory(Generic[T]):
         self._history.append((offset, value))
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`: the valuessets after it hold no more."""
+        """The log was cut to `end_offset`: the values after it hold no more."""
         self._history = [(offset, value) for offset, value in self._history if offset < end_offset]
 
 

@@ -373,8 +373,6 @@ def _check_waits(values: Config) -> None:
             )
 
 
-_EVERYWHERE = ("", "0.0.0.0", "::")
-"""Hosts by which a node listens on all addresses of its machine: no client can connect to them."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 

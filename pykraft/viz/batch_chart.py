@@ -79,7 +79,9 @@ def batches_over_time(
                     )
         y += _RECORDS + _LANE * (max(lanes[name], default=0) + 1) + _BETWEEN
     _draw_axis(svg, left, scale, until_ms, y)
-    legend = "triangle: a record is sent · light: its batch waits · dark: the batch is under way, with this many records"
+    legend = (
+        "triangle: a record is sent · light: its batch waits · dark: the batch is under way, with this many records"
+    )
     svg.text(left, y + 36, shortened(legend, WIDTH - left, 12.5), 12.5, opacity=palette.FAINT)
     return finished(svg, title, note, [_in_words(name, some) for name, some in rows.items()], _spec(rows, title))
 
