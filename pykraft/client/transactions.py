@@ -203,6 +203,11 @@ class TransactionManager:
         return self._end
 
     @property
+    def identity(self) -> ProducerIdAndEpoch:
+        """The newest producer id and epoch that the coordinator has given."""
+        return self._numbering.identity
+
+    @property
     def is_open(self) -> bool:
         """Whether there is a transaction that only the user can end."""
         return self.state in (TransactionManagerState.IN_TRANSACTION, TransactionManagerState.ABORTABLE_ERROR)

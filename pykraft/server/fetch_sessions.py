@@ -211,6 +211,10 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def session(self, session_id: int) -> FetchSession | None:
+        """The session with this id, if there is one."""
+        return self._sessions.get(session_id)
+
     def topics(self, session_id: int) -> set[str | Uuid]:
         """The topics in a session, as its reader names them; none if there is no such session."""
         session = self._sessions.get(session_id)

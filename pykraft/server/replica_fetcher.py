@@ -76,7 +76,7 @@ class ReplicaFetcher:
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._session = FetchSessionHandler()
+        self.session = FetchSessionHandler()
         self._in_flight = False
         self._resting_until = 0
         self._outbox: list[Outbound] = []
@@ -138,7 +138,7 @@ class ReplicaFetcher:
             max_bytes=self._values[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
             topics=[],
         )
-        self._session.fill(request, wanted)
+        self.session.fill(request, wanted)
         return request
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -147,11 +147,11 @@ class ReplicaFetcher:
         self._in_flight = False
         rest_until = now + self._values[keys.REPLICA_FETCH_BACKOFF_MS]
         if isinstance(response, Failure):
-            self._session.reset()
+            self.session.reset()
             self._resting_until = rest_until
             return
-        was_incremental = self._session.is_incremental
-        answers = self._session.take(response)
+        was_incremental = self.session.is_incremental
+        answers = self.session.take(response)
         if answers is None:
             if not was_incremental:  # else it is the session that was refused: fetch without it at once
                 self._resting_until = rest_until
@@ -164,7 +164,7 @@ class ReplicaFetcher:
                 self._process(followed, answer, rest_until)
             else:
                 # What was asked in another leader epoch says nothing about this one. The leader takes it for known.
-                self._session.reset()
+                self.session.reset()
 
     def _process(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
         try:
@@ -184,7 +184,8 @@ class ReplicaFetcher:
                     self._truncate(partition, answer.diverging_epoch)
                 else:
                     self._append(partition, answer)
-            case ErrorCode.OFFSET_OUT_OF_RANGE:
+            case ErrorCode.OFFSET_OUT_OF_RANGE as error:
+                self._trace("fetch_refused", partition=str(partition.key.topic_partition), error=error.name)
                 followed.resting_until = rest_until
                 self._ask_for_start(followed)
             case ErrorCode.FENCED_LEADER_EPOCH:

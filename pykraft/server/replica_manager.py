@@ -88,7 +88,8 @@ class ReplicaManager:
         self.fetches = Purgatory(timer)
         self.deletes = Purgatory(timer)
         self._watched: dict[str, Callable[[int], None]] = {}
-        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self.fetchers: dict[int, ReplicaFetcher] = {}
+        """By leader: from each of them the partitions are fetched that it leads."""
         self._isr_shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
         self.topic_metrics = BrokerTopicMetrics(metrics)
@@ -156,7 +157,7 @@ class ReplicaManager:
     @property
     def max_lag(self) -> int:
         """How many records the slowest replica here lags behind its leader."""
-        return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
+        return max((fetcher.max_lag for fetcher in self.fetchers.values()), default=0)
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ class ReplicaManager:
             for partition in self.partitions.values():
                 partition.set_image(image)
                 self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
-            for fetcher in self._fetchers.values():
+            for fetcher in self.fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
 
     def set_strays_aside(self) -> None:
@@ -268,9 +269,9 @@ class ReplicaManager:
         again."""
         self._stop_fetching(partition)
         if not partition.is_leader and partition.leader_id >= 0:
-            fetcher = self._fetchers.get(partition.leader_id)
+            fetcher = self.fetchers.get(partition.leader_id)
             if fetcher is None:
-                fetcher = self._fetchers[partition.leader_id] = self._fetcher(partition.leader_id)
+                fetcher = self.fetchers[partition.leader_id] = self._fetcher(partition.leader_id)
             fetcher.add(partition)
         self._wake(partition)
 
@@ -289,10 +290,10 @@ class ReplicaManager:
         )
 
     def _stop_fetching(self, partition: Partition) -> None:
-        for leader_id in sorted(self._fetchers):
-            self._fetchers[leader_id].remove(partition)
-            if self._fetchers[leader_id].is_idle:
-                del self._fetchers[leader_id]
+        for leader_id in sorted(self.fetchers):
+            self.fetchers[leader_id].remove(partition)
+            if self.fetchers[leader_id].is_idle:
+                del self.fetchers[leader_id]
 
     def _node(self, broker_id: int) -> Node | None:
         """Where this broker's replicas are fetched from."""
@@ -496,8 +497,8 @@ class ReplicaManager:
         """Fetch what this broker follows; make some of the logs that are still to be made."""
         self._make_some(now)
         polls = [Poll(now)] if self._to_make else []
-        if self._fetchers:
-            polls += [self._fetchers[leader_id].poll(now) for leader_id in sorted(self._fetchers)]
+        if self.fetchers:
+            polls += [self.fetchers[leader_id].poll(now) for leader_id in sorted(self.fetchers)]
         return merge(polls) if polls else Poll(FOREVER)
 
     def _forget_producers(self) -> None:

@@ -441,6 +441,7 @@ class SimulatedCluster:
         if self._bank is not None and self._bank.ledger.copied > self._copied:
             self._copied = self._bank.ledger.copied
             self._settle_by_us = self.scheduler.now_us + SETTLE_LIMIT_OF_A_BANK_US
+        self.watcher.check_sessions()
         missing = self._missing()
         if missing is None:
             self._check_end()

@@ -17,6 +17,9 @@ what they have read. So a partition of the copy holds the same values as that of
 *Of epochs*: a COMMIT marker has the epoch of its transaction's records, and with transaction.version 2 the next one. An
 ABORT marker has such an epoch or a higher one: it may fence its producer.
 
+*Of producers*: two clients never have the same producer id and epoch. A producer that takes the place of another one
+has a higher epoch, or another id, and so fences it.
+
 *Of every log*: once storms end, no transaction is open, and the last stable offset is the end of the log. What a
 replica knows of its producers is what its log says (`replay_laws`).
 
@@ -25,6 +28,7 @@ Follows the guarantees of KIP-98 and KIP-447.
 
 from enum import Enum
 
+from pykraft.client.numbering import ProducerIdAndEpoch
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
 from pykraft.records.markers import read_marker
@@ -71,6 +75,8 @@ class Ledger:
         self.bank: dict[int, list[bytes]] = {}
         """By partition: the values that the bank's reader has seen."""
         self.copy: dict[int, list[bytes]] = {}
+        self._producers: dict[ProducerIdAndEpoch, str] = {}
+        """Which client has had this identity."""
 
     # --- what producers do --------------------------------------------------------------------------------------------
 
@@ -85,6 +91,15 @@ class Ledger:
         transfer.parts.append(value)
         self._of_value[value] = transfer
         return value
+
+    def note_identity(self, client: str, identity: ProducerIdAndEpoch) -> None:
+        """The coordinator has given the client a producer id and epoch."""
+        other = self._producers.setdefault(identity, client)
+        require(
+            other == client,
+            f"{client} has producer id {identity.producer_id} and epoch {identity.epoch}, as {other} had before, which "
+            "is not fenced",
+        )
 
     @property
     def copied(self) -> int:

@@ -10,6 +10,7 @@ transaction may be open anywhere.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from pykraft.client.errors import TransactionFatalError
@@ -139,7 +140,9 @@ class TransactionStorm:
             )
         if self._is_over and isinstance(client, Copier):
             client.catch_up()
-        host = SimulatedClient(name, _Watched(client, lambda: self._end_later(place, name)), *self._world, random)
+        host = SimulatedClient(
+            name, _Watched(name, client, self.ledger, partial(self._end_later, place, name)), *self._world, random
+        )
         place.hosts[name] = host, client
         self._report("client_begins", {"client": name})
         host.act(lambda: None)
@@ -222,14 +225,20 @@ class TransactionStorm:
 
 
 class _Watched:
-    """A client that calls back at its end. It is a RequestManager."""
+    """A client that calls back at its end, and shows the ledger its identity. It is a RequestManager."""
 
-    def __init__(self, client: Teller | Copier, on_end: Callable[[], None]) -> None:
+    def __init__(self, name: str, client: Teller | Copier, ledger: Ledger, on_end: Callable[[], None]) -> None:
+        self._name = name
         self._client = client
+        self._ledger = ledger
+        self._identity = client.transactions.identity
         self._on_end: Callable[[], None] | None = on_end
 
     def poll(self, now: int) -> Poll:
         poll = self._client.poll(now)
+        if self._client.transactions.identity != self._identity:
+            self._identity = self._client.transactions.identity
+            self._ledger.note_identity(self._name, self._identity)
         if self._client.is_done and self._on_end is not None:
             self._on_end()
             self._on_end = None

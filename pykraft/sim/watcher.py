@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.coordinator.group.classic_group import ClassicGroup
@@ -23,6 +24,7 @@ from pykraft.coordinator.transaction.shard import TransactionShard
 from pykraft.coordinator.transaction.state import AT_REST, TransactionState
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
+from pykraft.server.broker import Broker
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.node import Node
 from pykraft.server.partition import Partition
@@ -42,6 +44,7 @@ from pykraft.sim.invariants import (
 )
 from pykraft.sim.reassignment_laws import ReassignmentLaws
 from pykraft.sim.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
+from pykraft.sim.session_laws import check_refused, check_sessions
 from pykraft.sim.snapshot_laws import SnapshotLaws
 from pykraft.sim.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.storage.log import UnifiedLog
@@ -262,6 +265,9 @@ class Watcher:
             case "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
                 self._on_truncation(machine, machine.node, _parse(fields["partition"]))
+            case "fetch_refused":
+                if fields["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name and machine.node.broker is not None:
+                    check_refused(_parse(fields["partition"]), event.node, machine.node.broker, self._brokers())
             case "isr":
                 self.progress.isr_changes += 1
                 self.elections.note(event.node, machine.node.loader.image)
@@ -319,6 +325,15 @@ class Watcher:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+
+    def check_sessions(self) -> None:
+        """Both ends of a session know the same."""
+        check_sessions(self._brokers())
+
+    def _brokers(self) -> dict[int, Broker]:
+        """Those that are up."""
+        nodes = {node_id: machine.node for node_id, machine in self._nodes.items()}
+        return {key: node.broker for key, node in nodes.items() if node is not None and node.broker is not None}
 
     def check_replays(self) -> None:
         """What every node keeps in memory of its logs is what they say."""

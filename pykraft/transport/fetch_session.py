@@ -63,23 +63,24 @@ class FetchSessionHandler:
     """One reader's session with one broker. There is one fetch at a time."""
 
     def __init__(self) -> None:
-        self._session_id = NO_SESSION
-        self._epoch = INITIAL_EPOCH
-        self._partitions: dict[TopicPartition, Wanted] = {}
+        self.session_id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        """That of the next fetch, or of the one under way."""
+        self.partitions: dict[TopicPartition, Wanted] = {}
         """What the session is about, as of the last request."""
         self._names: dict[Uuid, str] = {}
 
     @property
     def is_incremental(self) -> bool:
         """Whether the next fetch, or the one under way, names only what has changed."""
-        return self._epoch != INITIAL_EPOCH
+        return self.epoch != INITIAL_EPOCH
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, Wanted]) -> None:
         """Write into the request what makes it a fetch of these partitions, in this order where it names them."""
-        before, self._partitions = self._partitions, dict(wanted)
+        before, self.partitions = self.partitions, dict(wanted)
         if any(key in before and before[key].topic_id != each.topic_id for key, each in wanted.items()):
             self.reset()
-        request.session_id, request.session_epoch = self._session_id, self._epoch
+        request.session_id, request.session_epoch = self.session_id, self.epoch
         if self.is_incremental:
             request.topics = _topics({key: each for key, each in wanted.items() if before.get(key) != each})
             request.forgotten_topics_data = _forgotten(
@@ -93,7 +94,7 @@ class FetchSessionHandler:
         """The partitions that the answer is about; None if it refuses the fetch, or does not fit to it."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                self._session_id = NO_SESSION
+                self.session_id = NO_SESSION
             self.reset()
             return None
         answers = [
@@ -102,18 +103,16 @@ class FetchSessionHandler:
             for answer in topic.partitions
         ]
         answered = {key for key, _ in answers}
-        if not answered <= self._partitions.keys() or (
-            not self.is_incremental and len(answered) < len(self._partitions)
-        ):
+        if not answered <= self.partitions.keys() or (not self.is_incremental and len(answered) < len(self.partitions)):
             self.reset()
             return None
-        self._session_id = response.session_id
-        self._epoch = INITIAL_EPOCH if response.session_id == NO_SESSION else next_session_epoch(self._epoch)
+        self.session_id = response.session_id
+        self.epoch = INITIAL_EPOCH if response.session_id == NO_SESSION else next_session_epoch(self.epoch)
         return answers
 
     def reset(self) -> None:
         """Begin again: the fetch has failed, or its answer was not used."""
-        self._epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_EPOCH
 
 
 def _topics(wanted: Mapping[TopicPartition, Wanted]) -> list[FetchRequest.Topic]:

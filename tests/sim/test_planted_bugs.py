@@ -73,6 +73,7 @@ def test_a_planted_bug_dies_in_its_recorded_history(name: str, deaths: dict[str,
     assert death is not None, f"{name} survives; --long looks for a seed to record"
     assert any(kind in death for kind in LAWS), death
     assert f"seed {SEEN[name]}," in death, f"record this seed: {death}"
+    assert "does not settle" not in death, f"no law names the mistake: {death}"
 
 
 def test_a_history_is_recorded_for_each_planted_bug() -> None:

@@ -468,6 +468,10 @@ class ClassicGroups:
         if member is not None and group.state in (_State.STABLE, _State.PREPARING_REBALANCE):
             self._expect_heartbeat(group, member)
 
+    def has_session(self, group_id: str, member_id: str) -> bool:
+        """Whether the member is removed if it stays silent."""
+        return self._timer.is_scheduled(_heartbeat_key(group_id, member_id))
+
     def _expect_heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
         self._schedule_expiry(group, member.member_id, member.session_timeout_ms)
 

@@ -49,6 +49,10 @@ class MemberSessions:
         key = _session_key(group_id, member_id)
         self._timer.schedule(key, timeout_ms, lambda now: self._remove(group_id, member_id))
 
+    def is_running(self, group_id: str, member_id: str) -> bool:
+        """Whether the member's session ends by itself."""
+        return self._timer.is_scheduled(_session_key(group_id, member_id))
+
     def watch_rebalance(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Start the rebalance timeout of a member that must revoke partitions, and cancel that of any other."""
         key = _rebalance_key(group_id, member.member_id)
