@@ -84,7 +84,10 @@ class FeatureControl:
         records: list[VersionedRecord] = []
         try:
             for update in updates.values():
-                records += self._update(image, update, after, request.validate_only)
+                records += self._update(image, update, after)
+            kraft = updates.get(KRAFT_VERSION)
+            if kraft is not None and kraft.upgrade_type == UPGRADE and not request.validate_only:
+                self._quorum.upgrade(kraft.max_version_level, False)  # written at once, so after all refusals
         except KafkaError as error:
             said = f"no feature was changed, because {error.detail}"
             return Result([], UpdateFeaturesResponse(error_code=error.code, error_message=said))
@@ -93,7 +96,7 @@ class FeatureControl:
         return Result([] if request.validate_only else records, UpdateFeaturesResponse(results=results))
 
     def _update(
-        self, image: MetadataImage, update: UpdateFeaturesRequest.Update, after: Mapping[str, int], validate_only: bool
+        self, image: MetadataImage, update: UpdateFeaturesRequest.Update, after: Mapping[str, int]
     ) -> list[VersionedRecord]:
         """The records of one change; `after` are the levels as the whole request wants them."""
         name, level = update.feature, update.max_version_level
@@ -113,7 +116,7 @@ class FeatureControl:
         if name == METADATA_VERSION:
             _check_metadata_downgrade(current, level, update.upgrade_type)
         elif name == KRAFT_VERSION:
-            return self._update_kraft(level, current, update.upgrade_type, validate_only)
+            return self._update_kraft(level, current, update.upgrade_type)
         else:
             wanted = feature_level(name, level)
             if wanted is None:
@@ -124,9 +127,9 @@ class FeatureControl:
         before = safety_records(image, self._properties) if name == ELR_VERSION and level > 0 else []
         return [*before, (FeatureLevelRecord(name=name, feature_level=level), 0)]
 
-    def _update_kraft(self, level: int, current: int, upgrade_type: int, validate_only: bool) -> list[VersionedRecord]:
+    def _update_kraft(self, level: int, current: int, upgrade_type: int) -> list[VersionedRecord]:
         if upgrade_type == UPGRADE:
-            self._quorum.upgrade(level, validate_only)
+            self._quorum.upgrade(level, True)
             return [(NoOpRecord(), 0)]  # Raft writes the level: the answer waits until this record is committed, too
         if level != current:
             raise _refused(KRAFT_VERSION, level, f"it is at {current}, and never goes down: the voters are in the log")

@@ -4,7 +4,7 @@ Every write to the metadata log is synced, and a sync costs far more than the by
 offsets at once, but writes them after a short pause (``controller.quorum.append.linger.ms``), several writes in one
 batch. The records of one write stay together in one batch: they become true together. So what is too large for one
 batch is refused, before anything of it has an offset. All records of a batch have the time of its first: Kafka refuses
-to read others in the metadata log.
+to read others in the metadata log. Raft's own records do not wait, and get a batch of their own.
 
 Follows org.apache.kafka.raft.internals.BatchAccumulator.
 """
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.messages.control import ControlRecord, ControlRecordType, encode_control_record
 from pykraft.records.batch import HEADER_BYTES
 from pykraft.records.builder import RecordBatchBuilder, estimated_size
 
@@ -48,6 +49,14 @@ class BatchAccumulator:
         self.next_offset += len(values)
         self.deadline = min(self.deadline, now + self._linger_ms)
         return self.next_offset - 1
+
+    def control_batch(self, records: Sequence[tuple[ControlRecordType, ControlRecord]], timestamp: int) -> bytearray:
+        """A batch of Raft's own records, to be written after all that was gathered before."""
+        builder = RecordBatchBuilder(self.next_offset, leader_epoch=self._epoch, control=True)
+        for kind, record in records:
+            builder.append(timestamp, *encode_control_record(kind, record))
+        self.next_offset += len(records)
+        return builder.build()
 
     def drain(self) -> list[bytearray]:
         """The batches gathered, to be written in this order."""

@@ -40,6 +40,7 @@ from pykraft.protocol.messages.quorum import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     ListenerEndpoint,
+    UpdateRaftVoterResponse,
     VoteResponse,
 )
 from pykraft.raft import config as keys
@@ -50,6 +51,8 @@ from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
 from pykraft.raft.snapshot_fetch import SnapshotFetch
 from pykraft.raft.state_machine import CommitReader
+from pykraft.raft.voter_updates import upgrade
+from pykraft.raft.voters import STATIC_VOTERS
 
 _MAX_FETCH_WAIT_MS = 500
 
@@ -116,10 +119,7 @@ class RaftClient:
         unless this node leads that epoch, KafkaError(INVALID_UPDATE_VERSION) if the level may not be raised."""
         if not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
-        if level != self.kraft_version:
-            raise KafkaError(
-                ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version stays at {self.kraft_version} while the quorum runs"
-            )
+        upgrade(self._replica, level, validate_only)
 
     # --- what the controller does -------------------------------------------------------------------------------------
 
@@ -222,7 +222,6 @@ class RaftClient:
         return deadline
 
     def _poll_follower(self, role: Follower, now: int) -> int:
-        fetching, fetch = self._replica.fetching, self._replica.snapshot_fetch
         if now >= role.fetch_deadline:
             if not self._quorum.is_voter:
                 self._replica.become_unattached(role.epoch, role.leader_id, now)
@@ -231,6 +230,24 @@ class RaftClient:
                 return FOREVER
             self._replica.become_prospective(now)
             return now
+        self._maybe_update_voter(role, now)
+        return self._fetch_as_follower(role, now)
+
+    def _maybe_update_voter(self, role: Follower, now: int) -> None:
+        """Once in a fetch timeout a voter sees whether the leader knows what it is, and tells it if not. At
+        kraft.version 1 the log has that, and it is wrong only after a voter has moved or was upgraded; at kraft.version
+        0 no leader knows it before it was told."""
+        if now < role.update_deadline or self._is_shutting_down or not self._quorum.is_voter:
+            return
+        replica = self._replica
+        self._quorum.put_off_update(now)
+        is_static = self.kraft_version == STATIC_VOTERS
+        if not role.has_updated_leader if is_static else replica.needs_voter_update:
+            request = wire.update_request(replica.cluster_id, role.epoch, replica.local_voter)
+            replica.voting.send(role.leader, request, self._on_update_response, now)
+
+    def _fetch_as_follower(self, role: Follower, now: int) -> int:
+        fetching, fetch = self._replica.fetching, self._replica.snapshot_fetch
         if not fetching.is_idle:
             return role.fetch_deadline
         if fetching.is_backing_off(role.leader, now):
@@ -374,6 +391,12 @@ class RaftClient:
         outcome = self._heed(response, partition, ErrorCode.of(partition.error_code), now)
         if isinstance(self._quorum.role, Resigned):
             self._quorum.record_told(node.id)
+        return True if outcome is None else outcome
+
+    def _on_update_response(self, _: Node, response: UpdateRaftVoterResponse, now: int) -> bool:
+        outcome = self._heed(response, response, ErrorCode.of(response.error_code), now)
+        if outcome is None and isinstance(self._quorum.role, Follower):
+            self._quorum.record_update(now)
         return True if outcome is None else outcome
 
     def _on_fetch_response(self, _: Node, response: FetchResponse, now: int) -> bool:

@@ -55,6 +55,8 @@ class LeaderState:
         self._check_quorum_deadline = now + self._check_quorum_ms
         self.begin_quorum_deadline = now
         """When to look for voters that need another BeginQuorumEpoch."""
+        self.volatile_voters: VoterSet | None = None
+        """At kraft.version 0: what the voters have told this leader of themselves, and it keeps in memory."""
         self._fetched: set[int] = set()
         self.voters: dict[int, ReplicaProgress] = {}
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}

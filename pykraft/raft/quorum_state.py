@@ -136,6 +136,10 @@ class Follower(Role):
     fetch_deadline: int
     has_fetched: bool = False
     """Whether this leader has answered a fetch: then it is alive, and no pre-vote is granted against it."""
+    update_deadline: int = FOREVER
+    """When to see whether this leader has to be told what this voter is (UpdateRaftVoter)."""
+    has_updated_leader: bool = False
+    """Whether it was told: at kraft.version 0 each leader has to be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,6 +368,19 @@ class QuorumState:
         assert isinstance(role, Follower)
         self.role = replace(role, fetch_deadline=now + self._fetch_timeout_ms, has_fetched=True)
 
+    def put_off_update(self, now: int) -> None:
+        """Look a fetch timeout later again whether the leader has to be told what this voter is."""
+        role = self.role
+        assert isinstance(role, Follower)
+        self.role = replace(role, update_deadline=now + self._fetch_timeout_ms)
+
+    def record_update(self, now: int) -> None:
+        """The leader knows what this voter is. That is as good as an answer to a fetch."""
+        role = self.role
+        assert isinstance(role, Follower)
+        self.role = replace(role, has_updated_leader=True)
+        self.record_fetch(now)
+
     def hasten_election(self, deadline: int) -> None:
         """The leader resigned: do not wait for the fetch timeout."""
         role = self.role
@@ -380,7 +397,14 @@ class QuorumState:
 
     def _follower(self, epoch: int, leader: Node, voted: ReplicaKey | None, now: int) -> Follower:
         deadline = now + self._fetch_timeout_ms
-        return Follower(epoch=epoch, voted=voted, leader_id=leader.id, leader=leader, fetch_deadline=deadline)
+        return Follower(
+            epoch=epoch,
+            voted=voted,
+            leader_id=leader.id,
+            leader=leader,
+            fetch_deadline=deadline,
+            update_deadline=deadline,
+        )
 
     def _election_deadline(self, now: int) -> int:
         """Between one and two election timeouts from now, by chance, so that not all stand at once. An observer never

@@ -236,6 +236,8 @@ class RaftReplica:
         start = self.log.end_offset
         self.log.begin_epoch(role.epoch)
         self.leader = LeaderState(self.local, role.epoch, start, self.control_records.voters, fetch_timeout_ms, now)
+        if self.control_records.kraft_version == STATIC_VOTERS:
+            self.leader.volatile_voters = self.control_records.voters.with_voter(self.local_voter)
         self.write([self._first_batch(role, start)])
         self.accumulator = BatchAccumulator(
             role.epoch, self.log.end_offset, self.config[keys.APPEND_LINGER_MS], self.config[keys.MAX_BATCH_BYTES]
@@ -278,6 +280,12 @@ class RaftReplica:
             self.on_high_watermark()
         else:
             self.release_parked()
+
+    def write_control(self, records: Sequence[tuple[ControlRecordType, ControlRecord]]) -> None:
+        """Append Raft's own records as the leader, at once: what was gathered before them is written, too."""
+        assert self.accumulator is not None
+        gathered = self.accumulator.drain()
+        self.write([*gathered, self.accumulator.control_batch(records, self.clock.time_ms())])
 
     def append_fetched(self, data: memoryview) -> None:
         """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here.

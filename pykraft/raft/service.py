@@ -17,6 +17,8 @@ from pykraft.protocol.messages.quorum import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     ListenerEndpoint,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -27,6 +29,7 @@ from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_
 from pykraft.raft.replica import RaftReplica, unavailable
 from pykraft.raft.replicated_log import Verdict
 from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
+from pykraft.raft.voter_updates import update_voter
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)
 """Each election needs an epoch more, and there are 2^31. A peer that names one above this is not believed: a node that
@@ -229,6 +232,18 @@ class RaftService:
         if epoch > self._replica.epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if self._replica.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # --- what a voter is ----------------------------------------------------------------------------------------------
+
+    def update_raft_voter(self, request: UpdateRaftVoterRequest, now: int) -> UpdateRaftVoterResponse:
+        """A voter tells the leader of its directory, its endpoints and the levels of ``kraft.version`` it supports."""
+        replica = self._replica
+        if self._is_foreign(request.cluster_id):
+            return wire.update_response(replica.view, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        error = self._fetch_error(request.current_leader_epoch)
+        if error is ErrorCode.NONE:
+            error = update_voter(replica, wire.voter_of(request), now)
+        return wire.update_response(replica.view, error)
 
     # --- tools --------------------------------------------------------------------------------------------------------
 

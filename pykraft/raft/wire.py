@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pykraft.common.errors import ErrorCode
-from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Node, OffsetAndEpoch, ReplicaKey, Uuid
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, Node, OffsetAndEpoch, ReplicaKey, Uuid
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, LeaderIdAndEpoch
 from pykraft.protocol.messages.data import NodeEndpoint as FetchNodeEndpoint
 from pykraft.protocol.messages.quorum import (
@@ -23,10 +23,13 @@ from pykraft.protocol.messages.quorum import (
     ListenerEndpoint,
     NodeEndpoint,
     SnapshotId,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VoteResponse,
 )
 from pykraft.raft.replicated_log import Validation, Verdict
+from pykraft.raft.voters import VersionRange, Voter
 
 NO_LEADER = -1
 _NO_SNAPSHOT = OffsetAndEpoch(0, 0)
@@ -71,6 +74,12 @@ def only_partition(message: Any) -> Any | None:
 
 def view_of(response: Any, partition: Any) -> View:
     """What the sender of a response knows of epoch and leader."""
+    if isinstance(response, UpdateRaftVoterResponse):
+        leader = response.current_leader or UpdateRaftVoterResponse.CurrentLeader(host="", port=0)
+        if leader.leader_id < 0:
+            return View(leader.leader_epoch, None, None)
+        node = Node(leader.leader_id, leader.host, leader.port) if leader.host else None
+        return View(leader.leader_epoch, leader.leader_id, node)
     if isinstance(response, FetchResponse | FetchSnapshotResponse):
         current = partition.current_leader or LeaderIdAndEpoch()
         leader_id, epoch = current.leader_id, current.leader_epoch
@@ -160,6 +169,44 @@ def end_response(view: View, error: ErrorCode) -> EndQuorumEpochResponse:
     )
     topic = EndQuorumEpochResponse.Topic(topic_name=METADATA_TOPIC, partitions=[partition])
     return EndQuorumEpochResponse(topics=[topic], node_endpoints=view.endpoints)
+
+
+# --- what a voter is --------------------------------------------------------------------------------------------------
+
+
+def update_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoterRequest:
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[
+            ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+            for name, endpoint in sorted(voter.endpoints.items())
+        ],
+        kraft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=voter.kraft_versions.minimum, max_supported_version=voter.kraft_versions.maximum
+        ),
+    )
+
+
+def voter_of(request: UpdateRaftVoterRequest) -> Voter:
+    """What a voter says of itself."""
+    return Voter(
+        ReplicaKey(request.voter_id, request.voter_directory_id),
+        {listener.name: Endpoint(listener.host, listener.port) for listener in request.listeners},
+        VersionRange(
+            request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
+        ),
+    )
+
+
+def update_response(view: View, error: ErrorCode) -> UpdateRaftVoterResponse:
+    host, port = ("", 0) if view.leader is None else (view.leader.host, view.leader.port)
+    leader = UpdateRaftVoterResponse.CurrentLeader(
+        leader_id=view.leader_or_none, leader_epoch=view.epoch, host=host, port=port
+    )
+    return UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
 # --- fetching ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from tests.datadriven.cluster import Cluster
 from tests.datadriven.vocabulary import ScriptError, World
 from tests.datadriven.voters import Voters
 
-WORLDS: dict[str, type[World]] = {"voters": Voters, "cluster": Cluster}
+WORLDS: dict[str, type[World]] = {"voters": Voters, "static-voters": Voters, "cluster": Cluster}
 
 
 class Dialogue:

@@ -15,10 +15,12 @@ from pykraft.common.core import Promise
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.controller.replication_control import ReplicationControl
-from pykraft.raft import service
+from pykraft.raft import service, voter_updates
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.quorum_state import Prospective, grants_vote
 from pykraft.raft.replicated_log import ReplicatedLog, Validation, Verdict
+from pykraft.raft.state_machine import ControlRecords
+from pykraft.raft.voters import KRaftVersionHistory
 from pykraft.server import fetching
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.partition import IsrProposal, IsrState, Partition
@@ -197,6 +199,31 @@ def a_leader_that_takes_every_shorter_log_for_a_prefix_of_its_own(patch: Patch) 
         return judge(self, offset, epoch)
 
     patch.setattr(ReplicatedLog, "validate", validate)
+
+
+# --- kraft.version ----------------------------------------------------------------------------------------------------
+
+
+@bug("upgrade_of_kraft_version", "   kraft.version 1, voters with directory ids 1")
+def a_leader_that_does_not_wait_for_its_voters(patch: Patch) -> None:
+    """The level is raised by whatever the leader knows of the voters."""
+    patch.setattr(voter_updates, "_supports", lambda voter, level: True)
+
+
+@bug("lost_upgrade_of_kraft_version", "   kraft.version 1, voters with directory ids none")
+def a_level_that_outlives_its_record(patch: Patch) -> None:
+    """A truncated log keeps the level that its last record had set."""
+    patch.setattr(KRaftVersionHistory, "truncate_to", lambda self, end_offset: None)
+
+
+@bug("kept_upgrade_of_kraft_version", "   kraft.version 0, voters with directory ids 1, 2, 3")
+def a_level_that_waits_for_its_commit(patch: Patch) -> None:
+    """A replica that has the batch is at the new level only when it knows that it is committed."""
+
+    def kraft_version(self: ControlRecords) -> int:
+        return self._versions.before(self._log.high_watermark)
+
+    patch.setattr(ControlRecords, "kraft_version", property(kraft_version))
 
 
 # --- elections --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def test_each_command_is_in_the_manual(world: type[World]) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (["elect 1"], "a script begins with voters or cluster, not with elect"),
+        (["elect 1"], "a script begins with voters or static-voters or cluster, not with elect"),
         (["voters 1 2 3", "elect 1"], "no command reads 'elect 1'"),
         (["voters 1 2 3", "deliver 1 -> 2 Vote"], "no Vote from 1 to 2 is held"),
         (["voters 1 2 3", "produce 1 1 record"], "no command reads"),

@@ -1,6 +1,6 @@
 """The words of a dialogue: what every script can say, and how a line finds the method that does it.
 
-A script begins with the line that says what is on the stage: ``voters 1 2 3`` (`tests.datadriven.voters`) or ``cluster
+A script begins with the line that says what is on the stage: ``voters 1 2 3`` (`tests.datadriven.voters`), or ``cluster
 controllers=9 brokers=1,2`` (`tests.datadriven.cluster`). Both know these commands; a node is its id, ``*`` is any node,
 and a kind is the name of a request (`tests.datadriven.wording.kind_of`), or nothing for all kinds::
 

@@ -3,8 +3,11 @@
 ::
 
     voters 1 2 3 [fetch-bytes=1]   voters with empty logs start; `fetch-bytes=1` lets a fetch bring one batch at a time
+    static-voters 1 2 3            voters of a quorum at kraft.version 0 start
     append 1: 7 8                  voter 1, which leads, writes two records with these values, in one batch
-    state                          per voter: role, log, high watermark, and the values that its listener was handed
+    upgrade 1                      voter 1, which leads, is asked to raise kraft.version to 1
+    state                          per voter: role, log, high watermark, and the values that its listener was handed; of
+                                   static voters also the level, and those whose directory ids are known
 
 The voters are real `RaftClient`s on disks in memory, with Kafka's timeouts.
 """
@@ -16,8 +19,11 @@ from random import Random
 from typing import Any
 
 from pykraft.common.core import Poll, Promise
+from pykraft.common.errors import KafkaError
+from pykraft.common.types import ZERO_UUID
 from pykraft.raft.client import RaftClient
 from pykraft.raft.quorum_state import Follower
+from pykraft.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.sim.disk import MemoryFileSystem
 from tests.datadriven.vocabulary import World, command, numbers
 from tests.datadriven.wording import listed, runs
@@ -60,7 +66,15 @@ class Voters(World):
     def begin(self, ids: str, fetch_bytes: str | None) -> None:
         if fetch_bytes is not None:
             self.settings["internal_metadata_max_fetch_size_in_bytes"] = int(fetch_bytes)
-        self.disks = {node_id: fresh_disk() for node_id in numbers(ids)}
+        self._begin(numbers(ids))
+
+    @command(r"static-voters ([\d ]+)")
+    def begin_static(self, ids: str) -> None:
+        self.settings["kraft_version"] = STATIC_VOTERS
+        self._begin(numbers(ids))
+
+    def _begin(self, ids: list[int]) -> None:
+        self.disks = {node_id: fresh_disk() for node_id in ids}
         self.stage.is_quiet = True
         for node_id in self.disks:
             self.start_node(node_id)
@@ -88,6 +102,14 @@ class Voters(World):
         written = f"{before}@{epoch}" if last == before else f"{before}-{last}@{epoch}"
         self.stage.say(f"{node}  writes {written}")
 
+    @command(r"upgrade (\d+)")
+    def upgrade(self, node: str) -> None:
+        raft = self.raft(int(node))
+        try:
+            raft.upgrade_kraft_version(raft.leader_and_epoch.epoch, VOTERS_IN_LOG, False)
+        except KafkaError as error:
+            self.stage.say(f"{node}  refuses it with {error.code.name}: {error.detail}")
+
     def described(self) -> Iterator[str]:
         for node_id in sorted(self.disks):
             if node_id not in self.voters:
@@ -102,3 +124,7 @@ class Voters(World):
             yield f"{node_id}  {role.name.value} in epoch {role.epoch}{follows}{voted}"
             applied = listed(voter.heard.levels)
             yield f"   log {log_text}, high watermark {log.high_watermark}, applied values {applied}"
+            if self.settings.get("kraft_version") == STATIC_VOTERS:
+                keys = voter.raft.replica.control_records.voters.keys
+                known = listed(key.id for key in keys if key.directory_id != ZERO_UUID)
+                yield f"   kraft.version {voter.raft.kraft_version}, voters with directory ids {known}"

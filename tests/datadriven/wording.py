@@ -26,6 +26,8 @@ from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -87,6 +89,10 @@ class Wording:
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
                 notice = request.topics[0].partitions[0]
                 return f"epoch {notice.leader_epoch}, leader {notice.leader_id}"
+            case UpdateRaftVoterRequest():
+                levels = request.kraft_version_feature
+                supported = f"{levels.min_supported_version} to {levels.max_supported_version}"
+                return f"epoch {request.current_leader_epoch}, voter {request.voter_id}, kraft.version {supported}"
             case FetchRequest():
                 return self._fetch(request)
             case AlterPartitionRequest():
@@ -128,6 +134,8 @@ class Wording:
             case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
                 error = ErrorCode.of(response.topics[0].partitions[0].error_code)
                 return "accepted" if error is ErrorCode.NONE else error.name
+            case UpdateRaftVoterResponse():
+                return "accepted"
             case FetchResponse():
                 answers = [answer for topic in response.responses for answer in topic.partitions]
                 return "; ".join(_fetched(answer) for answer in answers) or "no news"
@@ -164,6 +172,8 @@ class Wording:
                 return f"{fields['partition']}: truncates its log from {fields['before']} to {fields['end']}"
             case "metadata_truncate":
                 return f"truncates its log from {fields['before']} to {fields['end']}"
+            case "kraft_version":
+                return f"writes kraft.version {fields['level']} and voters {listed(fields['voters'])}"
             case "truncate_fully":
                 return f"{fields['partition']}: begins its log again at {fields['end']}"
             case "replica_append_refused" | "metadata_fetch_refused":

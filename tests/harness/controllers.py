@@ -31,6 +31,7 @@ from pykraft.protocol.messages.brokers import (
 )
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, Operation
 from pykraft.raft.client import RaftClient
+from pykraft.raft.voters import VOTERS_IN_LOG
 from tests.harness.asking import reassign, reassignments, update
 from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 
@@ -87,11 +88,12 @@ class ControllerScript:
         properties: Mapping[str, str] | None = None,
         levels: Mapping[str, int] = NEW_CLUSTER,
         static_voters: Sequence[int] = (),
+        kraft_version: int = VOTERS_IN_LOG,
         **settings: Any,
     ) -> None:
         """`properties` is the node's file, `levels` those of the features that the cluster begins with."""
         self.now = 1000
-        self.raft: RaftClient = replica(1, voters=[1])
+        self.raft: RaftClient = replica(1, voters=[1], kraft_version=kraft_version)
         self.loader = MetadataLoader()
         self.controller = QuorumController(
             node_id=1,

@@ -33,6 +33,7 @@ from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    UpdateRaftVoterRequest,
     VoteRequest,
 )
 from pykraft.protocol.messages.records import FeatureLevelRecord, MetadataRecord, encode_metadata_record
@@ -115,11 +116,12 @@ def replica(
     journal: TraceSink | None = None,
     kraft_version: int = VOTERS_IN_LOG,
     local: ReplicaKey | None = None,
+    endpoint: Node | None = None,
     **settings: Any,
 ) -> RaftClient:
     """One replica, not started yet; a voter if its id is among `voters`. Its disk is formatted with them unless it has
-    a snapshot; at `kraft_version` 0 they are static. `local` is its key, by default that of its first disk. Settings
-    have underscores for dots."""
+    a snapshot; at `kraft_version` 0 they are static. `local` is its key, by default that of its first disk;
+    `endpoint` is where it is reached. Settings have underscores for dots."""
     filesystem = filesystem or fresh_disk()
     is_static = kraft_version == STATIC_VOTERS
     if not is_static and SnapshotFolder(filesystem, FOLDER).newest() is None:
@@ -131,7 +133,7 @@ def replica(
             cluster_id=CLUSTER_ID,
             local=local or key(node_id),
             listener_name=LISTENER,
-            local_endpoint=lambda: address(node_id),
+            local_endpoint=lambda: endpoint or address(node_id),
             log=log,
             control_records=ControlRecords(log, static_voters(voters) if is_static else NO_VOTERS),
             quorum_file=QuorumStateFile(filesystem, FOLDER),
@@ -191,6 +193,8 @@ class Quorum:
         self.journal = RingBuffer()
         self.keys: dict[int, ReplicaKey] = {}
         """Of the replicas that are not on their first disk."""
+        self.endpoints: dict[int, Node] = {}
+        """Of the replicas that are not where their voter set says."""
         self.cut: set[frozenset[int]] = set()
         self.asked: list[tuple[int, int, Any]] = []
         """(from, to, request) of all that was delivered."""
@@ -211,6 +215,7 @@ class Quorum:
             seed=self._seed,
             journal=self.journal,
             local=self.keys.get(node_id),
+            endpoint=self.endpoints.get(node_id),
             **self._settings,
         )
         self.heard[node_id] = Heard()
@@ -363,6 +368,8 @@ def serve(raft: RaftClient, request: Any, now: int) -> Promise[Any]:
             return Promise.of(raft.service.begin_quorum_epoch(request, now))
         case EndQuorumEpochRequest():
             return Promise.of(raft.service.end_quorum_epoch(request, now))
+        case UpdateRaftVoterRequest():
+            return Promise.of(raft.service.update_raft_voter(request, now))
         case FetchSnapshotRequest():
             return Promise.of(raft.service.fetch_snapshot(request, now))
         case FetchRequest():

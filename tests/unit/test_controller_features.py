@@ -99,6 +99,18 @@ def test_one_feature_that_is_refused_refuses_them_all() -> None:
     assert dict(script.image.features) == {METADATA: 28, TRANSACTION: 2}
 
 
+def test_the_kraft_version_goes_up_only_with_everything_else_that_is_asked_for() -> None:
+    script = ControllerScript(kraft_version=0)
+    assert script.update((KRAFT, 1), (GROUP, 9)) is REFUSED
+    assert script.update((KRAFT, 1), validate_only=True) is OK
+    assert script.raft.kraft_version == 0
+    assert script.update((KRAFT, 1), (GROUP, 0, SAFE_DOWNGRADE)) is OK
+    assert script.raft.kraft_version == 1 and GROUP not in script.image.features
+    for kind, error in ((UPGRADE, REFUSED), (SAFE_DOWNGRADE, REFUSED), (UNSAFE_DOWNGRADE, REFUSED)):
+        assert script.update((KRAFT, 0, kind)) is error
+    assert script.update((KRAFT, 1)) is OK
+
+
 def test_the_answer_names_each_feature_only_where_nothing_was_refused() -> None:
     script = ControllerScript()
 

@@ -57,6 +57,7 @@ from pykraft.protocol.messages.quorum import (
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    UpdateRaftVoterRequest,
     VoteRequest,
 )
 from pykraft.protocol.messages.transactions import (
@@ -165,6 +166,12 @@ def find(kind: int, *keys: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
 
 
+UPDATE_VOTER = UpdateRaftVoterRequest(
+    voter_id=1,
+    voter_directory_id=Uuid(bytes(16)),
+    listeners=[],
+    kraft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+)
 HEARTBEAT = BrokerHeartbeatRequest(
     broker_id=7, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
 )
@@ -612,7 +619,7 @@ def of_nodes() -> list[Row]:
     alter = AlterPartitionRequest(broker_id=1, broker_epoch=0, topics=[])
     requests = [
         *(VoteRequest(topics=[]), BeginQuorumEpochRequest(topics=[]), EndQuorumEpochRequest(topics=[]), fetch),
-        FetchSnapshotRequest(topics=[]),
+        *(FetchSnapshotRequest(topics=[]), UPDATE_VOTER),
         *(registration(7), HEARTBEAT, alter, producer_ids, ENVELOPE),
         ControllerRegistrationRequest(controller_id=7, incarnation_id=Uuid(bytes(16)), listeners=[], features=[]),
     ]

@@ -303,8 +303,9 @@ class RemoveRaftVoterResponse(Response, to=RemoveRaftVoterRequest):
     error_message: string | None = field(default=None)
 
 
-class UpdateRaftVoterRequest(Request, api=82, versions=(0, 0), flexible=0):
-    """A voter tells the leader that its endpoints or its range of kraft.version changed (KIP-853)."""
+class UpdateRaftVoterRequest(Request, api=82, versions=(0, 0), flexible=0, listeners=CONTROLLER):
+    """A voter tells the leader its directory, its endpoints and its range of kraft.version: where the log has them
+    otherwise, and at kraft.version 0 to each new leader (KIP-853)."""
 
     class KRaftVersionFeature(Struct):
         min_supported_version: int16
@@ -319,7 +320,7 @@ class UpdateRaftVoterRequest(Request, api=82, versions=(0, 0), flexible=0):
 
 
 class UpdateRaftVoterResponse(Response, to=UpdateRaftVoterRequest):
-    """Whether the change is committed, or who leads instead."""
+    """Whether the leader has taken it, not yet committed; and which node leads."""
 
     class CurrentLeader(Struct):
         leader_id: int32 = field(default=NO_LEADER)

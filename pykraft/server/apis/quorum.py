@@ -1,8 +1,8 @@
 """The quorum's own messages, on the controller listener.
 
 Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), FetchSnapshot 0
-to 1, DescribeQuorum 0 to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which tools send, only
-DESCRIBE.
+to 1, UpdateRaftVoter 0, DescribeQuorum 0 to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which
+tools send, only DESCRIBE.
 
 Follows kafka.server.ControllerApis.handleRaftRequest.
 """
@@ -19,6 +19,8 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -59,6 +61,12 @@ class QuorumApis:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.fetch_snapshot(request, now)
 
+    def update_raft_voter(
+        self, request: UpdateRaftVoterRequest, context: RequestContext, now: int
+    ) -> UpdateRaftVoterResponse:
+        check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        return self._raft.update_raft_voter(request, now)
+
     def describe_quorum(
         self, request: DescribeQuorumRequest, context: RequestContext, now: int
     ) -> DescribeQuorumResponse:
@@ -72,5 +80,6 @@ HANDLERS: Handlers = {
     EndQuorumEpochRequest: QuorumApis.end_quorum_epoch,
     FetchRequest: QuorumApis.fetch,
     FetchSnapshotRequest: QuorumApis.fetch_snapshot,
+    UpdateRaftVoterRequest: QuorumApis.update_raft_voter,
     DescribeQuorumRequest: QuorumApis.describe_quorum,
 }
