@@ -171,7 +171,7 @@ SUITES = (
         Suite(name, "pykraft", (), ("soak",), ("simulate", "--count", "1500"), limit_s=6 * 3600)
         for name in ("histories-1", "histories-2")
     ),
-    Suite("planted bugs", "pytest", ("tests/sim/test_planted_bugs.py",), ("soak",), ("--long",), limit_s=3600, cores=2),
+    Suite("simulation long", "pytest", ("tests/sim",), ("soak",), ("--long",), limit_s=2 * 3600, cores=2),
     *(
         Suite(pathlib.Path(path).stem.removeprefix("test_"), "pytest", (path,), ("judges",), EACH_TEST, 1800, cores=2)
         for path in JUDGES

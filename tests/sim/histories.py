@@ -20,7 +20,9 @@ from typing import Any
 from pykraft.simulation import Report, Simulation, SimulationFailed
 
 SEEDS = range(100)
-"""The histories of `make test`."""
+"""The histories of a long run, and those in which planted bugs are looked for."""
+SHORT = SEEDS[:40]
+"""The histories of `make test`: clusters, groups and troubles of every kind."""
 
 
 def history(seed: int) -> Report | str:
