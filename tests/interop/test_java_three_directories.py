@@ -92,6 +92,7 @@ def kafka() -> Iterator[ApacheKafka]:
         yield kafka
 
 
+@pytest.mark.long  # one node does the same in test_java_directories
 def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
     kafka: ApacheKafka, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_cluster_of_ours_goes_on_as_one_of_apache_kafkas(tmp_path: pathlib.Pat
         none_was_recovered(kafka)
 
 
+@pytest.mark.long  # it is about the harness
 def test_a_node_of_apache_kafka_that_is_left_alone_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has nobody to ask for leave to go, which may happen to the last one of every orderly stop."""
     monkeypatch.setattr(apache_kafka, "ALONE_S", 2)
