@@ -119,11 +119,17 @@ EACH_TEST = ("-vv", "--durations=5")
 ASKED_LONGER = ("tests/unit", "tests/cluster", "tests/spark", "tests/interop", "tests/judges")
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
+MEASURED = ("04", "05", "09", "23", "24")
+"""The notebooks that measure the machine, or whose JVM takes more than one core: alone on both."""
+NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("notebooks/*.ipynb")))
+MEASURED_NOTEBOOKS = tuple(path for path in NOTEBOOKS if pathlib.Path(path).name.startswith(MEASURED))
+OTHER_NOTEBOOKS = tuple(path for path in NOTEBOOKS if path not in MEASURED_NOTEBOOKS)
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
-# In this order: what is quick to tell, then the long ones, then shorter ones, so that both cores end together. Beside
-# all of them those that yield, the longest first. At last the notebooks.
+# In this order: the one that waits most; what is quick to tell; then the long ones, then shorter ones, so that both
+# cores end together. Beside all of them those that yield, the longest first. At last the notebooks that measure.
 SUITES = (
+    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
     Suite("archive", "tests.spark.archive", (), ("full",)),
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
@@ -133,10 +139,10 @@ SUITES = (
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.5),
-    Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
+    Suite("notebooks", "pytest", OTHER_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
     Suite("labs", "pytest", ("tests/labs",), ("full",), SLOW_READER, limit_s=900),
     Suite("lab pages", "pytest", LAB_NOTEBOOKS, ("full",), (*NBVAL, *SLOW_READER)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
@@ -145,7 +151,9 @@ SUITES = (
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
-    Suite("notebooks", "pytest", ("notebooks",), ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL),
+    Suite(
+        "measured", "pytest", MEASURED_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL
+    ),
     Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, yields=True),
     Suite("story", "pytest", ("tests/story",), ("full",), yields=True),
     Suite("story long", "pytest", ("tests/story",), ("soak",), ("--long", "-m", "long"), limit_s=3600),

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from pykraft.course.syllabus import SYLLABUS
 from tests import run as runner
 from tests.harness.tree import ROOT
 
@@ -167,6 +168,14 @@ def test_every_file_with_long_tests_is_in_a_row_that_asks_for_them() -> None:
     suites = [suite for suite in runner.SUITES if "--long" in suite.arguments and "soak" in suite.sets]
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.long" in path.read_text()]
     assert not lost([path for path in files if path != pathlib.Path(__file__)], suites)
+
+
+def test_every_notebook_is_run_once_in_the_full_set_and_those_that_measure_are_alone() -> None:
+    suites = [suite for suite in runner.SUITES if "full" in suite.sets and set(runner.BUDGET) <= set(suite.arguments)]
+    paths = [path for suite in suites for path in suite.paths]
+    assert sorted(paths) == sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/*.ipynb"))
+    alone = {pathlib.Path(path).name[:2] for suite in suites if suite.cores == runner.CORES for path in suite.paths}
+    assert alone >= {number for number, entry in SYLLABUS.items() if entry.hardware}
 
 
 def test_the_suites_run_on_the_interpreter_of_the_run() -> None:
