@@ -119,7 +119,7 @@ EACH_TEST = ("-vv", "--durations=5")
 ASKED_LONGER = ("tests/unit", "tests/cluster", "tests/spark", "tests/interop", "tests/judges")
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
-MEASURED = ("04", "05", "09", "23", "24")
+MEASURED = ("00", "04", "05", "09", "23", "24")
 """The notebooks that measure the machine, or whose JVM takes more than one core: alone on both."""
 NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("notebooks/*.ipynb")))
 MEASURED_NOTEBOOKS = tuple(path for path in NOTEBOOKS if pathlib.Path(path).name.startswith(MEASURED))

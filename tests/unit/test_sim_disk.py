@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -302,10 +302,10 @@ def test_no_exception_handler_swallows_a_crash() -> None:
 def test_thousands_of_appends_cost_little() -> None:
     filesystem = fresh()
     file, data = filesystem.open("/d/a"), bytes(16 << 10)
-    started = perf_counter()
+    started = process_time()
     for _ in range(5_000):
         file.append(data)
         file.sync()
-    seconds = perf_counter() - started
+    seconds = process_time() - started
     assert file.size == 5_000 * len(data)
     assert seconds < 2, f"{seconds:.2f} s for 5,000 appends: it should be a twentieth of that"
