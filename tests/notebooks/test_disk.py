@@ -66,6 +66,7 @@ def test_an_eviction_that_evicts_nothing_turns_the_notebook_red() -> None:
         run("2. ", path=PATH, before=AN_EVICTION_THAT_EVICTS_NOTHING_AFTER_THE_PROBE)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cold_reads")
 def test_a_node_that_does_not_find_its_pages_after_a_restart_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match=r"this does not hold: The cache survives kill -9, not a boot"):

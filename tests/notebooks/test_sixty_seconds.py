@@ -85,7 +85,11 @@ cluster.restart(early)
     "plant",
     [
         pytest.param(A_RASH_ACKNOWLEDGEMENT, id="an acknowledgement at the leader's log end"),
-        pytest.param(A_HIGH_WATERMARK_THAT_WAITS_FOR_NOBODY, id="a high watermark at the leader's log end"),
+        pytest.param(
+            A_HIGH_WATERMARK_THAT_WAITS_FOR_NOBODY,
+            id="a high watermark at the leader's log end",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_leader_that_acknowledges_alone_turns_the_notebook_red(plant: str) -> None:
@@ -114,10 +118,13 @@ def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
 @pytest.mark.parametrize(
     ("plant", "words"),
     [
-        (A_THREAD_THAT_FAILED, r"node \d does not run any more .*; ClusterError: node \d died: RuntimeError: planted"),
-        (A_THREAD_THAT_ENDED, r"node \d does not run any more"),
+        pytest.param(
+            A_THREAD_THAT_FAILED,
+            r"node \d does not run any more .*; ClusterError: node \d died: RuntimeError: planted",
+            id="with an error",
+        ),
+        pytest.param(A_THREAD_THAT_ENDED, r"node \d does not run any more", id="silently", marks=pytest.mark.long),
     ],
-    ids=["with an error", "silently"],
 )
 def test_a_node_thread_that_died_turns_the_notebook_red(plant: str, words: str) -> None:
     with pytest.raises(NotebookFailed, match=words):
