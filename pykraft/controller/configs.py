@@ -98,12 +98,12 @@ class ConfigControl:
                 records += self._plan(image, kind, name, changes(resource))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
-        if len(records) > MAX_RECORDS_PER_REQUEST:
+        if image.keeps_elr:
+            records += clearing_records(records)
+        if len(records) > MAX_RECORDS_PER_REQUEST:  # what voids ELRs must be in the same batch
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"{len(records)} settings at once; {MAX_RECORDS_PER_REQUEST} are allowed"
             )
-        if image.keeps_elr:
-            records += clearing_records(records)
         return records, list(results.values())
 
     # --- one resource -------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.controller import configs
 from pykraft.controller.elr import safety_records
 from pykraft.controller.features import NEW_CLUSTER
 from pykraft.controller.partition_change import Election, ElrRules, plan_partition_change
@@ -392,3 +393,15 @@ def test_the_elr_is_in_what_a_snapshot_holds() -> None:
     partition = script.partition("t")
     record = partition.to_record(ZERO_UUID, 0)
     assert PartitionRegistration.from_record(type(record).decode(record.to_bytes(2), 2)) == partition
+
+
+def test_a_change_of_min_insync_replicas_and_what_voids_the_elrs_fit_into_one_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = cluster()
+    monkeypatch.setattr(configs, "MAX_RECORDS_PER_REQUEST", 1)
+    with pytest.raises(KafkaError) as refused:
+        script.configure(TOPIC_RESOURCE, "t", {MIN_ISR: "1"})
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    monkeypatch.setattr(configs, "MAX_RECORDS_PER_REQUEST", 2)
+    script.configure(TOPIC_RESOURCE, "t", {MIN_ISR: "1"})
