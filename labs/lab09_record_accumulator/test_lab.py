@@ -87,7 +87,9 @@ def test_a_batch_has_its_number_and_the_time_of_its_first_record(impl):
     for number, (now_ms, size) in enumerate(((5, 400), (9, 400), (12, 400))):
         impl.append(queue, number, size, now_ms, BATCH_SIZE, 100 + number)
     found = [(each.number, each.created_ms) for each in queue]
-    assert found == [(100, 5), (102, 12)], f"numbers and times are (100, 5) and (102, 12), not {found}"
+    assert found == [(100, 5), (102, 12)], (
+        f"the batches have (number, created_ms) {found}, and should have [(100, 5), (102, 12)]"
+    )
     sent = [(each.attempts, each.not_before_ms) for each in queue]
     assert sent == [(0, 0)] * 2, f"no batch was sent, and attempts and pauses are {sent}"
 
@@ -194,7 +196,9 @@ def test_partitions_take_turns(impl):
     for _ in range(4):
         ready = [partition for partition, queue in queues.items() if queue]
         found.append([each.number // 10 for each in impl.drain(queues, ready, 1_000)])
-    assert found == [[0, 1], [2, 3], [0, 1], [2, 3]], f"four requests took batches of the partitions {found}"
+    assert found == [[0, 1], [2, 3], [0, 1], [2, 3]], (
+        f"four requests took batches of the partitions {found}: each of the four should go in turn"
+    )
 
 
 @pytest.mark.task("9.3", points=1)
@@ -217,7 +221,9 @@ def test_refused_batches_come_back_in_the_order_of_their_numbers(impl, chance):
         for number in chance.sample(range(1, 6), 5):
             impl.put_back(queue, batch(impl, number, attempts=1), 0, BACKOFF_MS, BACKOFF_MAX_MS)
         found = [each.number for each in queue]
-        assert found == list(range(1, 8)), f"the queue is in the order {found}, and the log would be, too"
+        assert found == list(range(1, 8)), (
+            f"the queue is in the order {found}, and the log would be, too: put_back should keep it in order of numbers"
+        )
 
 
 @pytest.mark.task("9.4", points=2)

@@ -20,6 +20,8 @@ from tests.labs.mutations import listed_survivors, mutations, report_mutations
 
 SEEDS = range(1, 4)
 MORE_SEEDS = range(4, 21)
+UNLUCKY = {"lab10_lost_writes": (10,)}
+"""By lab, seeds under which its checks once refused a right answer."""
 FEWEST_MUTANTS, MOST_MUTANTS = 4, 8
 DYING = 0.9
 """Of all mechanical changes of the solution, the share that must be caught."""
@@ -32,13 +34,17 @@ NO_RULES = {
 pytestmark = pytest.mark.parametrize("folder", LABS, ids=SHORT)
 
 
+def seeds_of(folder: Path) -> tuple[int, ...]:
+    return (*SEEDS, *UNLUCKY.get(folder.name, ()))
+
+
 @functools.cache
 def graded(folder: Path) -> dict[tuple[Path, int], Report]:
     """What the checks say of the starter, of the solution under the first seeds, and of the mutants."""
     solution = lab_file(folder, "solution")
     runs = [
         (lab_file(folder, "starter"), 1),
-        *((solution, seed) for seed in SEEDS),
+        *((solution, seed) for seed in seeds_of(folder)),
         *((file, 1) for file in mutant_files(folder).values()),
     ]
     return dict(zip(runs, grade_many(folder, runs), strict=True))
@@ -71,7 +77,7 @@ def test_the_starter_fails_every_check_and_only_with_its_own_words(folder: Path)
 
 
 def test_the_solution_passes_under_three_seeds(folder: Path) -> None:
-    for seed in SEEDS:
+    for seed in seeds_of(folder):
         assert_passed(graded(folder)[lab_file(folder, "solution"), seed])
 
 

@@ -115,7 +115,7 @@ def test_a_mistake_in_the_last_task_which_holds_all_together_is_seen(
 def test_before_anything_is_written_there_is_nothing_to_show() -> None:
     lab = Lab("08")
     lab.start()
-    assert "Not yet: first write something for task 8.1 and 8.2 and 8.3." in repr(lab.run_in_cluster())
+    assert "Not yet: first write something for tasks 8.1, 8.2 and 8.3." in repr(lab.run_in_cluster())
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -287,7 +288,7 @@ class Lab:
         report = grade(self.folder, path)
         if not report.is_begun:
             missing = [task for task in report.tasks if not report.of(task).is_begun]
-            return Shown(report.problem or f"Not yet: first write something for task {' and '.join(missing)}.")
+            return Shown(report.problem or f"Not yet: first write something for {_tasks(missing)}.")
         for check in report.checks:
             if check.kind == TooLong.__name__:
                 return Shown(f"Not yet: a node would wait for your code, too. Task {check.task}: {check.message}.")
@@ -344,6 +345,12 @@ class Verdict:
             "<table><tr><th>outcome</th><th>points</th><th style='text-align:left'>check</th></tr>"
             f"{rows}</table><b>{self._last}</b>"
         )
+
+
+def _tasks(names: Sequence[str]) -> str:
+    """The names of tasks, as a sentence has them."""
+    *others, last = names
+    return f"tasks {', '.join(others)} and {last}" if others else f"task {last}"
 
 
 def _first_line(check: Check) -> str:
