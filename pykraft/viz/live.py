@@ -204,6 +204,7 @@ class LiveBoard:
         self._is_drawing = False
         self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
         self._script_button.disabled = not self._script
+        self._script_button.button_style = "primary" if self._script else ""
 
     # --- pressing -----------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ _TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
 _LABEL = 13
 _DOT_ROOM = 9.0
 """Between an axis that begins with the smallest value and that value's dot."""
+_MOST_DOTS = 60
+"""Of a curve: with more of them they would be a band that hides the curves below."""
 _FEW_MARKS = 3
 _MOST_LISTED = 100
 """The text lists at most this many points; of more it gives the number and the range."""
@@ -106,7 +108,7 @@ def _plot(
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
             dash = _DASHES[number % len(_DASHES)]
             svg.element("polyline", points=path, fill="none", stroke=colour, stroke_width="2.4", stroke_dasharray=dash)
-        for x, y in placed:
+        for x, y in placed if not is_line or len(placed) <= _MOST_DOTS else ():
             _dot(svg, x, y, number, colour)
         if are_single:
             continue

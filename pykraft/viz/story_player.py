@@ -111,7 +111,7 @@ class StoryPlayer:
 
     def _make_controls(self) -> None:
         widgets = self._widgets
-        under_the_lanes = widgets.Layout(width="auto", margin=f"0 0 0 {100 * LABELS / WIDTH:.1f}%")
+        under_the_lanes = widgets.Layout(width="auto", margin=f"0 8px 0 {100 * LABELS / WIDTH:.1f}%")
         self._slider = widgets.IntSlider(min=0, max=1, readout=False, layout=under_the_lanes)
         self._slider.observe(lambda _: self._on_slider(), names="value")
         self._play = widgets.Play(min=0, max=1 << 30, interval=PLAY_MS, description="play")
@@ -246,6 +246,7 @@ class StoryPlayer:
             self._offs[node_id].description = "● join it again" if is_off else "✕ cut it off"
         self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
         self._script_button.disabled = not self._script
+        self._script_button.button_style = "primary" if self._script else ""
         self._names.options = list(story.branches)
         self._names.value = story.name
         what = self.said or f"step {story.step:,}: {story.what}"

@@ -244,6 +244,7 @@ def test_a_second_board_of_a_cluster_ends_the_clients_of_the_first(real: pykraft
 def test_the_script_is_also_a_button(cluster: Cluster) -> None:
     live = LiveBoard(cluster, ["kill 1", "restart 1"])
     assert live._script_button.description == "script: kill 1 ▶"
+    assert live._script_button.button_style == "primary"
     live._script_button.click()
     live._script_button.click()
     assert cluster.asked == [("kill", 1), ("restart", 1)] and live._script_button.disabled

@@ -194,3 +194,8 @@ def test_an_axis_of_late_values_begins_with_them_and_has_round_marks() -> None:
     found = texts(lines({"a": [(32, 10), (52, 19)]}, title="Late"))
     assert {"35", "40", "50"} <= set(found) and "20" not in found
     assert {"0", "5", "10"} <= set(found), "the vertical axis begins at 0"
+
+
+def test_a_curve_of_many_points_has_no_dots() -> None:
+    assert elements(lines({"few": [(x, x) for x in range(50)]}, title="Few"), "circle")
+    assert not elements(lines({"many": [(x, x) for x in range(500)]}, title="Many"), "circle")
