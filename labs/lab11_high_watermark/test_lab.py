@@ -30,7 +30,7 @@ def test_the_slowest_in_sync_replica_decides(impl, chance):
 def test_the_leader_counts_too(impl):
     """A leader that was elected a moment ago may have the shortest log of all."""
     found = impl.high_watermark(0, ends_of(7, 9, 9), ALL, (), FEW)
-    assert found == 7, f"the leader's own log ends at 7, so offset {found - 1} is not in it"
+    assert found == 7, f"the leader's own log ends at 7, so the high watermark is 7 at most, and yours is {found}"
 
 
 @pytest.mark.task("11.1", points=2)
@@ -44,7 +44,9 @@ def test_a_follower_outside_the_isr_does_not_hold_it_back(impl):
 def test_a_follower_that_was_asked_for_is_waited_for(impl):
     """The leader has asked for the second follower and has no answer: it might be in the ISR already."""
     found = impl.high_watermark(4, ends_of(9, 8, 5), {LEADER, FIRST}, {SECOND}, FEW)
-    assert found == 5, f"the controller may have agreed to broker 3, whose log ends at 5; the high watermark is {found}"
+    assert found == 5, (
+        f"the controller may have taken in broker 3 already, whose log ends at 5; the high watermark is {found}"
+    )
 
 
 @pytest.mark.task("11.1", points=2)
@@ -53,7 +55,7 @@ def test_it_never_falls(impl, chance):
     for _ in range(10):
         known = chance.randrange(20, 40)
         found = impl.high_watermark(known, ends_of(50, 10, 45), ALL, (), FEW)
-        assert found == known, f"it was {known}, and consumers have read up to there; now it is {found}"
+        assert found == known, f"no log allows more than {known}, which it was before; now it is {found}"
 
 
 @pytest.mark.task("11.1", points=2)
@@ -79,7 +81,7 @@ def test_who_has_everything_is_caught_up_now(impl):
 def test_who_has_what_there_was_a_request_ago_was_caught_up_then(impl):
     """A busy leader: its log grew by two records since the follower asked last."""
     found = impl.caught_up_at(100, impl.Fetch(9, 11, 700), impl.Fetch(5, 9, 500))
-    assert found == 500, f"at 500 ms the log ended at 9, and the follower has all of that; not {found} ms"
+    assert found == 500, f"it has all that there was at 500 ms, when the log ended at 9: 500 ms, and you say {found} ms"
 
 
 @pytest.mark.task("11.2", points=1)
@@ -87,14 +89,16 @@ def test_who_lacks_both_was_caught_up_when_it_was(impl):
     """A slow follower, and one that asks for the first time."""
     for before in (impl.Fetch(5, 9, 500), None):
         found = impl.caught_up_at(100, impl.Fetch(7, 11, 700), before)
-        assert found == 100, f"7 of 11 records are not everything, nor were they at 500 ms; {found} ms"
+        assert found == 100, (
+            f"it has 7 of 11 records, and lacked some at 500 ms, too: still 100 ms, and you say {found} ms"
+        )
 
 
 @pytest.mark.task("11.2", points=1)
 def test_the_time_never_goes_back(impl):
     """What is known is newer than what a request says."""
     found = impl.caught_up_at(650, impl.Fetch(9, 11, 700), impl.Fetch(5, 9, 500))
-    assert found == 650, f"it was caught up at 650 ms, and now at {found} ms"
+    assert found == 650, f"it was caught up at 650 ms, and an earlier time changes nothing: you say {found} ms"
 
 
 @pytest.mark.task("11.2", points=2)
@@ -108,7 +112,9 @@ def test_a_long_chase_is_seen_as_pykrafts_leader_sees_it(impl, chance):
         ours.record_fetch(offset, 0, end, -1, at_ms)
         fetch = impl.Fetch(offset, end, at_ms)
         known = impl.caught_up_at(known, fetch, before)
-        assert known == ours.last_caught_up, f"after {fetch}, before it {before}: {known}, not {ours.last_caught_up}"
+        assert known == ours.last_caught_up, (
+            f"after {fetch}, before it {before}: you say {known} ms, and it is {ours.last_caught_up} ms"
+        )
         before = fetch
 
 
@@ -117,21 +123,25 @@ def test_who_lags_for_too_long_leaves(impl):
     """Exactly as long as is allowed, and one millisecond longer."""
     for now, wanted in ((600, set()), (601, {SECOND})):
         found = impl.lagging(ALL, ends_of(9, 9, 7), {FIRST: 590, SECOND: 100}, LEADER, now, 500)
-        assert found == wanted, f"broker 3 was caught up at 100 ms; at {now} ms, with 500 ms allowed, {found} leave"
+        assert found == wanted, (
+            f"broker 3 was caught up at 100 ms; at {now} ms, with 500 ms allowed, {wanted} leave, and you say {found}"
+        )
 
 
 @pytest.mark.task("11.2", points=2)
 def test_who_has_everything_stays_however_long_it_was_silent(impl):
     """Nobody writes, so nobody falls behind."""
     found = impl.lagging(ALL, ends_of(9, 9, 9), {FIRST: 0, SECOND: 0}, LEADER, 10_000, 500)
-    assert found == set(), f"all logs end at 9, and {found} leave"
+    assert found == set(), f"all logs end at 9, so none lags, and you say that {found} leave"
 
 
 @pytest.mark.task("11.2", points=2)
 def test_only_members_leave_and_never_the_leader(impl):
     """A follower outside the ISR; a leader whose entry is old."""
     found = impl.lagging({LEADER, FIRST}, ends_of(9, 3, 2), {FIRST: 0, SECOND: 0, LEADER: 0}, LEADER, 10_000, 500)
-    assert found == {FIRST}, f"broker 2 lags, broker 3 is outside already, broker 1 leads; {found} leave"
+    assert found == {FIRST}, (
+        f"broker 2 lags, broker 3 is outside already, broker 1 leads: {{2}} leaves, and you say {found}"
+    )
 
 
 @pytest.mark.task("11.2", points=2)
@@ -140,7 +150,7 @@ def test_both_offsets_must_be_reached_to_come_back(impl):
     for end, high_watermark, start, wanted in ((5, 5, 3, True), (9, 5, 9, True), (4, 5, 3, False), (7, 5, 8, False)):
         found = impl.may_return(end, high_watermark, start)
         said = f"log end {end}, high watermark {high_watermark}, the epoch began at {start}"
-        assert found is wanted, f"{said}: {found}"
+        assert found is wanted, f"{said}: you say {found}, and it is {wanted}"
 
 
 # --- task 11.3 --------------------------------------------------------------------------------------------------------
@@ -153,7 +163,9 @@ def test_only_acks_all_asks_for_enough_replicas(impl):
         for in_sync in (1, 2, 3):
             wanted = acks != -1 or in_sync >= FEW
             found = impl.may_append(acks, in_sync, FEW)
-            assert found is wanted, f"acks {acks}, {in_sync} in sync, {FEW} demanded: {found}"
+            assert found is wanted, (
+                f"acks {acks}, {in_sync} in sync, {FEW} demanded: you say {found}, and it is {wanted}"
+            )
 
 
 @pytest.mark.task("11.3", points=1)
@@ -168,13 +180,17 @@ def test_acks_all_waits_until_the_last_record_is_committed(impl):
     """A batch of four records, offsets 5 to 8: the high watermark reaches its middle, then its end."""
     for high_watermark, wanted in ((5, "wait"), (8, "wait"), (9, "acknowledge"), (12, "acknowledge")):
         found = impl.verdict(-1, 9, high_watermark, 3, FEW)
-        assert found == wanted, f"the batch ends before 9 and the high watermark is {high_watermark}: {found!r}"
+        assert found == wanted, (
+            f"the batch ends before 9 and the high watermark is {high_watermark}: {wanted!r}, and you say {found!r}"
+        )
 
 
 @pytest.mark.task("11.3", points=2)
 def test_what_is_committed_with_too_few_left_is_no_success(impl):
     """The ISR shrank while the batch was on its way."""
     found = impl.verdict(-1, 9, 9, 1, FEW)
-    assert found == "too few", f"one replica is left, 2 are demanded, and the producer hears {found!r}"
+    assert found == "too few", (
+        f"it is committed, but of 2 demanded replicas one is left: 'too few', and you say {found!r}"
+    )
     found = impl.verdict(-1, 9, 8, 1, FEW)
-    assert found == "wait", f"the record is not committed yet, so nothing is decided; the producer hears {found!r}"
+    assert found == "wait", f"the record is not committed yet, so the producer must 'wait', and you say {found!r}"

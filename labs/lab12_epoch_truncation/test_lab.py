@@ -67,7 +67,7 @@ def test_truncation_forgets_epochs_without_a_record(impl):
     entries = [(0, 0), (2, 4), (5, 7)]
     for end, left in ((8, 3), (7, 2), (5, 2), (4, 1), (0, 0)):
         found = list(impl.truncated(entries, end))
-        assert found == entries[:left], f"truncated to {end}, {entries} is {found}"
+        assert found == entries[:left], f"truncated to {end}, {entries} becomes {entries[:left]}, and you say {found}"
 
 
 @pytest.mark.task("12.1", points=1)
@@ -85,7 +85,7 @@ def test_an_epoch_ends_where_the_next_one_begins_and_the_last_one_with_the_log(i
     entries = [(0, 0), (2, 4), (5, 7)]
     for epoch, wanted in ((0, (0, 4)), (2, (2, 7)), (5, (5, 9))):
         found = impl.end_of_epoch(entries, 9, epoch)
-        assert found == wanted, f"epoch {epoch} of {entries}, log end 9: {found}"
+        assert found == wanted, f"epoch {epoch} of {entries}, log end 9: the answer is {wanted}, and you say {found}"
 
 
 @pytest.mark.task("12.1", points=2)
@@ -94,7 +94,7 @@ def test_an_epoch_that_is_not_there_is_answered_with_the_one_before(impl, chance
     entries = [(1, 0), (4, 3), (9, 8)]
     for epoch in (2, 3, 5, 8):
         found, wanted = impl.end_of_epoch(entries, 12, epoch), theirs(entries, 12, epoch)
-        assert found == wanted, f"epoch {epoch} of {entries}: {found}, pykraft's cache says {wanted}"
+        assert found == wanted, f"epoch {epoch} of {entries}: pykraft's cache answers {wanted}, and you say {found}"
     found = impl.end_of_epoch(entries, 12, 11)
     assert found == (9, 12), f"epoch 11 of {entries}: the largest up to it is 9, not {found}"
     found = impl.end_of_epoch(entries, 12, 0), impl.end_of_epoch(EMPTY, 0, 3)
@@ -117,14 +117,18 @@ def test_a_log_that_is_a_part_of_the_leaders_is_fine(impl):
 def test_more_records_of_an_epoch_than_the_leader_has_diverge(impl):
     """Epoch 0 ends at 4 here, and the follower has six records of it."""
     found = impl.diverging([(0, 0), (2, 4)], 9, 6, 0)
-    assert found == (0, 4), f"epoch 0 ends at 4 on the leader and at 6 on the follower; the answer is {found}"
+    assert found == (0, 4), (
+        f"epoch 0 ends at 4 on the leader and at 6 on the follower: the answer is (0, 4), and you say {found}"
+    )
 
 
 @pytest.mark.task("12.2", points=2)
 def test_an_epoch_that_the_leader_never_had_diverges_though_the_offset_is_there(impl):
     """Leader 0 0 0 5 5, follower 0 0 2: offset 2 is of epoch 0 here and of epoch 2 there."""
     found = impl.diverging([(0, 0), (5, 3)], 5, 3, 2)
-    assert found == (0, 3), f"the leader has no epoch 2; it must answer the end of epoch 0, not {found}"
+    assert found == (0, 3), (
+        f"the leader has no epoch 2: it answers the end of epoch 0, which is (0, 3), and you say {found}"
+    )
 
 
 @pytest.mark.task("12.2", points=1)
@@ -142,7 +146,9 @@ def test_a_follower_truncates_to_where_that_epoch_ends_in_both_logs(impl):
     """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, and at 3."""
     for entries, log_end, wanted in (([(0, 0)], 6, 4), ([(0, 0), (3, 3)], 6, 3), ([(0, 0), (3, 4)], 6, 4)):
         found = impl.truncation_offset(entries, log_end, (0, 4))
-        assert found == wanted, f"{entries} with log end {log_end}, answer (0, 4): to {found}, not to {wanted}"
+        assert found == wanted, (
+            f"{entries} with log end {log_end}, answer (0, 4): truncate to {wanted}, and you say {found}"
+        )
 
 
 @pytest.mark.task("12.3", points=1)
@@ -150,7 +156,7 @@ def test_a_follower_without_that_epoch_begins_again(impl):
     """The leader's answer is of epoch 0, or of none; the follower's log begins with epoch 1."""
     for answer in ((0, 4), (-1, 0)):
         found = impl.truncation_offset([(1, 0)], 6, answer)
-        assert found == 0, f"the follower has nothing up to epoch {answer[0]}, and truncates to {found}"
+        assert found == 0, f"the follower has nothing up to epoch {answer[0]}: it truncates to 0, and you say {found}"
 
 
 @pytest.mark.task("12.3", points=1)
@@ -175,11 +181,11 @@ def test_what_is_left_is_what_both_logs_have(impl, chance):
 def test_logs_that_parted_twice_take_two_truncations(impl):
     """Leader 0 0 2 2 5 5, follower 0 0 1 1 3 3: no epoch after 0 is in both."""
     found = impl.agreed([(0, 0), (2, 2), (5, 4)], 6, [(0, 0), (1, 2), (3, 4)], 6)
-    assert found == (2, 2), f"two records are shared, found in two rounds; you say {found}"
+    assert found == (2, 2), f"two records are shared, and it takes two rounds to find them: (2, 2), and you say {found}"
 
 
 @pytest.mark.task("12.3", points=1)
 def test_a_log_that_is_a_part_is_not_truncated(impl):
     """A follower that is merely behind."""
     found = impl.agreed([(0, 0), (2, 2)], 6, [(0, 0), (2, 2)], 4)
-    assert found == (4, 0), f"the follower lacks two records and has none too many; you say {found}"
+    assert found == (4, 0), f"the follower lacks two records and has none too many: (4, 0), and you say {found}"
