@@ -11,8 +11,10 @@
 ``--generate`` changes nothing: it prints where the partitions of some topics are, and a proposal that places them on
 these brokers. ``--execute`` begins reassignments and does not wait for them; what it prints first is the file to go
 back with. While other reassignments are in progress it needs ``--additional``. ``--verify`` tells how far they are.
-When none is in progress any more, ``--verify`` takes the throttles away that Kafka's tool may have set (``--throttle``
-is not built here: pykraft's brokers have no replication quotas), and so does ``--cancel``.
+
+``--throttle N`` limits the copying to N bytes per second for each broker (`server.replication_quotas`). The throttle is
+a setting of the brokers and topics, and stays until ``--verify`` finds no reassignment in progress, or ``--cancel``
+ends them.
 
 ``--list`` and ``--cancel`` also ask the active controller itself (``--bootstrap-controller``).
 
@@ -20,15 +22,16 @@ The form of the files is in `reassignment_files`. Follows org.apache.kafka.tools
 """
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from pykraft.admin import Admin
 from pykraft.client.configs import ConfigChanges, ConfigResource, ConfigResourceType
 from pykraft.client.group_offsets import PartitionErrors
 from pykraft.client.logs import LogDirDescription
+from pykraft.client.reassignments import PartitionReassignment
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.commands.reassignment_files import Replica, Wanted, read_reassignment, read_topics, reassignment_text
 from pykraft.common.types import Node, TopicPartition
@@ -49,12 +52,15 @@ _ACTIONS_OF = {
 }
 """Options that not every action has."""
 _NEEDED = ("reassignment_json_file", "topics_to_move_json_file", "broker_list")
-_BROKER_THROTTLES = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_RATE_OF_DIRECTORIES = "replica.alter.log.dirs.io.max.bytes.per.second"
+_BROKER_THROTTLES = (*_RATES, _RATE_OF_DIRECTORIES)
+_LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+_TOPIC_THROTTLES = (_LEADERS, _FOLLOWERS)
+_NO_THROTTLE = -1
+_WARNING = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
-_TOPIC_THROTTLES = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 Directories = Mapping[int, Mapping[str, LogDirDescription]]
 """The log directories of brokers, by path."""
@@ -82,8 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--preserve-throttles", action="store_true", help="leave the settings of throttles as they are")
     parser.add_argument("--timeout", type=int, metavar="MS", help="of no meaning here: no log directory is changed")
-    for name in ("--throttle", "--replica-alter-log-dirs-throttle"):
-        parser.add_argument(name, type=int, metavar="N", help="not built")
+    parser.add_argument("--throttle", type=int, metavar="N", help="--execute: bytes per second between brokers")
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle",
+        type=int,
+        metavar="N",
+        help="of no meaning here: no replica moves between log directories",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,8 +107,6 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{option} is for --{' and --'.join(actions)}, not for --{action}")
         if not is_given and action in actions and name in _NEEDED:
             raise CommandError(f"--{action} needs {option}")
-    if (options.throttle or 0) > 0 or (options.replica_alter_log_dirs_throttle or 0) > 0:
-        raise CommandError("--throttle is not built: pykraft's brokers have no replication quotas; leave it out")
     wanted: Any = None
     if action == "generate":
         wanted = read_topics(read_text(options.topics_to_move_json_file)), _broker_ids(options.broker_list)
@@ -166,7 +175,8 @@ def _usable(nodes: Collection[Node], disable_rack_aware: bool) -> list[UsableBro
 
 
 def _execute(admin: Admin, options: argparse.Namespace, wanted: Wanted) -> None:
-    if not options.additional and admin.list_partition_reassignments():
+    ongoing = admin.list_partition_reassignments()
+    if ongoing and not options.additional:
         raise CommandError(
             "other partitions are being reassigned: --additional begins these as well, or takes the place of theirs"
         )
@@ -180,11 +190,83 @@ def _execute(admin: Admin, options: argparse.Namespace, wanted: Wanted) -> None:
     say("Current partition replica assignment\n")
     say(reassignment_text(now, _places(directories, now)))
     say("\nSave this to use as the --reassignment-json-file option during rollback")
+    _throttle(admin, options, wanted, now, ongoing)
     allow = not options.disallow_replication_factor_change
     _raise_errors("partitions are not reassigned", admin.try_alter_partition_reassignments(wanted.replicas, allow))
     say(f"Successfully started partition reassignment{_s(wanted.replicas)} for {_names(wanted.replicas)}")
     for (broker, key), directory in sorted(wanted.directories.items()):
         say(f"Successfully started moving log directory to {directory} for replica {key} with broker {broker} ")
+
+
+def _throttle(
+    admin: Admin,
+    options: argparse.Namespace,
+    wanted: Wanted,
+    now: Mapping[TopicPartition, Sequence[int]],
+    ongoing: Mapping[TopicPartition, PartitionReassignment],
+) -> None:
+    """Slow down what is about to move, and what moves already."""
+    rate, rate_of_directories = (
+        _NO_THROTTLE if given is None else given
+        for given in (options.throttle, options.replica_alter_log_dirs_throttle)
+    )
+    if rate < 0 and rate_of_directories < 0:
+        return
+    say(_WARNING)
+    if rate >= 0:
+        moves = moves_of(wanted.replicas, now, ongoing)
+        topics = {
+            ConfigResource(ConfigResourceType.TOPIC, topic): throttles
+            for topic, throttles in throttled_replicas(moves).items()
+        }
+        admin.incremental_alter_configs(topics)
+        brokers = {broker for move in moves.values() for broker in (*move.sources, *move.destinations)}
+        admin.incremental_alter_configs(_rates_of(brokers, _RATES, rate))
+        say(f"The inter-broker throttle limit was set to {rate} B/s")
+    if rate_of_directories >= 0:
+        brokers = {replica.broker for replica in wanted.directories}
+        admin.incremental_alter_configs(_rates_of(brokers, [_RATE_OF_DIRECTORIES], rate_of_directories))
+        say(f"The replica-alter-dir throttle limit was set to {rate_of_directories} B/s")
+
+
+def _rates_of(brokers: Iterable[int], names: Iterable[str], rate: int) -> dict[ConfigResource, ConfigChanges]:
+    return {
+        ConfigResource(ConfigResourceType.BROKER, str(broker)): dict.fromkeys(names, str(rate))
+        for broker in sorted(brokers)
+    }
+
+
+class Move(NamedTuple):
+    """From which brokers a partition is copied, and to which."""
+
+    sources: frozenset[int]
+    destinations: frozenset[int]
+
+
+def moves_of(
+    wanted: Mapping[TopicPartition, Sequence[int]],
+    now: Mapping[TopicPartition, Sequence[int]],
+    ongoing: Mapping[TopicPartition, PartitionReassignment],
+) -> dict[TopicPartition, Move]:
+    """What moves when these reassignments have begun; those in progress go on, or are replaced."""
+    moves = {
+        key: Move(frozenset(each.replicas) - frozenset(each.adding_replicas), frozenset(each.adding_replicas))
+        for key, each in ongoing.items()
+    }
+    for key, target in wanted.items():
+        sources = moves[key].sources if key in moves else frozenset(now[key])
+        moves[key] = Move(sources, frozenset(target) - sources)
+    return moves
+
+
+def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
+    """The settings of each topic that name the leaders and the followers to slow down."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for key, move in moves.items():
+        lists = found.setdefault(key.topic, {_LEADERS: set(), _FOLLOWERS: set()})
+        lists[_LEADERS].update(f"{key.partition}:{broker}" for broker in move.sources)
+        lists[_FOLLOWERS].update(f"{key.partition}:{broker}" for broker in move.destinations)
+    return {topic: {name: ",".join(sorted(each)) for name, each in lists.items()} for topic, lists in found.items()}
 
 
 def _replicas_now(admin: Admin, keys: Collection[TopicPartition]) -> dict[TopicPartition, list[int]]:

@@ -7,11 +7,13 @@ all brokers or for one of them; the strongest place that has a value holds::
     the dynamic setting of all brokers   ConfigRecord of broker ""
     the broker's properties file
 
-Follows org.apache.kafka.server.config.DynamicProducerStateManagerConfig, and the list of names in
+The limits of replication (KIP-73) have no place in the file: there they mean nothing.
+
+Follows org.apache.kafka.server.config.{DynamicProducerStateManagerConfig,QuotaConfig}, and the list of names in
 kafka.server.DynamicBrokerConfig.
 """
 
-from pykraft.common.config import ConfigDef, boolean, integer
+from pykraft.common.config import LARGEST, ConfigDef, Key, boolean, integer
 from pykraft.common.topic_config import DYNAMIC_TOPIC_DEFAULTS
 
 PRODUCER_ID_EXPIRATION_MS = integer(
@@ -23,5 +25,28 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
     "whether a leader asks the transaction coordinator before it appends to a transaction for the first time",
 )
 LIVE_BROKER_CONFIG = ConfigDef([PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE])
-DYNAMIC_BROKER_CONFIGS = DYNAMIC_TOPIC_DEFAULTS | LIVE_BROKER_CONFIG.keys.keys()
+
+
+def _rate(name: str, meaning: str) -> Key[int]:
+    return integer(name, LARGEST["long"], f"bytes per second: {meaning}", at_least=0, kind="long")
+
+
+LEADER_REPLICATION_THROTTLED_RATE = _rate(
+    "leader.replication.throttled.rate", "what throttled followers may fetch here together"
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE = _rate(
+    "follower.replication.throttled.rate", "what this broker's throttled replicas may fetch together"
+)
+REPLICATION_QUOTA_CONFIG = ConfigDef(
+    [
+        LEADER_REPLICATION_THROTTLED_RATE,
+        FOLLOWER_REPLICATION_THROTTLED_RATE,
+        _rate(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "of no effect here, where no replica moves between log directories",
+        ),
+    ]
+)
+"""What is set while brokers run, or not at all."""
+DYNAMIC_BROKER_CONFIGS = DYNAMIC_TOPIC_DEFAULTS | LIVE_BROKER_CONFIG.keys.keys() | REPLICATION_QUOTA_CONFIG.keys.keys()
 """The names of all of them."""

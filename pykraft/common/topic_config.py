@@ -6,6 +6,7 @@ those that pykraft does not act on yet are listed in SKIPPED.md.
 Follows org.apache.kafka.storage.internals.log.LogConfig and org.apache.kafka.server.config.ServerTopicConfigSynonyms.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -207,11 +208,30 @@ MIN_CLEANABLE_DIRTY_RATIO = decimal(
     at_most=1,
     synonyms=[Synonym("log.cleaner.min.cleanable.ratio")],
 )
+ALL_REPLICAS = ("*",)
+
+
+def _throttled_replicas(name: str, meaning: str) -> Key[tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        found = tuple(part.strip() for part in text.split(",") if part.strip())
+        if found != ALL_REPLICAS and not all(map(_REPLICA.fullmatch, found)):
+            raise ValueError(text)
+        return found
+
+    allowed = "* for all replicas, or a comma-separated list of partition:broker, such as 0:1,0:2"
+    return Key(name, (), parse, allowed, meaning, "list")
+
+
+_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
+LEADER_REPLICATION_THROTTLED_REPLICAS = _throttled_replicas(
+    "leader.replication.throttled.replicas", "replicas whose leader holds their followers back (KIP-73)"
+)
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = _throttled_replicas(
+    "follower.replication.throttled.replicas", "replicas that are held back while they catch up (KIP-73)"
+)
 REMOTE_STORAGE_ENABLE = boolean("remote.storage.enable", False, "use tiered storage")
 
 _NOT_ACTED_ON: list[Key[Any]] = [
-    names("follower.replication.throttled.replicas", [], "replicas whose fetching is throttled"),
-    names("leader.replication.throttled.replicas", [], "replicas whose serving is throttled"),
     integer(
         "local.retention.bytes",
         -2,
@@ -262,6 +282,8 @@ LOG_CONFIG = ConfigDef(
         MIN_COMPACTION_LAG_MS,
         MAX_COMPACTION_LAG_MS,
         MIN_CLEANABLE_DIRTY_RATIO,
+        LEADER_REPLICATION_THROTTLED_REPLICAS,
+        FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
         *_NOT_ACTED_ON,
     ]
 )
@@ -272,8 +294,8 @@ INTERNAL_BROKER_SETTINGS = frozenset({"log.initial.task.delay.ms"})
 """A client sees these only where a broker's file differs from the default, as in Kafka."""
 
 _WITHOUT_DEFAULT = (
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
+    FOLLOWER_REPLICATION_THROTTLED_REPLICAS.name,
+    LEADER_REPLICATION_THROTTLED_REPLICAS.name,
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG
+from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
 from pykraft.common.config import as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, check_group_settings
@@ -167,6 +167,7 @@ class ConfigControl:
         try:
             check_topic_settings({}, settings, static)
             LIVE_BROKER_CONFIG.resolve(settings)
+            REPLICATION_QUOTA_CONFIG.resolve(settings)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if broker_id not in {*image.brokers, *image.controllers, self._node_id}:

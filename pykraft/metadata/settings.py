@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG
+from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
 from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
@@ -101,7 +101,7 @@ def _readable(layer: Mapping[str, str]) -> dict[str, str]:
 
 def _can_read(name: str, value: str) -> bool:
     try:
-        for definition in (LOG_CONFIG, LIVE_BROKER_CONFIG):
+        for definition in (LOG_CONFIG, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG):
             definition.resolve({name: value})
     except ConfigError:
         return False
@@ -112,7 +112,8 @@ def live_broker_config(image: MetadataImage, node_id: int, static: Mapping[str, 
     """The settings of a node that may change while it runs, but for the defaults of its topics; its properties file
     says `static`."""
     dynamic, cluster, _ = node_layers(image, node_id, static)
-    return LIVE_BROKER_CONFIG.resolve(dynamic, cluster, static)
+    live = LIVE_BROKER_CONFIG.resolve(dynamic, cluster, static)
+    return Config(live.as_dict() | REPLICATION_QUOTA_CONFIG.resolve(dynamic, cluster).as_dict())
 
 
 def topic_config(own: Mapping[str, str], layers: NodeLayers) -> Config:
@@ -178,6 +179,7 @@ def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: Node
     layers = layers._replace(static=properties)
     shown = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
     found = [_of_broker(key, layers) for key in shown if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
+    found += [_rate(key, layers) for key in _rates_in(layers.dynamic, layers.cluster)]
     names = {setting.name for setting in found}
     for name in properties:
         if name not in names and not name.startswith(INTERNAL_PREFIX):
@@ -196,14 +198,28 @@ def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
     return Setting(key.name, value, places, config_type(key), key.meaning, is_read_only)
 
 
+def _rates_in(*layers: Mapping[str, str]) -> list[Key[Any]]:
+    """The limits of replication that somebody has set."""
+    return [key for name, key in REPLICATION_QUOTA_CONFIG.keys.items() if any(name in layer for layer in layers)]
+
+
+def _rate(key: Key[Any], layers: NodeLayers) -> Setting:
+    """A limit of replication: Kafka says of it that it is read-only, and lets administrators change it."""
+    said = zip((layers.dynamic, layers.cluster), _SOURCES, strict=False)
+    places = tuple(Place(key.name, layer[key.name], source) for layer, source in said if key.name in layer)
+    return Setting(key.name, places[0].value, places, config_type(key), key.meaning, is_read_only=True)
+
+
 def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
     """The dynamic settings of all brokers, by name."""
-    found = []
+    found = [_rate(key, NodeLayers({}, layers.cluster, {})) for key in _rates_in(layers.cluster)]
     for name, value in sorted(layers.cluster.items()):
+        if name in REPLICATION_QUOTA_CONFIG.keys:
+            continue
         key = BROKER_DEFAULTS.get(name) or LIVE_BROKER_CONFIG.keys[name]
         place = Place(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         found.append(Setting(name, value, (place,), config_type(key), key.meaning))
-    return found
+    return sorted(found)
 
 
 def describe_group(own: Mapping[str, str], properties: Mapping[str, str]) -> list[Setting]:

@@ -35,6 +35,7 @@ from pykraft.server.live_settings import LiveSettings
 from pykraft.server.node_metrics import tell_broker
 from pykraft.server.producer_ids import ProducerIds
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.replication_quotas import ReplicationQuotas
 from pykraft.server.stored_settings import stored_settings
 from pykraft.server.topic_configs import TopicConfigs
 from pykraft.server.transaction_verification import AddPartitionsToTxnManager, TransactionVerification
@@ -81,17 +82,7 @@ class Broker:
         self._live = LiveSettings(config.node_id, config.properties, lambda: self._stored or loader.image)
         self.logs = self._open_logs(clock, background, random, timer, metrics)
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
-        self.replicas = ReplicaManager(
-            config=config,
-            topic_configs=self._topic_configs,
-            logs=self.logs,
-            timer=timer,
-            clock=clock,
-            metrics=metrics,
-            trace=trace,
-            broker_epoch=lambda: self.lifecycle.epoch,
-            isr_changes=isr_changes,
-        )
+        self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
@@ -132,6 +123,23 @@ class Broker:
         if logs.unknown:
             trace("unknown_files", directory=logs.directory, names=logs.unknown)
         return logs
+
+    def _make_replicas(
+        self, timer: Timer, clock: Clock, metrics: Metrics, isr_changes: ControllerChannel
+    ) -> ReplicaManager:
+        node_id, trace = self._config.node_id, self._trace
+        return ReplicaManager(
+            config=self._config,
+            topic_configs=self._topic_configs,
+            logs=self.logs,
+            timer=timer,
+            clock=clock,
+            metrics=metrics,
+            trace=trace,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            isr_changes=isr_changes,
+            quotas=ReplicationQuotas(node_id, self._live, now=lambda: trace.now),
+        )
 
     def _make_verification(
         self, timer: Timer, metrics: Metrics

@@ -55,12 +55,18 @@ class FetchParams(NamedTuple):
     """Whether a follower refuses the reader."""
     select_replica: SelectReplica | None = None
     """None: the reader is not sent anywhere else."""
+    holds_back: Callable[[Partition, int], bool] | None = None
+    """Whether a follower gets no records of a partition now (`server.replication_quotas`)."""
     tells_high_watermark: bool = False
     """Whether a follower that waits is answered as soon as the high watermark is another than in its last answer."""
 
     def preferred_replica(self, partition: Partition, place: FetchPlace) -> int:
         """The follower that the reader is sent to; -1 for none."""
         return NO_REPLICA if self.select_replica is None else self.select_replica(partition, place)
+
+    def is_held_back(self, partition: Partition) -> bool:
+        """Whether the reader gets no records of the partition now."""
+        return self.holds_back is not None and self.holds_back(partition, self.replica_id)
 
     def has_untold_high_watermark(self, partition: Partition) -> bool:
         """Whether the high watermark alone is worth an answer."""
@@ -104,7 +110,7 @@ def read_partition(
     if result.preferred_read_replica != NO_REPLICA:
         return result
     result.diverging = diverging_end(partition, place)
-    if result.diverging is None:
+    if result.diverging is None and not params.is_held_back(partition):
         data = log.read(place.offset, min(place.max_bytes, max_bytes), params.isolation, at_least_one)
         # A first batch without its end is of no use to a reader that gets less than a whole batch.
         result.records, result.aborted = b"" if data.first_batch_is_cut else data.records, data.aborted
@@ -126,6 +132,8 @@ def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams
         return 0  # the reader is where everything ends: mostly so, and the quickest to tell
     if not log.log_start_offset <= place.offset <= log.log_end_offset:
         return None
+    if params.is_held_back(partition):
+        return 0
     if params.min_bytes <= 1:
         return int(place.offset < upper_bound)
     return min(place.max_bytes, log.bytes_between(place.offset, upper_bound))

@@ -7,7 +7,8 @@ in its log: the follower cuts its log to where both agree, and asks again. So a 
 watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
 
 What can go wrong with one partition does not hold up the others: it rests for ``replica.fetch.backoff.ms``. A partition
-whose leader epoch is outdated here rests until the metadata log has brought the new one.
+whose leader epoch is outdated here rests until the metadata log has brought the new one. A throttled partition that is
+not in sync is left out while this broker's quota is exceeded (`replication_quotas`).
 
 Follows kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}.
 """
@@ -29,6 +30,7 @@ from pykraft.protocol.messages.data import (
 )
 from pykraft.server import config as keys
 from pykraft.server.partition import Partition
+from pykraft.server.replication_quotas import ReplicationQuotas
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.storage.log import UnifiedLog
 from pykraft.transport.fetch_session import FetchSessionHandler, Wanted
@@ -44,8 +46,8 @@ class _Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.resting_until = 0
-        self.lag = 0
-        """How many committed records it had not yet, after the last answer."""
+        self.lag: int | None = None
+        """How many committed records it had not yet, after the last answer; None before there was one."""
 
 
 class ReplicaFetcher:
@@ -62,6 +64,7 @@ class ReplicaFetcher:
         trace: Tracer,
         on_news: Callable[[Partition], None],
         topic_metrics: BrokerTopicMetrics,
+        quotas: ReplicationQuotas,
         on_all_deleted: Callable[[], None],
         on_disk_failure: Callable[[OSError], KafkaError],
     ) -> None:
@@ -73,6 +76,7 @@ class ReplicaFetcher:
         self._trace = trace
         self._on_news = on_news
         self._topic_metrics = topic_metrics
+        self._quotas = quotas
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
         self._followed: dict[TopicPartition, _Followed] = {}
@@ -100,9 +104,9 @@ class ReplicaFetcher:
             return Poll(FOREVER, outbox)
         if now < self._resting_until:
             return Poll(self._resting_until, outbox)
-        awake = [f.partition for f in self._followed.values() if f.resting_until <= now]
+        awake, wake_at = self._awake(now)
         if not awake:
-            return Poll(min((f.resting_until for f in self._followed.values()), default=FOREVER), outbox)
+            return Poll(wake_at, outbox)
         self._in_flight = True
         asked = {partition.key.topic_partition: partition.leader_epoch for partition in awake}
         outbox.append(
@@ -115,6 +119,18 @@ class ReplicaFetcher:
             )
         )
         return Poll(FOREVER, outbox)
+
+    def _awake(self, now: int) -> tuple[list[Partition], int]:
+        """The partitions to fetch now; and if there are none, when there may be some."""
+        awake, wake_at = [], FOREVER
+        for topic_partition, followed in self._followed.items():
+            if followed.resting_until > now:
+                wake_at = min(wake_at, followed.resting_until)
+            elif self._quotas.holds_off(topic_partition, followed.lag):
+                wake_at = min(wake_at, now + self._values[keys.REPLICA_FETCH_BACKOFF_MS])
+            else:
+                awake.append(followed.partition)
+        return awake, wake_at
 
     def _request(self, partitions: list[Partition]) -> FetchRequest:
         max_bytes = self._values[keys.REPLICA_FETCH_MAX_BYTES]
@@ -205,6 +221,7 @@ class ReplicaFetcher:
             self._topic_metrics.replicated(len(records), is_added=self._broker_id in partition.adding)
         if count or partition.log.high_watermark > high_watermark_before:
             self._on_news(partition)
+        self._quotas.follower.record(partition.key.topic_partition, len(records))
         followed = self._followed.get(partition.key.topic_partition)
         if followed is not None:
             followed.lag = max(0, answer.high_watermark - partition.log.log_end_offset)
@@ -212,7 +229,7 @@ class ReplicaFetcher:
     @property
     def max_lag(self) -> int:
         """How many records the slowest replica has still to fetch from this leader."""
-        return max((followed.lag for followed in self._followed.values()), default=0)
+        return max((followed.lag or 0 for followed in self._followed.values()), default=0)
 
     def _truncate(self, partition: Partition, leaders_end: FetchResponse.Topic.Partition.EpochEndOffset) -> None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""

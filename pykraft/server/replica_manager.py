@@ -32,6 +32,7 @@ from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, is_pre
 from pykraft.server.partition import NO_EPOCH, IsrProposal, Partition
 from pykraft.server.purgatory import Purgatory
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.server.replication_quotas import ReplicationQuotas
 from pykraft.server.topic_configs import TopicConfigs
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.server.turns import PARTS_PER_TURN
@@ -68,6 +69,7 @@ class ReplicaManager:
         trace: Tracer,
         broker_epoch: Callable[[], int],
         isr_changes: ControllerChannel,
+        quotas: ReplicationQuotas,
     ) -> None:
         """`isr_changes` is the way to the controller for changes of ISRs."""
         self._config = config
@@ -93,6 +95,7 @@ class ReplicaManager:
         self._isr_shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
         self.topic_metrics = BrokerTopicMetrics(metrics)
+        self.quotas = quotas
 
     def start(self, now: int) -> None:
         """Begin what is done from time to time. Not before the topics' settings are known: by the defaults a log loses
@@ -226,6 +229,7 @@ class ReplicaManager:
     def _make(self, key: TopicIdPartition) -> Partition:
         log = self._logs.get_or_create(key.topic_partition, key.topic_id)
         log.config = self._topic_configs.config_of(key.topic)  # it may have been opened with older ones
+        self.quotas.set_topic(key.topic, log.config)
         max_lag_ms = self._values[keys.REPLICA_LAG_TIME_MAX_MS]
         partition = Partition(self.broker_id, key, log, max_lag_ms, self._trace)
         self.partitions[key.topic_partition] = partition
@@ -233,6 +237,8 @@ class ReplicaManager:
 
     def _drop(self, topic_partitions: Collection[TopicPartition]) -> None:
         """These are not this broker's any more."""
+        if not topic_partitions:
+            return
         for topic_partition in topic_partitions:
             self._to_make.pop(topic_partition, None)
             partition = self.partitions.pop(topic_partition, None)
@@ -240,9 +246,9 @@ class ReplicaManager:
                 self._stop_fetching(partition)
                 partition.leader_id = -1
                 self._wake(partition)
-        for topic in {each.topic for each in topic_partitions if each.topic in self.topic_metrics}:
-            if not any(each.topic == topic for each in self.partitions):
-                self.topic_metrics.forget(topic)
+        for topic in {each.topic for each in topic_partitions} - {each.topic for each in self.partitions}:
+            self.topic_metrics.forget(topic)
+            self.quotas.forget(topic)
         self._logs.delete_all([each for each in topic_partitions if each in self._logs.logs])
 
     def _apply_configs(self, touched: Collection[ConfigResource]) -> list[Partition]:
@@ -256,6 +262,7 @@ class ReplicaManager:
         set_anew = [self.partitions[topic_partition] for topic_partition in touched_here]
         for partition in set_anew:
             partition.log.config = self._topic_configs.config_of(partition.key.topic)
+            self.quotas.set_topic(partition.key.topic, partition.log.config)
         return set_anew
 
     def _partitions_of(self, topics: Sequence[str]) -> list[TopicPartition]:
@@ -285,6 +292,7 @@ class ReplicaManager:
             trace=self._trace,
             on_news=self._wake,
             topic_metrics=self.topic_metrics,
+            quotas=self.quotas,
             on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
         )

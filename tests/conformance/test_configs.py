@@ -48,7 +48,8 @@ SOME = ["retention.ms", "segment.ms", "cleanup.policy", "max.message.bytes", "co
 def nothing_stays_changed(server: Server) -> Iterator[None]:
     """The settings of all brokers go back to what they were."""
     yield
-    names = ["message.max.bytes", "log.retention.ms", "log.cleanup.policy", "log.segment.bytes", *PRODUCER_SETTINGS]
+    names = ["message.max.bytes", "log.retention.ms", "log.cleanup.policy", "log.segment.bytes"]
+    names += [*PRODUCER_SETTINGS, *RATES]
     with Connection(server.address(1)) as connection:
         for name in ("", "1"):
             answer = connection.ask(change((BROKER, name, [(key, DELETE, None) for key in names])), 1)
@@ -339,6 +340,29 @@ def test_how_logs_treat_producers_is_changed_while_brokers_run(talk: Dialogue) -
     )
     talk.to().ask(question, NEWEST)
     talk.to().ask(describe((BROKER, ""), only=PRODUCER_SETTINGS, include_synonyms=True), NEWEST)
+
+
+RATES = [f"{side}.replication.throttled.rate" for side in ("leader", "follower")]
+REPLICAS = [f"{side}.replication.throttled.replicas" for side in ("leader", "follower")]
+
+
+def test_the_throttles_of_replication_are_set_while_brokers_run(talk: Dialogue) -> None:
+    talk.topic("configs-throttled", replicas=[(1, 2)])
+    leader, follower = RATES
+    for says, rate in {"negative": "-1", "no number": "fast", "half": "1.5", "too large": "9" * 20}.items():
+        talk.to().ask(change((BROKER, "1", [(leader, SET, rate)])), 1, says)
+        talk.to().ask(change((BROKER, "", [(follower, SET, rate)])), 1, says)
+    for text in ("x", "0", "0:1,*", ":", "0:-1", "*,*", "0:1,1:2", "", "*"):
+        talk.to().ask(change((TOPIC, "configs-throttled", [(name, SET, text) for name in REPLICAS])), 1, repr(text))
+    talk.to().ask(describe((BROKER, "1"), only=RATES, include_synonyms=True), NEWEST, "before")
+    talk.to().ask(change((BROKER, "", [(leader, SET, "5000"), (follower, SET, "0")])), 1)
+    talk.to().ask(change((BROKER, "1", [(leader, SET, "6000")])), 1)
+    asked = describe((BROKER, "1"), only=RATES)
+    talk.until(1, asked, NEWEST, lambda answer: {c.value for c in answer.results[0].configs} == {"6000", "0"})
+    told(talk, 1, "configs-throttled", **{name.replace(".", "_"): "*" for name in REPLICAS})
+    talk.to().ask(describe((BROKER, "1"), only=RATES, include_synonyms=True), NEWEST)
+    talk.to().ask(describe((BROKER, ""), only=RATES, include_synonyms=True), NEWEST)
+    talk.to().ask(describe((TOPIC, "configs-throttled"), only=REPLICAS, include_synonyms=True), NEWEST)
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

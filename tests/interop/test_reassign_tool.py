@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.limit(240), pytest.mark.long]
 TOOLS = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
 }
 NOW = {0: [2, 1], 1: [1, 2]}
 WANTED: dict[str, Mapping[int, Sequence[int]]] = {
@@ -63,15 +64,25 @@ def session(cluster: Cluster, topic: str, files: Mapping[str, str]) -> list[list
         named = ["--reassignment-json-file", files[file]] if file else []
         return ["reassign-partitions", *reached, f"--{action}", *named, *rest]
 
+    throttles = [["configs", *reached, "--describe", "--topic", topic]]
+    throttles += [["configs", *reached, "--describe", "--broker", broker] for broker in ("1", "2", "3")]
+
     return [
         call("list"),
         call("generate", "", "--topics-to-move-json-file", files["topics"], "--broker-list", "1,2,3"),
         call("execute", "order"),
         call("verify", "elsewhere", "--preserve-throttles"),
         call("verify", "order"),
-        call("execute", "placed"),
+        call("execute", "placed", "--replica-alter-log-dirs-throttle", "70000"),
+        *throttles,
         call("verify", "placed", "--preserve-throttles"),
-        call("execute", "stuck"),
+        *throttles,
+        call("verify", "placed"),
+        *throttles,
+        call("execute", "stuck", "--throttle", "50000"),
+        *throttles,
+        call("execute", "stuck", "--additional", "--throttle", "60000"),
+        *throttles,
         call("list"),
         ["topics", *reached, "--describe", "--topic", topic],
         ["topics", *reached, "--describe", "--under-replicated-partitions"],
@@ -80,6 +91,7 @@ def session(cluster: Cluster, topic: str, files: Mapping[str, str]) -> list[list
         call("execute", "more", "--additional", "--disallow-replication-factor-change"),
         call("execute", "elsewhere", "--additional"),
         call("cancel", "stuck"),
+        *throttles,
         call("execute", "stuck"),
         call("cancel", "stuck", "--preserve-throttles"),
         call("list"),
@@ -88,10 +100,11 @@ def session(cluster: Cluster, topic: str, files: Mapping[str, str]) -> list[list
 
 def lines(printed: str, topic: str) -> list[str]:
     """What was printed, without what cannot be the same: the topic's name, its id, and proposals,
-    which are drawn by lot. Kafka's tool ends one sentence without a new line."""
+    which are drawn by lot, and the order of settings. Kafka's tool ends one sentence without a new line."""
     text = printed.replace(topic, "TOPIC").replace("moves are active.", "moves are active.\n").rstrip()
     text = re.sub(r"(?<=configuration\n).*", _proposal, text)
     text = re.sub(r"(?<=TopicId: )\S+", "ID", text)
+    text = re.sub(r"(?<=Configs: ).*", lambda found: ",".join(sorted(re.split(r",(?=[a-z])", found[0]))), text)
     return [line for line in text.splitlines() if line]
 
 

@@ -1,4 +1,4 @@
-"""The files of reassign-partitions: what may be in them, and the sentence for what may not."""
+"""The files of reassign-partitions: what may be in them, the sentence for what may not, and what a throttle names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pykraft.client.reassignments import PartitionReassignment
 from pykraft.commands.common import CommandError
+from pykraft.commands.reassign_partitions import Move, moves_of, throttled_replicas
 from pykraft.commands.reassignment_files import Replica, Wanted, read_reassignment, read_topics, reassignment_text
 from pykraft.common.types import TopicPartition
 
@@ -67,3 +69,21 @@ def test_what_is_wrong_with_a_file_is_one_sentence(text: str, words: str) -> Non
 def test_topics_are_named_once(text: str) -> None:
     with pytest.raises(CommandError, match="--topics-to-move-json-file"):
         read_topics(text)
+
+
+def test_a_throttle_names_the_replicas_that_are_copied_and_those_that_copy() -> None:
+    moving = TopicPartition("moving", 0)
+    wanted = {TopicPartition("t", 2): [3, 4], TopicPartition("t", 10): [1, 2], moving: [5]}
+    now = {TopicPartition("t", 2): [1, 3], TopicPartition("t", 10): [2, 1], moving: [1, 2, 3]}
+    moves = moves_of(wanted, now, {moving: PartitionReassignment((1, 2, 3), (3,), (1,))})
+    assert moves[moving] == Move(frozenset({1, 2}), frozenset({5})), "it is sent elsewhere"
+    assert throttled_replicas(moves) == {
+        "t": {
+            "leader.replication.throttled.replicas": "10:1,10:2,2:1,2:3",
+            "follower.replication.throttled.replicas": "2:4",
+        },
+        "moving": {
+            "leader.replication.throttled.replicas": "0:1,0:2",
+            "follower.replication.throttled.replicas": "0:5",
+        },
+    }

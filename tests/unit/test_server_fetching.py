@@ -1,4 +1,5 @@
-"""Where a fetch parts from the leader's log: the two ways in which a reader's log can be no prefix of it."""
+"""What a fetch gets: where it parts from the leader's log, the two ways in which a reader's log can be no prefix of it;
+and what a follower gets that is held back."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.server.fetching import FetchPlace, diverging_end
+from pykraft.server.fetching import FetchParams, FetchPlace, available_bytes, diverging_end, read_partition
 from pykraft.server.partition import Partition
+from pykraft.storage.answers import Isolation
 from tests.harness.storage import PARTITION, batch
 from tests.unit.test_server_partition import partition
 
@@ -58,3 +60,15 @@ def test_an_epoch_after_all_and_an_offset_before_all_are_out_of_range(led: Parti
         with pytest.raises(KafkaError) as refused:
             diverging_end(led, place(offset, epoch))
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("is_held_back", [False, True])
+def test_a_follower_that_is_held_back_gets_no_records_and_all_other_news(led: Partition, is_held_back: bool) -> None:
+    params = FetchParams(Isolation.LOG_END, 1 << 20, 1, replica_id=2, holds_back=lambda *_: is_held_back)
+    behind, diverging = place(5, 2), place(6, 2)
+    assert bool(available_bytes(led, behind, params)) == (not is_held_back)
+    result = read_partition(led, behind, params, 1 << 20, at_least_one=True)
+    assert bool(len(result.records)) == (not is_held_back)
+    assert result.high_watermark == led.log.high_watermark
+    assert available_bytes(led, diverging, params) is None
+    assert read_partition(led, diverging, params, 1 << 20, at_least_one=True).diverging == OffsetAndEpoch(5, 2)

@@ -12,8 +12,10 @@ from pykraft.common.core import Failure, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
+from pykraft.common.topic_config import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LOG_CONFIG
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Node, TopicIdPartition
+from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.protocol.messages.brokers import AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, LARGEST_OFFSET, MAGIC_OFFSET
@@ -21,8 +23,10 @@ from pykraft.records.crc32c import crc32c
 from pykraft.server.alter_partition import AlterPartitionManager
 from pykraft.server.config import NODE_CONFIG
 from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.live_settings import LiveSettings
 from pykraft.server.partition import IsrChange, Partition
 from pykraft.server.replica_fetcher import ReplicaFetcher
+from pykraft.server.replication_quotas import ReplicationQuota, ReplicationQuotas
 from pykraft.server.topic_metrics import BrokerTopicMetrics
 from pykraft.storage.answers import Isolation
 from tests.harness.scripted import Script
@@ -39,6 +43,9 @@ REQUIRED = {
 }
 
 
+UNLIMITED = ReplicationQuotas(1, LiveSettings(1, {}, lambda: EMPTY_IMAGE), now=lambda: 0)
+
+
 def storage_error(_: OSError) -> KafkaError:
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -49,6 +56,7 @@ def following(
     on_disk_failure: Callable[[OSError], KafkaError] = storage_error,
     on_all_deleted: Callable[[], None] = lambda: None,
     on_news: Callable[[Partition], None] = lambda _: None,
+    quotas: ReplicationQuotas = UNLIMITED,
 ) -> tuple[Partition, ReplicaFetcher, Script]:
     """Broker 1 follows broker 2; its log holds so many batches of epoch 4."""
     log = open_log()
@@ -64,6 +72,7 @@ def following(
         trace=Tracer(1, Silence()),
         on_news=on_news,
         topic_metrics=BrokerTopicMetrics(Metrics()),
+        quotas=quotas,
         on_all_deleted=on_all_deleted,
         on_disk_failure=on_disk_failure,
     )
@@ -106,6 +115,38 @@ def test_a_consumer_that_waits_here_is_told_when_the_high_watermark_rises_also_w
         script.poll()
         script.answer(FetchRequest, fetch_answer(high_watermark=high_watermark))
         assert news == [follower] * count
+
+
+class Exceeded(ReplicationQuotas):
+    """All replicas of the topic are throttled on broker 1, and it may fetch nothing until it is slower."""
+
+    def __init__(self) -> None:
+        self.limit = 0
+        super().__init__(1, LiveSettings(1, {}, lambda: EMPTY_IMAGE), now=lambda: 0)
+        self.follower = ReplicationQuota(1, FOLLOWER_REPLICATION_THROTTLED_REPLICAS, lambda: self.limit, lambda: 0)
+        self.follower.set_topic(
+            PARTITION.topic, LOG_CONFIG.resolve({FOLLOWER_REPLICATION_THROTTLED_REPLICAS.name: "*"})
+        )
+
+
+def test_a_throttled_follower_that_lags_fetches_nothing_while_its_quota_is_exceeded() -> None:
+    quotas = Exceeded()
+    follower, _, script = following(filled=3, quotas=quotas)
+    script.poll()
+    fetched = at(3, batch(2), 5).buffer
+    script.answer(FetchRequest, fetch_answer(records=fetched, high_watermark=9))
+    assert follower.log.log_end_offset == 5 and quotas.follower.is_exceeded
+    assert script.poll(1) == [] and script.deadline == script.now + BACKOFF_MS
+    quotas.limit = len(fetched)
+    assert len(script.poll()) == 1
+
+
+def test_a_throttled_follower_that_is_in_sync_goes_on_fetching() -> None:
+    quotas = Exceeded()
+    _, _, script = following(filled=3, quotas=quotas)
+    script.poll()
+    script.answer(FetchRequest, fetch_answer(records=at(3, batch(2), 5).buffer, high_watermark=5))
+    assert quotas.follower.is_exceeded and len(script.poll()) == 1
 
 
 def test_what_the_leader_has_deleted_is_deleted_here_and_said_with_the_next_fetch() -> None:

@@ -302,11 +302,12 @@ OF_NO_EFFECT = {
     "local.retention.bytes",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
     "preallocate",
 }
 OF_OTHERS = {
+    # About how fast replicas are copied: see test_server_replication_quotas.
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
     # About acknowledgements, of which a log knows nothing: see test_server_configs.
     "min.insync.replicas",
     # Only false is taken: see test_controller_configs.

@@ -5,6 +5,7 @@
 * From version 13 on topics go by id; an id that this broker does not know is UNKNOWN_TOPIC_ID.
 * From version 11 on a consumer may read from a follower, and says in which rack it is; a leader with a replica selector
   (`server.replica_selector`) may send it to a follower.
+* A follower that catches up may be slowed down (`server.replication_quotas`).
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 
 Follows kafka.server.KafkaApis.handleFetchRequest.
@@ -92,6 +93,7 @@ class FetchApis:
             replica_id=replica_id,
             needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
             select_replica=None if is_replica else self._selector(request, context),
+            holds_back=self._replicas.quotas.holds_back if is_replica else None,
             tells_high_watermark=is_replica and self._selects_replicas,
         )
         fetch = DelayedFetch(replicas=self._replicas, places=places, params=params)
@@ -171,6 +173,8 @@ class FetchApis:
                 self._replicas.topic_metrics.fetched(
                     topic_partition.topic, len(result.records), replica_id >= 0, is_added
                 )
+                if replica_id >= 0:
+                    self._replicas.quotas.leader.record(topic_partition, len(result.records))
             else:
                 self._replicas.topic_metrics.not_fetched(result.place.topic_partition.topic, result.error)
             if tells_leader and result.error in NOT_LEADER:
