@@ -1,8 +1,9 @@
 """Jupyter's server for this course: to open a notebook and save it again writes the same bytes.
 
 As soon as a kernel has started, JupyterLab writes its display name and Python's version into the notebook, and two
-minutes later it saves the notebook by itself. So whoever only reads would find changed files, each with the version of
-their own machine. Here a notebook keeps what its file says of its kernel, as long as it is the same kernel.
+minutes later it saves the notebook by itself. So a reader who changes nothing would find changed files, each with the
+version of the reader's own machine. Here a notebook keeps what its file says of its kernel, as long as it is the same
+kernel.
 """
 
 import json

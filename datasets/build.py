@@ -288,7 +288,7 @@ def check(source: Path, target: Path) -> list[str]:
 
 
 def same_bytes(source: Path, target: Path) -> bool:
-    """Build anew into a temporary folder: are those files byte for byte the ones in `target`?"""
+    """Build into a temporary folder: are those files byte for byte the ones in `target`?"""
     files = [f"{name}.parquet" for name in TABLES]
     with tempfile.TemporaryDirectory() as folder:
         build(source, Path(folder))

@@ -1,5 +1,5 @@
 """Makes the checks of the labs run under plain pytest: `pytest labs/lab08_partitioner` looks at your work.py. And lets
-the notebooks of the labs run as tests: nobody sits in front of them then, and they leave your file alone."""
+the notebooks of the labs run as tests: those runs are headless, and leave your file alone."""
 
 import os
 

@@ -36,7 +36,7 @@ def run(work):
     events = list(islice(flights(), pick(small=4_000, full=20_000)))
     chance = Random(SEED)
     touched = Counter()
-    # Nobody is killed here, and Kafka's own timeouts do not take a busy disk for a death.
+    # No node is killed here, and Kafka's own timeouts do not take a busy disk for a death.
     with Cluster(nodes=3, timeouts="kafka") as cluster:
         with cluster.admin() as admin:
             settings = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}

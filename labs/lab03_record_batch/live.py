@@ -34,7 +34,7 @@ def run(work):
     encoder = Plug("encode_batch, in the producer", lambda builder: encoded(work, builder), RecordBatchBuilder.build)
     decoder = Plug("decode_batch, in the consumer", lambda batch: decoded(work, batch), RecordBatch.records)
     sizes = {}
-    # Nobody is killed here, and Kafka's own timeouts do not take a busy disk for a death.
+    # No node is killed here, and Kafka's own timeouts do not take a busy disk for a death.
     with Cluster(nodes=3, timeouts="kafka") as cluster, plugged(places(encoder, decoder, sizes)):
         with cluster.admin() as admin:
             kept = {"retention.ms": "-1"}  # flights of 2013 are past every default

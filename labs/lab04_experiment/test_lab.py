@@ -156,7 +156,7 @@ def test_one_thing_is_varied_and_everything_else_is_held(impl):
 def test_each_value_was_measured_five_times_or_more_as_the_design_says(impl):
     """As many runs for each value as "Repeated" says, and at least five: one run has no spread."""
     wanted = number(impl.field("4.2", "Repeated"))
-    assert wanted >= FEWEST_RUNS, f"{wanted:g} runs each: below {FEWEST_RUNS} nobody can tell a result from chance"
+    assert wanted >= FEWEST_RUNS, f"{wanted:g} runs each: below {FEWEST_RUNS} a result cannot be told from chance"
     for value, found in rates(impl).items():
         assert len(found) == wanted, f"{value} was measured {len(found)} times, and the design says {wanted:g}"
 

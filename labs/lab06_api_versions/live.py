@@ -42,7 +42,7 @@ def ask(work, cluster, version):
     """What your code reads of the broker's answer; a sentence if there is none, or if your code raises."""
     wire = Wire(cluster)
     try:
-        # Versions after 4 look like version 4: what is in them nobody knows.
+        # Versions after 4 look like version 4: we do not know their fields.
         request = work.api_versions_request(version, version, "learner", "lab-06", "1.0")
         response = wire.ask(request)
         return work.read_api_versions(response, version) if response else "the broker closed the connection"

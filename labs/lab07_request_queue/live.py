@@ -2,8 +2,8 @@
 connections in order.
 
 A broker with two network threads, two handlers and a queue for four requests starts. Then your code takes over. Twelve
-clients send a request each while nobody may handle any: your queue decides how many are inside. Another client sends a
-request that waits for 0.2 s, and right after it one that does not: your channel decides which response comes first.
+clients send a request each while no handler may take one: your queue decides how many are inside. Another client sends
+a request that waits for 0.2 s, and right after it one that does not: your channel decides which response comes first.
 And your idle time says how much the broker's threads have waited, beside the broker's own count.
 
 A mistake of yours must not stop the broker: what your code raises is noted, and the broker's own code goes on.

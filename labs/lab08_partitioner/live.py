@@ -29,7 +29,7 @@ def run(work):
     """Produce with the functions of `work`; the outcome agrees if both clients put each route into the same place."""
     count = pick(small=2_500, full=30_000)
     events = list(islice(flights(), count))
-    # Nobody is killed here, and Kafka's own timeouts do not take a busy disk for a death.
+    # No node is killed here, and Kafka's own timeouts do not take a busy disk for a death.
     with Cluster(nodes=3, timeouts="kafka") as cluster, plugged(places(work)) as plugs:
         with cluster.admin() as admin:
             kept = {"retention.ms": "-1"}  # flights of 2013 are past every default

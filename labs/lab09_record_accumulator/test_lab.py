@@ -109,7 +109,7 @@ def test_a_batch_that_is_not_full_waits_for_the_linger(impl, chance):
         found = when(impl, [batch(impl, created_ms=created_ms)], linger_ms=linger_ms)
         assert found == created_ms + linger_ms, f"begun at {created_ms}, linger {linger_ms}: ready at {found}"
     assert when(impl, []) == math.inf, "an empty queue is never ready: math.inf"
-    assert when(impl, [], is_flushing=True) == math.inf, "an empty queue is never ready, whoever flushes"
+    assert when(impl, [], is_flushing=True) == math.inf, "an empty queue is never ready, not even in a flush"
 
 
 @pytest.mark.task("9.2", points=2)

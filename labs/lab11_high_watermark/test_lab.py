@@ -130,7 +130,7 @@ def test_who_lags_for_too_long_leaves(impl):
 
 @pytest.mark.task("11.2", points=2)
 def test_who_has_everything_stays_however_long_it_was_silent(impl):
-    """Nobody writes, so nobody falls behind."""
+    """No producer writes, so no follower falls behind."""
     found = impl.lagging(ALL, ends_of(9, 9, 9), {FIRST: 0, SECOND: 0}, LEADER, 10_000, 500)
     assert found == set(), f"all logs end at 9, so none lags, and you say that {found} leave"
 

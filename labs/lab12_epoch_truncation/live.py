@@ -29,7 +29,7 @@ def run(work):
     cut = sum(mark.kind == "truncation" and mark.node == old for mark in story.marks)
     end = f"A LAW IS BROKEN: {broken}" if broken else f"its log is {'like' if same else 'unlike'} the others."
     lines = (
-        f"Broker {old} led in epoch 0 with a record that nobody else had; broker {new} leads now.",
+        f"Broker {old} led in epoch 0 with a record that no other had; broker {new} leads now.",
         f"Broker {old} truncated {'once' if cut == 1 else f'{cut} times'}; {end}",
     )
     figure = board(story, topics=[TOPIC], title="All logs agree" if same else "The logs do not agree")
