@@ -46,10 +46,15 @@ ClassicMembership.leave = leave
     ("plant", "sections", "claim"),
     [
         pytest.param(
-            A_STICKY_ASSIGNOR_THAT_FORGETS, ("3. ", "2. "), "sticky moves fewer than range", marks=pytest.mark.long
+            A_STICKY_ASSIGNOR_THAT_FORGETS,
+            ("3. ", "2. "),
+            "sticky moves fewer partitions than range",
+            marks=pytest.mark.long,
         ),
-        (MEMBERS_THAT_GIVE_UP_ALL, ("3. ", "2. "), "The other two move as many, and stop far less"),
-        pytest.param(STATIC_MEMBERS_SAY_GOODBYE, ("4. ", "2. "), "A static restart moves none", marks=pytest.mark.long),
+        (MEMBERS_THAT_GIVE_UP_ALL, ("3. ", "2. "), "The newer two move as many, but stop far less"),
+        pytest.param(
+            STATIC_MEMBERS_SAY_GOODBYE, ("4. ", "2. "), "A static restart moves nothing", marks=pytest.mark.long
+        ),
     ],
     ids=["a sticky assignor forgets", "cooperative members give up all", "static members say goodbye"],
 )

@@ -23,7 +23,7 @@ CELL_LINES = 25
 LONG_CELL_LINES = 10
 """Two cells longer than this may not follow each other without a word between them."""
 WORDS = 2400
-SENTENCE_WORDS = 40
+SENTENCE_WORDS = 30
 PARAGRAPH_WORDS = 120
 BYTES = 300_000
 OUTPUT_BYTES = 100_000
@@ -127,11 +127,11 @@ def _lines(cell: Any) -> int:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Blocks and items of lists, without code, tables, headings, tags, and where links lead."""
+    """Blocks and items of lists, without code, tables, headings, tags, emphasis, and where links lead."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
         if not block.lstrip().startswith(("|", "#")):
-            yield re.sub(r"<[^>]+>|\]\([^)]*\)", " ", block).strip()
+            yield re.sub(r"<[^>]+>|\]\([^)]*\)|\*\*", " ", block).strip()
 
 
 def linux_problems(notebook: Any) -> Iterator[str]:
