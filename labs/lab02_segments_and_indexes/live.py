@@ -25,7 +25,7 @@ JUMPS, MOMENTS = 40, 20
 PATIENCE_MS = 3_000
 ENOUGH_HEADERS = 12
 """At most this many headers are between two entries of the index, if batches have about two kilobytes."""
-FLOOR = "pykraft.storage.log.UnifiedLog._floor"
+FLOOR = "pykraft.storage.log_segments.LogSegments.floor"
 OFFSETS = "pykraft.storage.index.OffsetIndex.lookup"
 TIMES = "pykraft.storage.index.TimeIndex.lookup"
 SCAN = "pykraft.storage.file_records.FileRecords.find"
@@ -84,9 +84,9 @@ def places(work, touched):
 
         return read, len(index), index.base_offset
 
-    def floor(log, offset):
-        base = work.find_segment(log._base_offsets, offset)
-        return 0 if base is None else log._base_offsets.index(base)
+    def floor(segments, offset):
+        base = work.find_segment(segments.base_offsets, offset)
+        return 0 if base is None else segments.base_offsets.index(base)
 
     def scan(records, offset, position):
         def read(at, length):

@@ -31,7 +31,6 @@ checkpoints may be too high now.
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from pykraft.common.background import Background
@@ -47,6 +46,7 @@ from pykraft.storage.filesystem import FileSystem, is_gone
 from pykraft.storage.flushes import Flushes
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from pykraft.storage.log_segments import LogSegments
 from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.transaction_index import AbortedTransaction
@@ -68,7 +68,7 @@ class UnifiedLog:
         background: Background,
         topic_partition: TopicPartition,
         topic_id: Uuid | None,
-        segments: list[LogSegment],
+        segments: Sequence[LogSegment],
         epochs: LeaderEpochCache,
         producer_state: ProducerStateManager,
         log_start_offset: int,
@@ -85,8 +85,7 @@ class UnifiedLog:
         self._background = background
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
+        self._segments = LogSegments(segments)
         self.epochs = epochs
         self.producer_state = producer_state
         self.log_start_offset = log_start_offset
@@ -128,7 +127,7 @@ class UnifiedLog:
 
     @property
     def active_segment(self) -> LogSegment:
-        return self._segments[-1]
+        return self._segments.active
 
     @property
     def size(self) -> int:
@@ -242,7 +241,7 @@ class UnifiedLog:
 
     def _segment_for(self, size: int, found: list[RecordBatch], now_ms: int) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
-        segment = self._segments[-1]
+        segment = self._segments.active
         rules, last_offset = self._rules, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found)
         max_ms = rules.max_ms_of(self.topic_partition, segment.base_offset)
@@ -281,14 +280,13 @@ class UnifiedLog:
     def _new_segment(self, base_offset: int) -> LogSegment:
         segment = self.open_segment(base_offset)
         self._segments.append(segment)
-        self._base_offsets.append(base_offset)
         self._has_new_files = True
         return segment
 
     @property
     def unsynced_segments(self) -> list[LogSegment]:
         """The segments that a loss of power could still shorten."""
-        return self._segments[self._floor(self.recovery_point) :]
+        return self._segments.since(self.recovery_point)
 
     def sync_segments(self, segments: Sequence[LogSegment]) -> bool:
         """Whether these segments are on the disk, and the snapshots; not if they were closed or deleted meanwhile. Runs
@@ -313,7 +311,7 @@ class UnifiedLog:
     def sync_records(self) -> None:
         """Return when every record is on the disk. The indexes may not be: after a crash they are rebuilt. This is what
         a Raft log needs before its records count."""
-        for segment in self._segments[self._floor(self._synced_offset) :]:
+        for segment in self._segments.since(self._synced_offset):
             segment.records.sync()
         if self._has_new_files:
             self._filesystem.sync_directory(self.directory)
@@ -367,8 +365,7 @@ class UnifiedLog:
         aborted: list[AbortedTransaction] | None = [] if isolation is Isolation.COMMITTED else None
         if offset >= upper_bound:
             return FetchData(b"", False, aborted)
-        first = self._floor(offset)
-        for segment, end in zip(self._segments[first:], [*self._base_offsets[first + 1 :], upper_bound], strict=True):
+        for segment, end in self._segments.ranges(offset, upper_bound):
             piece = segment.read(offset, max_bytes, self._end_position(segment, upper_bound), at_least_one)
             if piece is not None:
                 if aborted is not None:
@@ -379,7 +376,7 @@ class UnifiedLog:
 
     def bytes_between(self, offset: int, upper_bound: int) -> int:
         """How many bytes of batches begin at or after the batch that holds `offset`, and before `upper_bound`."""
-        segments = self._segments[self._floor(offset) :]
+        segments = self._segments.since(offset)
         found = segments[0].find(offset)
         size = 0 if found is None else -found.position
         for segment in segments[0 if found is not None else 1 :]:
@@ -398,10 +395,6 @@ class UnifiedLog:
             case Isolation.COMMITTED:
                 return self.last_stable_offset
 
-    def _floor(self, offset: int) -> int:
-        """The number of the segment that would hold `offset`."""
-        return max(0, bisect_right(self._base_offsets, offset) - 1)
-
     def _end_position(self, segment: LogSegment, upper_bound: int) -> int:
         """Where in this segment a read up to `upper_bound` must stop. The last answer is kept: all readers of a
         partition stop at the same high watermark."""
@@ -417,7 +410,7 @@ class UnifiedLog:
     def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """The transactions that overlap [offset, upper_bound) and were aborted, in the order of their markers."""
         found = []
-        for segment in self._segments[self._floor(offset) :]:
+        for segment in self._segments.since(offset):
             some, complete = segment.transaction_index.collect(offset, upper_bound)
             found += some
             if complete:
@@ -473,13 +466,13 @@ class UnifiedLog:
             if self.epochs.entries and self.epochs.entries[-1].start_offset >= self.log_end_offset:
                 self.epochs.truncate_from_end(self.log_end_offset)
             return
-        if offset < self._base_offsets[0]:
+        if offset < self._segments.base_offsets[0]:
             self.truncate_fully(offset)
             return
         self.cuts += 1
         if self.active_segment.base_offset > offset:
             while self.active_segment.base_offset > offset:
-                self._drop(self.active_segment)
+                self._drop_active_segment()
             self._filesystem.sync_directory(self.directory)
         self.log_end_offset = self.active_segment.truncate_to(offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
@@ -489,7 +482,7 @@ class UnifiedLog:
         """Drop everything; the log begins again, empty, at `offset`."""
         self.cuts += 1
         while self._segments:
-            self._drop(self.active_segment)
+            self._drop_active_segment()
         self._new_segment(offset)
         self._filesystem.sync_directory(self.directory)
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
@@ -497,10 +490,9 @@ class UnifiedLog:
         self.producer_state.truncate_fully(offset)
         self._after_cut()
 
-    def _drop(self, segment: LogSegment) -> None:
+    def _drop_active_segment(self) -> None:
         assert not self.is_closed, f"{self} is closed: its folder may be another log's by now"
-        self._segments.remove(segment)
-        self._base_offsets.remove(segment.base_offset)
+        segment = self._segments.pop()
         segment.close()
         remove_segment_files(self._filesystem, self.directory, segment.base_offset)
 
@@ -519,7 +511,7 @@ class UnifiedLog:
         state = self.producer_state
         state.truncate_and_reload(self.log_start_offset, self.log_end_offset, self._clock.time_ms())
         if state.map_end_offset < self.log_end_offset:
-            for segment in self._segments[self._floor(state.map_end_offset) :]:
+            for segment in self._segments.since(state.map_end_offset):
                 segment.replay(state)
         state.map_end_offset = self.log_end_offset
 
@@ -545,26 +537,23 @@ class UnifiedLog:
         at the end of the log."""
         if count == len(self._segments):
             self.roll(self.log_end_offset)
-        assert self._base_offsets[count] <= self.high_watermark, f"{self} would begin above its high watermark"
-        doomed = self._segments[:count]
-        del self._segments[:count], self._base_offsets[:count]
-        self._retire(doomed)
-        self.producer_state.remove_strays(set(self._base_offsets))
+        begin = self._segments.base_offsets[count]
+        assert begin <= self.high_watermark, f"{self} would begin above its high watermark"
+        self._retire(self._segments.pop_oldest(count))
+        self.producer_state.remove_strays(set(self._segments.base_offsets))
         self._filesystem.sync_directory(self.directory)  # before the epochs forget what could come back
-        self.increase_log_start(self._base_offsets[0])
-        self.epochs.truncate_from_start(self._base_offsets[0])
+        self.increase_log_start(begin)
+        self.epochs.truncate_from_start(begin)
 
     def replace_segments(self, replaced: Sequence[LogSegment]) -> None:
         """Put the cleaned segment that was made of these into their place. Its files end in ``.cleaned``, are whole and
         synced; they are named after the first of these segments. See `segment_files` for what a crash leaves."""
         base_offset = replaced[0].base_offset
-        first = self._segments.index(replaced[0])
         begin_swap(self._filesystem, self.directory, base_offset)
         self._retire(replaced)
         finish_swap(self._filesystem, self.directory, base_offset)
-        self._segments[first : first + len(replaced)] = [self.open_segment(base_offset)]
-        self._base_offsets[first : first + len(replaced)] = [base_offset]
-        self.producer_state.remove_strays(set(self._base_offsets))
+        self._segments.replace(replaced, self.open_segment(base_offset))
+        self.producer_state.remove_strays(set(self._segments.base_offsets))
         self._known_position = None
 
     def _retire(self, segments: Sequence[LogSegment]) -> None:

@@ -26,6 +26,7 @@ from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_loader import LogLoader, ignore
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
+from pykraft.storage.log_segments import LogSegments
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
 from tests.crash import test_crash_log as log_crashes
 from tests.crash import test_crash_manager as manager_crashes
@@ -438,7 +439,7 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
         the_power_fails,
     ),
     "a flush forgets the segments before the last": (
-        instead(UnifiedLog, "_floor", lambda log, offset: len(log._segments) - 1),
+        instead(LogSegments, "floor", lambda segments, offset: len(segments) - 1),
         the_power_fails,
     ),
     "a producer snapshot ahead of the log is used": (
