@@ -95,7 +95,7 @@ class Cluster:
         on `port`, the next on the port after it, and so on; without it the system chooses. `racks` says in which rack
         each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file.
         `features` are levels by name for a new cluster, where it is to have others than usual
-        (``{"eligible.leader.replicas.version": 1}``). Nodes that are threads reach the disk through `filesystem`, if
+        (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
         (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
         """

@@ -37,7 +37,7 @@ class Simulation:
     ) -> None:
         """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given; `is_calm` takes all faults from
         them, so that there are none but yours. `features` are levels of the cluster by name, where they are to be
-        others than usual (``{"eligible.leader.replicas.version": 1}``); ConfigError if there is no such level."""
+        others than usual (``{"eligible.leader.replicas.version": 0}``); ConfigError if there is no such level."""
         self.seed = seed
         self.knobs = draw(seed) if knobs is None else knobs
         if is_calm:

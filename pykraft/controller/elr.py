@@ -1,10 +1,12 @@
 """What eligible leader replicas ask of ``min.insync.replicas`` (KIP-966).
 
-A replica may stay in the ELR as long as the high watermark does not advance without it. That holds only if the
-controller and the leader know the same ``min.insync.replicas``, so in a cluster that keeps ELRs:
+A new cluster keeps ELRs, unless it is formatted with level 0 of ``eligible.leader.replicas.version``. A replica may
+stay in the ELR as long as the high watermark does not advance without it. That holds only if the controller and the
+leader know the same ``min.insync.replicas``, so in a cluster that keeps ELRs:
 
-* All brokers share one value, which is written into the metadata log when the feature begins. It can be changed, but
-  not taken away; one broker cannot have another.
+* All brokers share one value, which the active controller writes into the metadata log when the feature begins: that
+  of its own node's file, or the default. From then on the value in a node's file has no effect. An administrator can
+  change the shared value, but not take it away; one broker cannot have another.
 * Whenever the setting changes, for a topic or for all, the ELRs that rest on it are void, in the same batch of records:
   with a smaller value the high watermark may rise above the end of a member's log.
 

@@ -5,8 +5,9 @@ A level is a promise to every node and client, so only what is built is supporte
 adds.
 
 A new cluster gets the highest levels, those of an older release, or those that it is formatted with. They are written
-in the order of their names after ``metadata.version``; level 0 is no record. An older directory keeps the levels that
-it has, until an administrator changes them (`controller.feature_control`).
+in the order of their names after ``metadata.version``; level 0 is no record. So a new cluster keeps eligible leader
+replicas, and its first controller writes the ``min.insync.replicas`` of all brokers after the levels (`elr`). An older
+directory keeps the levels that it has, until an administrator changes them (`controller.feature_control`).
 
 Follows org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.storage.Formatter and
 org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
@@ -69,8 +70,6 @@ SUPPORTED_FEATURES: dict[str, FeatureRange] = {
 }
 UNSUPPORTED = FeatureRange(0, 0)
 """The levels of a feature that a node has never heard of."""
-_ON_REQUEST = frozenset({ELR_VERSION})
-"""Features that a new cluster does not have unless it is formatted with them. (Apache Kafka has this one.)"""
 
 
 class UnsupportedFeatureError(Exception):
@@ -82,7 +81,7 @@ def levels_of_release(metadata_version: int) -> dict[str, int]:
     chosen = {
         name: min(default_level(name, metadata_version), SUPPORTED_FEATURES.get(name, UNSUPPORTED).maximum)
         for name in FEATURES
-        if name != KRAFT_VERSION and name not in _ON_REQUEST
+        if name != KRAFT_VERSION
     }
     return {METADATA_VERSION: metadata_version, **{name: level for name, level in chosen.items() if level > 0}}
 

@@ -6,23 +6,30 @@
 * **Committed records are lost only by an unclean election.** Such an election is seen in the committed metadata: the
   partition is RECOVERING (KIP-704). From then on its history is another one, and what was acknowledged before may be
   gone or replaced. No law says any more what that partition holds; those of all other partitions go on.
+* **The last known leader loses nothing but what its disk has lost.** Kafka elects it uncleanly when the ISR and the ELR
+  are empty, because it cannot know of the disk. If the broker has kept its power, all laws go on.
 
 An unclean election is noted as soon as a node has it in its image, before anything comes of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pykraft.common.types import TopicPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.protocol.messages.brokers import RECOVERING
+from pykraft.protocol.messages.records import NO_LEADER
 from pykraft.sim.invariants import PartitionHistory, ReplicaLog, require
 
 
 class ElectionLaws:
     """Notes what was elected, and checks what is eligible."""
 
-    def __init__(self, history: Callable[[TopicPartition], PartitionHistory]) -> None:
+    def __init__(self, history: Callable[[TopicPartition], PartitionHistory], lossy: Collection[int] = ()) -> None:
+        """`lossy` are the brokers that have lost power, and are not in sync again; it changes as time goes by."""
         self._history = history
+        self._lossy = lossy
+        self._has_everything: dict[tuple[TopicPartition, int], bool] = {}
+        """By partition and leader epoch: whether the leader of a recovering partition has all that was committed."""
         self._noted: dict[int, MetadataImage] = {}
         self._newest: Mapping[TopicPartition, PartitionRegistration] = {}
         self._offset = -1
@@ -39,14 +46,28 @@ class ElectionLaws:
             for topic in image.topics.values()
             for number, partition in topic.partitions.items()
         }
+        is_news = image.provenance.offset > self._offset
         for key, partition in partitions.items():
-            if partition.leader_recovery_state == RECOVERING:
+            if partition.leader_recovery_state == RECOVERING and not self._loses_nothing(key, partition, is_news):
                 self._history(key).is_lost = True
-        if image.provenance.offset > self._offset:
+        if is_news:
             for key, partition in partitions.items():
                 if (before := self._newest.get(key)) is not None and before.leader != partition.leader:
                     self._count(before, partition)
             self._offset, self._newest = image.provenance.offset, partitions
+
+    def _loses_nothing(self, key: TopicPartition, partition: PartitionRegistration, is_news: bool) -> bool:
+        """Seen when a recovering partition gets this leader epoch: by the state before it."""
+        epoch = (key, partition.leader_epoch)
+        before = self._newest.get(key)
+        if epoch not in self._has_everything and is_news and before is not None:
+            found = before.last_known_leader == (partition.leader,) and partition.leader not in self._lossy
+            if before.leader_recovery_state == RECOVERING:
+                had_all = self._has_everything.get((key, before.leader_epoch), False)
+                valid = {NO_LEADER, *before.isr, *before.eligible_leader_replicas}
+                found = had_all and (found or partition.leader in valid)
+            self._has_everything[epoch] = found
+        return self._has_everything.get(epoch, False)
 
     def _count(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
         if not after.has_leader:

@@ -9,8 +9,8 @@ does it if one that has lost power was the last member of an ISR, or becomes it 
 with what is left. So a broker loses power only when another in-sync replica of each of its partitions is well, and
 until it is out of those ISRs, or is back in them with everything, nothing else befalls the brokers.
 
-With eligible leader replicas (KIP-966) the second gap is closed, and a broker may lose power at any time, in the middle
-of any other trouble; only one at a time, until it is back in all its ISRs with everything.
+With eligible leader replicas (KIP-966) the second gap is closed. So in histories with elections a broker may lose power
+at any time, in the middle of any other trouble; only one at a time, until it is back in all its ISRs with everything.
 
 A controller's log and its votes are synced before they count: a controller without a broker may lose power at any time,
 also within a step, and so may all of them.

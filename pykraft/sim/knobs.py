@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
-from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS
+from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
 
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 
@@ -75,6 +75,10 @@ SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
 
 RACK_SEED, RACK_PERIOD = 8, 10
 """One seed of ten has racks: brokers send consumers to the nearest replica."""
+
+
+WITHOUT_ELR = 0.25
+"""How many of the seeds have a cluster that keeps no eligible leader replicas, as before KIP-966."""
 
 
 ELECTION_SEEDS, ELECTION_PERIOD = range(400, 500), 800
@@ -219,7 +223,7 @@ def _draw(seed: int) -> Knobs:
         groups=groups,
         transactions=transactions,
         elections=elections,
-        features={ELR_VERSION: 1} if elections is not None and elections.keeps_elr else _levels(seed),
+        features=_levels(seed, elections),
     )
 
 
@@ -288,11 +292,15 @@ def _has_snapshots(seed: int) -> bool:
     return seed % SNAPSHOT_PERIOD in SNAPSHOT_SEEDS
 
 
-def _levels(seed: int) -> dict[str, int]:
-    """An administrator who changes the level of the metadata may find an older one."""
-    if not _has_snapshots(seed):
-        return {}
-    return {METADATA_VERSION: Random(f"level {seed}").choice(METADATA_VERSIONS).level}
+def _levels(seed: int, elections: ElectionKnobs | None) -> dict[str, int]:
+    """One cluster of four keeps no eligible leader replicas. An administrator who changes the level of the metadata may
+    find an older one, and then those that its release has."""
+    if _has_snapshots(seed):
+        metadata_version = Random(f"level {seed}").choice(METADATA_VERSIONS).level
+        return {METADATA_VERSION: metadata_version, ELR_VERSION: default_level(ELR_VERSION, metadata_version)}
+    if elections is not None:
+        return {ELR_VERSION: int(elections.keeps_elr)}
+    return {ELR_VERSION: 0} if Random(f"eligible leader replicas {seed}").random() < WITHOUT_ELR else {}
 
 
 def _has_reassignments(seed: int) -> bool:

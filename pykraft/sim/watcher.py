@@ -200,9 +200,9 @@ class Watcher:
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self._election = Election()
         self._newest_image: MetadataImage | None = None
-        self.elections = ElectionLaws(self.history)
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
+        self.elections = ElectionLaws(self.history, self.lossy)
         self.groups: dict[str, GroupLaws] = {}
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)

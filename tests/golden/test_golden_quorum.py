@@ -20,6 +20,7 @@ from pykraft.server.config import read_node_config
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.filesystem import OsFileSystem
 from tests.golden.dumps import DATA, GOLDEN, LOG_START, NODE1
+from tests.harness.lone_node import LoneNode
 from tests.harness.quorum import FOLDER, open_metadata_log
 
 SNAPSHOTS = sorted(GOLDEN.rglob("*.checkpoint"))
@@ -134,3 +135,23 @@ def test_what_a_log_that_begins_later_says_of_other_replicas(
     end: tuple[int, int], verdict: tuple[Verdict, tuple[int, int]]
 ) -> None:
     assert opened(MemoryFileSystem()).validate(*end) == verdict
+
+
+# --- the first records of a new cluster -------------------------------------------------------------------------------
+
+
+NOT_OURS = {"share.version", "streams.version", "bob"}
+"""What that cluster began with besides: features that pykraft lacks, and a user's credentials."""
+
+
+@pytest.mark.parametrize(("file", "count"), [("bootstrap.checkpoint", 4), (f"__cluster_metadata-0/{0:020d}.log", 7)])
+def test_a_new_cluster_begins_with_the_same_records_as_apache_kafkas(file: str, count: int) -> None:
+    """Its feature levels, and in the log the min.insync.replicas of all brokers, in a transaction: byte for byte."""
+
+    def first_records(data: bytes) -> list[bytes]:
+        batch = next(each for each in batches(memoryview(data)) if not each.is_control)
+        values = [record.value or b"" for record in batch.records()]
+        return [value for value in values if getattr(decode_metadata_record(value)[0], "name", "") not in NOT_OURS]
+
+    ours = first_records(LoneNode().filesystem.read(f"/data/{file}"))
+    assert ours[:count] == first_records((DATA / file).read_bytes())

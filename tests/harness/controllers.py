@@ -18,7 +18,7 @@ from pykraft.common.types import Uuid
 from pykraft.controller.assignment import Assignment
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
-from pykraft.controller.features import NEW_CLUSTER, SUPPORTED_FEATURES, level_records
+from pykraft.controller.features import ELR_VERSION, NEW_CLUSTER, SUPPORTED_FEATURES, level_records
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -38,6 +38,8 @@ from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 SESSION_MS = 9000
 CONFIG = ConfigDef(CONTROLLER_KEYS)
 NOBODY = -1
+WITHOUT_ELR = {**NEW_CLUSTER, ELR_VERSION: 0}
+"""The levels of a cluster that is formatted without eligible leader replicas."""
 
 
 def incarnation(broker_id: int, life: int = 1) -> Uuid:

@@ -70,8 +70,7 @@ def brokers(tmp_path: pathlib.Path) -> Iterator[JavaBrokers]:
             }
         )
     )
-    keeps_elr = ["--feature", "eligible.leader.replicas.version=1"]
-    assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file), *keeps_elr]) == 0
+    assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file)]) == 0
     controller = NodeProcess(CONTROLLER_ID, file, tmp_path / "controller.out")
     try:
         with JavaBrokers(2, address) as started:

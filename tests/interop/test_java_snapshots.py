@@ -32,11 +32,7 @@ SNAPSHOTS = {
     "metadata.max.retention.bytes": "1",
     "internal.metadata.log.segment.bytes": "4000",
 }
-LOWERED = [
-    word
-    for feature in ("eligible.leader.replicas.version", "share.version", "streams.version")
-    for word in ("--feature", f"{feature}=0")
-]
+LOWERED = [word for feature in ("share.version", "streams.version") for word in ("--feature", f"{feature}=0")]
 NEW_NODE = 7
 TOPICS = [f"made-before-{number}" for number in range(12)]
 

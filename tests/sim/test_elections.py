@@ -88,6 +88,20 @@ def test_what_was_acknowledged_may_be_gone_only_after_an_unclean_election() -> N
     assert laws.preferred == 1
 
 
+@pytest.mark.parametrize(("lossy", "is_lost"), [((), False), ((2,), False), ((1,), True)])
+def test_the_last_known_leader_loses_only_what_its_disk_has_lost(lossy: tuple[int, ...], is_lost: bool) -> None:
+    history = PartitionHistory(KEY)
+    laws = ElectionLaws(lambda key: history, lossy)
+    laws.note(1, image(1, isr=(), leader=-1, last_known_leader=(1,)))
+    laws.note(1, image(2, isr=(1,), leader=1, leader_recovery_state=RECOVERING))
+    laws.note(1, image(3, isr=(), leader=-1, leader_recovery_state=RECOVERING, last_known_leader=(1,)))
+    laws.note(1, image(4, isr=(1,), leader=1, leader_recovery_state=RECOVERING))
+    laws.note(2, image(2, isr=(1,), leader=1, leader_recovery_state=RECOVERING))
+    assert history.is_lost == is_lost
+    laws.note(1, image(5, isr=(2,), leader=2, leader_recovery_state=RECOVERING))
+    assert history.is_lost, "broker 2 was not the last leader"
+
+
 def test_a_member_of_the_elr_has_everything_that_is_committed() -> None:
     history = PartitionHistory(KEY)
     full, empty = ReplicaLog("of broker 1"), ReplicaLog("of broker 2")

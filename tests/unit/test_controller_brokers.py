@@ -9,6 +9,7 @@ import pytest
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import UNASSIGNED_DIRECTORY, Uuid
+from pykraft.controller.features import NEW_CLUSTER
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState
 from pykraft.metadata.image import BrokerRegistration
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest
@@ -19,8 +20,15 @@ from pykraft.protocol.messages.brokers import (
     SupportedFeature,
 )
 from pykraft.protocol.messages.records import RegisterBrokerRecord, UnregisterBrokerRecord
-from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic, registration
+from tests.harness.controllers import NOBODY, SESSION_MS, WITHOUT_ELR, ControllerScript, new_topic, registration
 from tests.harness.quorum import directory_id
+
+LAST_IN_SYNC = pytest.mark.parametrize(
+    ("levels", "isr", "eligible"),
+    [(WITHOUT_ELR, (1,), ()), (NEW_CLUSTER, (), (1,))],
+    ids=["stays in the ISR", "becomes eligible"],
+)
+"""What becomes of the last replica in sync when its broker goes."""
 
 
 def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -> None:
@@ -172,7 +180,8 @@ def test_a_broker_that_is_unregistered_and_lives_registers_anew_when_it_is_resta
     assert script.register(1, life=2) > epoch
     script.heartbeat(1)
     assert script.partition("alone").leader == 1
-    assert script.partition("t").isr == (2,), "it has to catch up first"
+    t = script.partition("t")
+    assert (t.isr, t.eligible_leader_replicas) == ((), (2,)), "it has to catch up first"
 
 
 def test_a_broker_that_is_not_registered_cannot_be_unregistered() -> None:
@@ -230,13 +239,16 @@ def test_a_silent_broker_is_fenced_when_its_session_is_over_and_not_before() -> 
     assert (script.partition("t").leader, script.partition("t").isr) == (2, (2,))
 
 
-def test_a_fenced_broker_that_is_heard_again_is_unfenced_and_may_lead() -> None:
-    script = ControllerScript()
+@LAST_IN_SYNC
+def test_a_fenced_broker_that_is_heard_again_is_unfenced_and_may_lead(
+    levels: dict[str, int], isr: tuple[int, ...], eligible: tuple[int, ...]
+) -> None:
+    script = ControllerScript(levels=levels)
     script.bring_up(1)
     script.create(new_topic("t"))
     script.run(SESSION_MS + 10)
-    assert script.partition("t").leader == NOBODY
-    assert script.partition("t").isr == (1,), "the last one in sync stays there"
+    t = script.partition("t")
+    assert (t.leader, t.isr, t.eligible_leader_replicas) == (NOBODY, isr, eligible)
     script.heartbeat(1)
     assert script.partition("t").leader == 1
     assert script.partition("t").leader_epoch == 2
@@ -351,13 +363,17 @@ def test_a_broker_that_may_stop_has_its_id_until_its_session_is_over() -> None:
     script.register(1, life=2)
 
 
-def test_the_only_broker_in_sync_may_go_and_nobody_leads_then() -> None:
+@LAST_IN_SYNC
+def test_the_only_broker_in_sync_may_go_and_nobody_leads_then(
+    levels: dict[str, int], isr: tuple[int, ...], eligible: tuple[int, ...]
+) -> None:
     """A partition without another in-sync replica is left without a leader, and its broker may go."""
-    script = ControllerScript()
+    script = ControllerScript(levels=levels)
     script.bring_up(1)
     script.create(new_topic("t"))
     script.heartbeat(1, want_shut_down=True)
-    assert (script.partition("t").leader, script.partition("t").isr) == (NOBODY, (1,))
+    t = script.partition("t")
+    assert (t.leader, t.isr, t.eligible_leader_replicas) == (NOBODY, isr, eligible)
     assert script.heartbeat(1, want_shut_down=True).should_shut_down
 
 

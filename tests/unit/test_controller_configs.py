@@ -27,6 +27,7 @@ class Configs(ControllerScript):
     def __init__(self, **settings: str) -> None:
         super().__init__()
         self.bring_up(1)
+        self._first_offset = self.image.provenance.offset + 1
         self.create(new_topic("t", configs={name.replace("_", "."): value for name, value in settings.items()}))
 
     def change(self, name: str, *changes: Change, kind: int = TOPIC, validate_only: bool = False) -> ErrorCode:
@@ -42,7 +43,9 @@ class Configs(ControllerScript):
         return dict(self.image.config_of(kind, name))
 
     def written(self) -> list[ConfigRecord]:
-        return [record for record in self.heard.records if isinstance(record, ConfigRecord)]
+        """Of the topic that was created, and of what was changed since."""
+        batches = [batch for batch in self.heard.batches if batch.last_offset >= self._first_offset]
+        return [record for batch in batches for record in batch.records if isinstance(record, ConfigRecord)]
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -61,7 +64,7 @@ def test_brokers_are_told_even_if_nothing_changes() -> None:
     for _ in range(2):
         assert script.change("", ("log.retention.ms", SET, "7"), kind=BROKER) is NONE
     assert [(record.resource_name, record.value) for record in script.written()] == [("", "7"), ("", "7")]
-    assert script.settings("", BROKER_RESOURCE) == {"log.retention.ms": "7"}
+    assert script.settings("", BROKER_RESOURCE) == {"log.retention.ms": "7", "min.insync.replicas": "1"}
 
 
 def test_the_older_request_takes_away_what_it_does_not_name() -> None:

@@ -12,7 +12,6 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.controller import configs
 from pykraft.controller.elr import safety_records
-from pykraft.controller.features import NEW_CLUSTER
 from pykraft.controller.partition_change import Election, ElrRules, plan_partition_change
 from pykraft.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, PartitionRegistration
 from pykraft.metadata.versions import ELR_VERSION
@@ -22,11 +21,10 @@ from pykraft.protocol.messages.elections import ElectionType
 from pykraft.protocol.messages.features import SAFE_DOWNGRADE
 from pykraft.protocol.messages.records import ConfigRecord
 from tests.harness.asking import DELETE, SET, change, elect, replace_all, update
-from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic
+from tests.harness.controllers import NOBODY, SESSION_MS, WITHOUT_ELR, ControllerScript, new_topic
 
 ONLINE, PREFERRED, UNCLEAN = Election.ONLINE, Election.PREFERRED, Election.UNCLEAN
 MIN_ISR = "min.insync.replicas"
-KEEPING = {**NEW_CLUSTER, ELR_VERSION: 1}
 
 
 # --- one partition ----------------------------------------------------------------------------------------------------
@@ -172,7 +170,7 @@ def test_whatever_is_planned_the_elr_holds_those_that_the_high_watermark_has_not
 
 def cluster(min_isr: int = 2, topic: Mapping[str, str] | None = None) -> ControllerScript:
     """Brokers 1 to 3, and a topic "t" on all of them that broker 1 leads."""
-    script = ControllerScript({MIN_ISR: str(min_isr)}, KEEPING)
+    script = ControllerScript({MIN_ISR: str(min_isr)})
     script.bring_up(1, 2, 3)
     script.create(new_topic("t", assignment={0: [1, 2, 3]}, configs=topic or {}))
     return script
@@ -196,11 +194,30 @@ def come_back(script: ControllerScript, broker_id: int, previous_broker_epoch: i
     script.heartbeat(broker_id)
 
 
-def test_a_new_cluster_that_keeps_elrs_has_one_min_insync_replicas_in_its_log() -> None:
-    script = ControllerScript({MIN_ISR: "2"}, KEEPING)
+def test_a_new_cluster_keeps_elrs_and_has_one_min_insync_replicas_in_its_log() -> None:
+    script = ControllerScript({MIN_ISR: "2"})
     assert script.image.keeps_elr
     assert script.image.config_of(BROKER_RESOURCE, "") == {MIN_ISR: "2"}
-    assert not ControllerScript({MIN_ISR: "2"}).image.configs
+    assert ControllerScript().image.config_of(BROKER_RESOURCE, "") == {MIN_ISR: "1"}, "the default"
+
+
+def test_a_cluster_that_is_formatted_without_elrs_has_no_setting_of_all_brokers() -> None:
+    script = ControllerScript({MIN_ISR: "2"}, WITHOUT_ELR)
+    assert not script.image.keeps_elr and not script.image.configs
+
+
+@pytest.mark.parametrize(("is_clean", "state_after"), [(True, RECOVERED), (False, RECOVERING)])
+def test_with_one_min_insync_replica_the_last_broker_leads_again_however_it_ended(
+    is_clean: bool, state_after: int
+) -> None:
+    script = cluster(min_isr=1)
+    silence(script, 1)
+    assert state(script) == ((1,), 1, ())
+    silence(script, 2)
+    assert state(script) == ((), NOBODY, (1,)), "broker 2 lacks what broker 1 has acknowledged alone"
+    come_back(script, 1, script.image.brokers[1].epoch if is_clean else -1)
+    assert state(script) == ((1,), 1, ())
+    assert script.partition("t").leader_recovery_state == state_after
 
 
 def test_a_replica_that_leaves_a_large_isr_is_not_eligible_and_one_that_leaves_a_small_one_is() -> None:
@@ -330,14 +347,14 @@ def test_all_brokers_keep_the_same_min_insync_replicas(request_: IncrementalAlte
     script = cluster()
     (result,) = script.answered(script.controller.answer(request_, script.now)).responses
     assert result.error_code == ErrorCode.INVALID_CONFIG and sentence in result.error_message
-    without = ControllerScript({MIN_ISR: "2"})
+    without = ControllerScript({MIN_ISR: "2"}, WITHOUT_ELR)
     without.bring_up(1)
     (result,) = without.answered(without.controller.answer(request_, without.now)).responses
     assert result.error_code == ErrorCode.NONE
 
 
 def test_before_a_cluster_that_is_there_keeps_elrs_its_brokers_give_up_their_own_settings() -> None:
-    script = ControllerScript({MIN_ISR: "2"})
+    script = ControllerScript({MIN_ISR: "2"}, WITHOUT_ELR)
     script.bring_up(1, 2)
     script.configure(BROKER_RESOURCE, "2", {MIN_ISR: "1"})
     script.create(new_topic("t", assignment={0: [1, 2]}))

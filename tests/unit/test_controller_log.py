@@ -71,7 +71,9 @@ def test_the_image_is_the_replay_of_the_log_whatever_was_done(steps: list[tuple[
         fenced = {b for b in image.brokers if not image.is_active(b)}
         for topic in image.topics.values():
             for partition in topic.partitions.values():
-                assert partition.isr and set(partition.isr) <= set(partition.replicas)
+                assert set(partition.isr) <= set(partition.replicas)
+                assert not set(partition.isr) & set(partition.eligible_leader_replicas)
+                assert partition.isr or partition.eligible_leader_replicas or partition.last_known_leader
                 assert partition.leader not in fenced, "a fenced broker leads nothing"
     assert rebuilt(script.image) == script.image
 
@@ -89,10 +91,11 @@ def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
     levels = [record for record in script.heard.records if isinstance(record, FeatureLevelRecord)]
     assert [(record.name, record.feature_level) for record in levels] == [
         ("metadata.version", 29),
+        ("eligible.leader.replicas.version", 1),
         ("group.version", 1),
         ("transaction.version", 2),
     ]
-    assert script.image.features == {"metadata.version": 29, "group.version": 1, "transaction.version": 2}
+    assert script.image.features == {record.name: record.feature_level for record in levels}
 
 
 def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:

@@ -152,7 +152,9 @@ def test_a_log_that_begins_after_its_snapshots_lacks_what_was_before(older: dict
 
 @pytest.mark.parametrize("transactions", [0, 1, 2])
 def test_a_cluster_runs_at_the_levels_that_it_was_formatted_with(transactions: int) -> None:
-    levels = parse_levels([f"transaction.version={transactions}", "group.version=0"])
+    levels = parse_levels(
+        [f"transaction.version={transactions}", "group.version=0", "eligible.leader.replicas.version=0"]
+    )
     expected = {"metadata.version": 29} | ({"transaction.version": transactions} if transactions else {})
     first = LoneNode(levels=levels)
     assert first.node.loader.image.features == expected, "of level 0 there is no record"

@@ -9,7 +9,7 @@ import pytest
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
-from pykraft.controller.features import ELR_VERSION, NEW_CLUSTER
+from pykraft.controller.features import NEW_CLUSTER
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
@@ -21,6 +21,7 @@ from pykraft.raft.listener import CommittedBatch
 from pykraft.server.apis.dispatch import Answer
 from pykraft.storage.log import UnifiedLog
 from tests.harness.asking import SET, change
+from tests.harness.controllers import WITHOUT_ELR
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import batch, produced
 
@@ -332,8 +333,20 @@ def test_a_node_that_crashed_has_what_it_had_acknowledged() -> None:
     assert (partition.log.log_end_offset, partition.leader_epoch) == (4, 2)
 
 
+@pytest.mark.parametrize(("levels", "expected"), [(NEW_CLUSTER, 1), (WITHOUT_ELR, 2)])
+def test_a_clusters_log_keeps_the_min_insync_replicas_of_its_first_file_if_it_keeps_eligible_replicas(
+    levels: dict[str, int], expected: int
+) -> None:
+    first = LoneNode(levels=levels, min_insync_replicas="1")
+    first.join(2)
+    first.create(replicas=(1, 2))
+    first.node.close()
+    again = LoneNode(first.filesystem, min_insync_replicas="2")
+    assert again.broker.replicas.partition(TopicPartition("t", 0)).min_insync_replicas == expected
+
+
 def test_a_smaller_isr_is_never_known_before_the_larger_min_insync_replicas_that_came_first() -> None:
-    node = LoneNode(levels={**NEW_CLUSTER, ELR_VERSION: 1})
+    node = LoneNode()
     node.join(2)
     topic_id = node.create(replicas=(1, 2))
     producing = node.produce(topic_id, batch(1).buffer, timeout_ms=60_000)
