@@ -50,7 +50,7 @@ TOLD = {
     "10": r"judged [67] of 12 histories rightly\.\ncrash, acks=0, half read: ",
     "09": r"0 numbers are missing, 0 are there more than once, [1-9]\d* are late",
     "13": r"[1-9] runs broke a law.*\n.*\nSeed \d+: .*Violation: node \d has voted for \d and for \d in epoch \d",
-    "14": r"Broker 3 started from your snapshot up to offset \d+: 1 row differs, first configs \('topic', 'flights'\)",
+    "14": r"Broker 3 started from your snapshot up to offset \d+: 2 rows differ, first configs \('broker', ''\)",
     "12": "A LAW IS BROKEN",
     "17": r"after ben joined the members had \[3, 5\]",
     "19": r"[1-9]\d* committed records are not shown, 0 are shown that were not committed",

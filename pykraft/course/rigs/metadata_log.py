@@ -131,7 +131,7 @@ def rows_of(image: MetadataImage) -> dict[tuple[str, str], str]:
             rows["partition", f"{name}-{number}"] = f"leader {leader}, epoch {partition.leader_epoch}, ISR {isr}"
     for resource, settings in sorted(image.configs.items()):
         for name, value in sorted(settings.items()):
-            rows["setting", f"{resource.name} {name}"] = value
+            rows["setting", _setting(resource.name, name)] = value
     if image.next_producer_id:
         rows["producer ids", "of the cluster"] = f"next {image.next_producer_id}"
     return rows
@@ -155,8 +155,13 @@ def thing_of(record: Any, names: Mapping[Any, str]) -> tuple[str, str] | None:
         case "PartitionRecord" | "PartitionChangeRecord":
             return "partition", f"{names[record.topic_id]}-{record.partition_id}"
         case "ConfigRecord":
-            return "setting", f"{record.resource_name} {record.name}"
+            return "setting", _setting(record.resource_name, record.name)
     return None
+
+
+def _setting(resource: str, name: str) -> str:
+    """The name of a row; the resource without a name is all brokers."""
+    return f"{resource or 'all brokers'} {name}"
 
 
 def side_by_side(
