@@ -85,7 +85,7 @@ def places(work):
         loader._lose(segments, len(kept))
         for segment, (_, size) in zip(segments, kept, strict=True):
             if size < segment.size:
-                segment.cut(size)
+                segment.truncate_file(size)
         state, found = loader._producer_state(), []
         for segment in segments:
             segment.recover(state, found)

@@ -67,7 +67,7 @@ class ReplicaLog:
         self.data: list[bytes] = []
         self.source: UnifiedLog | None = None
         """The log as the node holds it."""
-        self.cuts = 0
+        self.truncations = 0
         """How often the log had been truncated when it was last looked at."""
         self.high_watermark = 0
         """As it was last seen."""
@@ -89,8 +89,8 @@ class ReplicaLog:
         """Take in what was appended since; the indexes of the new batches. A log that was truncated, perhaps to go on
         elsewhere at once, is read again. If it begins with a snapshot, that replaces what is `committed` before."""
         self.source = log
-        if log.cuts != self.cuts or log.log_end_offset < self.end:
-            self.cuts, self.agreed = log.cuts, 0
+        if log.truncations != self.truncations or log.log_end_offset < self.end:
+            self.truncations, self.agreed = log.truncations, 0
             for column in (self.ends, self.epochs, self.hashes, self.data):
                 column.clear()
         if not self.ends and log.log_start_offset and committed is not None:

@@ -462,7 +462,7 @@ class Watcher:
                 committed.check_kept(replica, kept)
             check_producers(replica.name, partition.log, replica.batches)
         else:
-            was_truncated = partition.log.cuts != replica.cuts
+            was_truncated = partition.log.truncations != replica.truncations
             self._follow_log(replica, partition.log, committed, history.is_lost)
             if was_truncated:
                 check_producers(replica.name, partition.log, replica.batches)
@@ -480,7 +480,7 @@ class Watcher:
 
     @staticmethod
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
-        if log.cuts != replica.cuts:
+        if log.truncations != replica.truncations:
             before = committed.shared(replica)
             committed.check_matching(replica, replica.follow(log, committed))
             if not is_lost:

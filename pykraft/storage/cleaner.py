@@ -197,7 +197,7 @@ class Cleaning:
     last_records: Mapping[int, LastRecord]
     buffer_bytes: int
     """How much memory the map of keys may take."""
-    cuts: int
+    truncations: int
     """How often the log had been truncated."""
     group: list[LogSegment] = field(default_factory=list)
     """The segments that are being replaced."""
@@ -241,7 +241,7 @@ class Cleaning:
             },
             buffer_bytes=buffer_bytes,
             piece_bytes=piece_bytes,
-            cuts=log.cuts,
+            truncations=log.truncations,
         )
 
     @property
@@ -252,7 +252,7 @@ class Cleaning:
     @property
     def is_overtaken(self) -> bool:
         """Whether the log was truncated or closed meanwhile: then the pass is worth nothing."""
-        return self.cuts != self.log.cuts or self.log.is_closed
+        return self.truncations != self.log.truncations or self.log.is_closed
 
     def step(self) -> Step:
         """Work up to the next place where others get their turn. CorruptRecordError if the log cannot be read, OSError

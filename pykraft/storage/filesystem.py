@@ -441,13 +441,13 @@ class OsFile:
 
     @property
     def truncations(self) -> int:
-        """How often the file was cut: bytes promised before a cut may be other bytes after it."""
+        """How often the file was truncated: bytes promised before that may be other bytes after it."""
         return self._truncations
 
 
 class OsFileRegion:
-    """A piece of an `OsFile`. If the file is cut before the piece was sent, reading it fails: the bytes there now may
-    be another leader's records."""
+    """A piece of an `OsFile`. If the file is truncated before the piece was sent, reading it fails: the bytes there now
+    may be another leader's records."""
 
     __slots__ = ("_file", "_length", "_position", "_truncations")
 

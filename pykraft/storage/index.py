@@ -93,7 +93,7 @@ class _Index(Synced):
     @property
     def is_allocated(self) -> bool:
         """Whether Apache Kafka was writing the file when it died: it makes it as large as it may become, with zeros at
-        the end, and cuts it to its entries when the segment is rolled or closed. Ours have their entries alone."""
+        the end, and truncates it to its entries when the segment is rolled or closed. Ours have their entries alone."""
         size = self.entry.size
         is_whole = self._written == self._max_bytes >= _SMALLEST_ALLOCATED_BYTES
         return is_whole and not any(self._file.read(self._written - size, size))

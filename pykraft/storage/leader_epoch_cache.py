@@ -90,7 +90,7 @@ class LeaderEpochCache:
         return self.entries[following - 1].epoch if following else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`: forget the epochs that began there or later."""
+        """The log was truncated to `end_offset`: forget the epochs that began there or later."""
         self.entries = self._of_records(end_offset)
         self._write(self.entries)
 

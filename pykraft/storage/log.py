@@ -16,7 +16,7 @@
 
 A leader assigns offsets (`append_as_leader`); a follower takes over the leader's (`append_as_follower`), so that
 replicas are equal byte for byte. Both do the same in the same order: check, plan the producers' state, note the leader
-epoch, roll the segment if it is full, write, then let the plan be true. A check that fails leaves no trace. If the disk
+epoch, roll the segment if it is full, write, then apply the plan. A check that fails leaves no trace. If the disk
 fails, the records and the producers' state are as before; a new leader epoch stays noted, to begin at the end of the
 log, as that of a leader that wrote nothing.
 
@@ -25,8 +25,8 @@ point* is synced, and is trusted after a crash; what is above it is read again, 
 batch. So a segment that is not synced yet begins at the very offset where the one before it ends: if the power fails
 and that one loses its tail, the gap shows. Where a gap is too wide for that, all before it is synced, and the new
 recovery point is written to its checkpoint before the append returns (`on_recovery_point`): below it a gap is no loss.
-A truncation is on the disk before anything is appended again, and the owner of the log gets a call (`on_cut`), for its
-checkpoints may be too high now.
+A truncation is on the disk before anything is appended again, and the owner of the log gets a call (`on_truncated`):
+its checkpoints may be too high now.
 
 Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}.
 """
@@ -74,7 +74,7 @@ class UnifiedLog:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        on_cut: Callable[["UnifiedLog"], None],
+        on_truncated: Callable[["UnifiedLog"], None],
         on_recovery_point: Callable[[TopicPartition, int], None],
         trash: Trash,
     ) -> None:
@@ -93,11 +93,11 @@ class UnifiedLog:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         """Everything below is synced: after a crash it need not be checked."""
-        self._on_cut = on_cut
+        self._on_truncated = on_truncated
         self._on_recovery_point = on_recovery_point
         self._trash = trash
         self.is_closed = False
-        self.cuts = 0
+        self.truncations = 0
         """How often it was truncated: what is planned for a log holds only until the next time. It is counted before
         the first file goes, for the thread in the background may look then."""
         self.flushes = Flushes(clock)
@@ -266,10 +266,10 @@ class UnifiedLog:
         self.producer_state.map_end_offset = base_offset
         self.producer_state.take_snapshot()
         self.epochs.write(self.log_end_offset)
-        unsynced, cuts = self.unsynced_segments, self.cuts
+        unsynced, truncations = self.unsynced_segments, self.truncations
         segment = self._new_segment(base_offset)
         self._background.submit(
-            lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, cuts)
+            lambda: self.sync_segments(unsynced), lambda done: self._on_synced(done, base_offset, truncations)
         )
         return segment
 
@@ -303,9 +303,9 @@ class UnifiedLog:
             raise
         return True
 
-    def _on_synced(self, done: bool, end_offset: int, cuts: int) -> None:
+    def _on_synced(self, done: bool, end_offset: int, truncations: int) -> None:
         # If the log was truncated meanwhile, other bytes may stand there now.
-        if done and cuts == self.cuts:
+        if done and truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, end_offset)
 
     def sync_records(self) -> None:
@@ -348,7 +348,7 @@ class UnifiedLog:
     def _state(self) -> tuple[int, int, int, int]:
         """Changes with everything that a flush has to bring to the disk, but for entries of the indexes."""
         newest = self.producer_state.last_snapshot_offset
-        return self.log_end_offset, self.cuts, self.active_segment.base_offset, newest
+        return self.log_end_offset, self.truncations, self.active_segment.base_offset, newest
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -460,8 +460,8 @@ class UnifiedLog:
         return True
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log, so that it ends at or before `offset`: batches are never split. An epoch without a record, noted
-        by a leader that wrote nothing, is forgotten even if nothing else is to be cut."""
+        """Truncate the log, so that it ends at or before `offset`: batches are never split. An epoch without a record,
+        noted by a leader that wrote nothing, is forgotten even if nothing else is to be truncated."""
         if offset >= self.log_end_offset:
             if self.epochs.entries and self.epochs.entries[-1].start_offset >= self.log_end_offset:
                 self.epochs.truncate_from_end(self.log_end_offset)
@@ -469,18 +469,18 @@ class UnifiedLog:
         if offset < self._segments.base_offsets[0]:
             self.truncate_fully(offset)
             return
-        self.cuts += 1
+        self.truncations += 1
         if self.active_segment.base_offset > offset:
             while self.active_segment.base_offset > offset:
                 self._drop_active_segment()
             self._filesystem.sync_directory(self.directory)
         self.log_end_offset = self.active_segment.truncate_to(offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self._after_cut()
+        self._after_truncation()
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log begins again, empty, at `offset`."""
-        self.cuts += 1
+        self.truncations += 1
         while self._segments:
             self._drop_active_segment()
         self._new_segment(offset)
@@ -488,7 +488,7 @@ class UnifiedLog:
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
         self.epochs.clear()
         self.producer_state.truncate_fully(offset)
-        self._after_cut()
+        self._after_truncation()
 
     def _drop_active_segment(self) -> None:
         assert not self.is_closed, f"{self} is closed: its folder may be another log's by now"
@@ -496,7 +496,7 @@ class UnifiedLog:
         segment.close()
         remove_segment_files(self._filesystem, self.directory, segment.base_offset)
 
-    def _after_cut(self) -> None:
+    def _after_truncation(self) -> None:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._synced_offset = min(self._synced_offset, self.log_end_offset)
@@ -504,7 +504,7 @@ class UnifiedLog:
         self._known_position = None
         self.rebuild_producer_state()
         self.producer_state.on_high_watermark(self.high_watermark)
-        self._on_cut(self)
+        self._on_truncated(self)
 
     def rebuild_producer_state(self) -> None:
         """Bring the producers' state to the end of the log: from the newest snapshot that still holds, by replay."""

@@ -269,7 +269,7 @@ class LogCleaner:
 
     # --- marks --------------------------------------------------------------------------------------------------------
 
-    def on_cut(self, log: UnifiedLog) -> None:
+    def on_truncated(self, log: UnifiedLog) -> None:
         """The log was truncated: what comes there now is dirty."""
         if self.first_dirty.get(log.topic_partition, 0) > log.log_end_offset:
             self.first_dirty[log.topic_partition] = log.log_end_offset

@@ -8,9 +8,9 @@ In this order:
 3. *Recovery*. Without a clean-shutdown marker every segment that reaches past the recovery point, and always the active
    one, is read through, its indexes are rebuilt, and it is truncated at the first damaged batch. Everything below the
    recovery point was synced, and is trusted; there, only indexes that cannot belong to their log are rebuilt. Should
-   that show that such a segment is damaged, which no crash does, it alone is cut: what follows was synced, too, and
-   stays, behind a gap. The recovery point of the metadata log is its newest snapshot (`raft.replicated_log`), and its
-   active segment is read from there on: so a start reads the snapshot and what follows it, however long the log is.
+   that show that such a segment is damaged, which no crash does, it alone is truncated: what follows was synced, too,
+   and stays, behind a gap. The recovery point of the metadata log is its newest snapshot (`raft.replicated_log`), and
+   its active segment is read from there on: so a start reads the snapshot and what follows it, however long the log is.
 4. The *leader epochs* of what was read through are those of its batches. Those below the recovery point are in the
    file, which is written before the recovery point passes the first batch of an epoch. No epoch begins past the end of
    the log.
@@ -20,13 +20,13 @@ In this order:
    not synced, and the recovery point stays where it was: after another crash the same is read again, as in Kafka. A
    log manager with very many logs syncs their records all at once.
 
-The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So the
-segments behind a cut are removed before the cut is made; and a segment that was not synced and does not begin where the
-one before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. Pykraft's cleaner
-leaves no such gaps, and a follower that has to leave one says so (`on_recovery_point`). Kafka's cleaner does leave
-them; so in a log that Kafka left nothing is lost to a gap, as in Kafka. The indexes of the active segment tell that it
-was Kafka that died (`is_allocated`). And a log of which nothing is written down was put here by hand: of each of ours
-there is something from the beginning. Before these signs are gone, the recovery point is raised above the gaps.
+The log must stay a prefix of what was appended, also if the next crash comes while it is being recovered. So later
+segments are removed before a segment is truncated; and a segment that was not synced and does not begin where the one
+before it ends is lost, too: that one has lost its tail, and so cleanly that no checksum fails. Pykraft's cleaner leaves
+no such gaps, and a follower that has to leave one says so (`on_recovery_point`). Kafka's cleaner does leave them; so in
+a log that Kafka left nothing is lost to a gap, as in Kafka. The indexes of the active segment tell that it was Kafka
+that died (`is_allocated`). And a log of which nothing is written down was put here by hand: of each of ours there is
+something from the beginning. Before these signs are gone, the recovery point is raised above the gaps.
 
 Follows org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -83,7 +83,7 @@ class LogLoader:
     """Of the metadata log: its newest snapshot. What is before it was synced, indexes and leader epochs included, and
     no batch has a producer id."""
     producer_id_expiration_ms: int = 86_400_000
-    on_cut: Callable[[UnifiedLog], None] = ignore
+    on_truncated: Callable[[UnifiedLog], None] = ignore
     """Called when the log was truncated, before anything is appended again."""
     on_recovery_point: Callable[[TopicPartition, int], None] = ignore
     """Called with a recovery point that has to be written down now: everything below it is on the disk, and gaps in it
@@ -147,7 +147,7 @@ class LogLoader:
             log_start_offset=start,
             log_end_offset=end,
             recovery_point=min(self.recovery_point, end),
-            on_cut=self.on_cut,
+            on_truncated=self.on_truncated,
             on_recovery_point=self.on_recovery_point,
             trash=self.trash or Trash(self.filesystem, self.clock, self.background),
         )
@@ -197,7 +197,8 @@ class LogLoader:
         return LogSegment(self.filesystem, self.directory, base_offset, self.config, self.clock.time_ms())
 
     def _recover(self, segments: list[LogSegment], epochs: LeaderEpochCache) -> ProducerStateManager:
-        """Read through what was not synced, and cut the log at the first damage; the producers' state as of there."""
+        """Read through what was not synced, and truncate the log at the first damage; the producers' state as of
+        there."""
         first = self._first_unsynced(segments)
         if first == len(segments):
             return self._producer_state()
@@ -221,7 +222,7 @@ class LogLoader:
                     self._raise_recovery_point(segments[first : number + 1], start, epochs, found)
                 self._lose(segments, number + 1)
                 self.lost_bytes += segment.size - size
-                segment.cut(size)
+                segment.truncate_file(size)
                 break
         epochs.relearn(start, found)
         state.map_end_offset = end if self.snapshot is not None else state.map_end_offset
@@ -258,7 +259,7 @@ class LogLoader:
                     if segment is segments[-1]:
                         return number
                     self.lost_bytes += segment.size - size
-                    segment.cut(size)
+                    segment.truncate_file(size)
                 segment.sync()
         return len(segments)
 

@@ -400,8 +400,8 @@ class LogManager:
             log.abandon()
         self.trash.close()
 
-    def _on_cut(self, log: UnifiedLog) -> None:
-        self.cleaner.on_cut(log)
+    def _on_truncated(self, log: UnifiedLog) -> None:
+        self.cleaner.on_truncated(log)
         if self._claims_too_much([log.topic_partition]):
             self.write_checkpoints()
 
@@ -431,7 +431,7 @@ class LogManager:
             recovery_point=recovery_point,
             is_known=is_known,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            on_cut=self._on_cut,
+            on_truncated=self._on_truncated,
             on_recovery_point=self._on_recovery_point,
             trash=self.trash,
             syncs=syncs,

@@ -291,7 +291,7 @@ class LogSegment:
         synced_offset: int | None = None,
     ) -> Recovered:
         """Rebuild the indexes from the log, up to the first damaged batch. The file is not truncated: the caller calls
-        `cut` once the segments after this one are gone.
+        `truncate_file` once the segments after this one are gone.
 
         `producer_state` is that of the log before this segment and is carried through it; `epochs` gets an entry for
         each change of the leader epoch. `limit` is where the next segment begins. Batches below `synced_offset` and
@@ -338,9 +338,9 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         return 0, self.base_offset
 
-    def cut(self, size: int) -> None:
-        """Cut the log to this size, which is where a batch ends; on the disk, too, when it returns. Otherwise what was
-        cut could come back under a log that went on elsewhere."""
+    def truncate_file(self, size: int) -> None:
+        """Truncate the .log file to this size, which is where a batch ends. It is on the disk when this returns:
+        otherwise a crash could bring the truncated bytes back, after the log has gone on with others."""
         self._newest = None
         self.records.truncate(size)
         self.records.sync()
@@ -375,7 +375,7 @@ class LogSegment:
         self.time_index.truncate_to(following)
         self.transaction_index.truncate_to(following)
         if end < self.size:
-            self.cut(end)
+            self.truncate_file(end)
         if not self.size:
             self._first_timestamp = None
         self._bytes_since_index_entry = 0

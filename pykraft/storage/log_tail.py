@@ -83,7 +83,7 @@ class Tails:
     def __call__(self, log: UnifiedLog, count: int) -> tuple[Cells, ...]:
         """The same as `tail`."""
         # A log changes at its ends, by truncation, or by compaction, which puts other segments in place.
-        state = count, log.log_start_offset, log.log_end_offset, log.cuts, tuple(map(id, log.segments))
+        state = count, log.log_start_offset, log.log_end_offset, log.truncations, tuple(map(id, log.segments))
         known = self._known.get(log)
         if known is None or known[0] != state:
             known = self._known[log] = state, tail(log, count)

@@ -402,8 +402,8 @@ class ProducerStateManager:
         return list(self._snapshots)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """The log was cut to [log_start_offset, log_end_offset): go back to the newest snapshot in there. The caller
-        replays the batches from `map_end_offset` on."""
+        """The log was truncated to [log_start_offset, log_end_offset): go back to the newest snapshot in there. The
+        caller replays the batches from `map_end_offset` on."""
         offsets = self.snapshot_offsets()
         self._remove_snapshots([offset for offset in offsets if not log_start_offset < offset <= log_end_offset])
         if log_end_offset != self.map_end_offset:

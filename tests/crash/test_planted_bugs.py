@@ -239,12 +239,12 @@ def newest_of_all(state: ProducerStateManager, log_start_offset: int, log_end_of
         state._load(offset, now_ms)
 
 
-_after_cut = UnifiedLog._after_cut
+_after_truncation = UnifiedLog._after_truncation
 
 
 def with_the_old_high_watermark(log: UnifiedLog) -> None:
     before = log.high_watermark
-    _after_cut(log)
+    _after_truncation(log)
     log.high_watermark = before
 
 
@@ -307,7 +307,7 @@ def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def unsynced_cut(segment: LogSegment, size: int) -> None:
+def unsynced_truncation(segment: LogSegment, size: int) -> None:
     segment.records.truncate(size)
 
 
@@ -412,11 +412,14 @@ BUGS: dict[str, tuple[Plant, Callable[[], None]]] = {
     "a truncation keeps time index entries past the end": (forget(TimeIndex, "truncate_to"), logs_are_cut),
     "a truncation keeps leader epochs": (forget(LeaderEpochCache, "truncate_from_end"), logs_are_cut),
     "a truncation leaves the high watermark": (
-        instead(UnifiedLog, "_after_cut", with_the_old_high_watermark),
+        instead(UnifiedLog, "_after_truncation", with_the_old_high_watermark),
         logs_are_cut,
     ),
-    "a truncation is not synced": (instead(LogSegment, "cut", unsynced_cut), the_power_fails_in_random_stories),
-    "a truncation is not written down": (forget(LogManager, "_on_cut"), a_directory_loses_its_power),
+    "a truncation is not synced": (
+        instead(LogSegment, "truncate_file", unsynced_truncation),
+        the_power_fails_in_random_stories,
+    ),
+    "a truncation is not written down": (forget(LogManager, "_on_truncated"), a_directory_loses_its_power),
     "after a truncation decided transactions are open again": (
         forget(ProducerStateManager, "on_high_watermark"),
         decided_transactions_stay_decided,

@@ -116,13 +116,13 @@ def counted_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         original = getattr(UnifiedLog, name)
 
         def cut(log: UnifiedLog, offset: int, original: Any = original) -> None:
-            before = log.cuts
-            type(log).cuts = property(lambda _: before, lambda *_: None)  # type: ignore[assignment]
+            before = log.truncations
+            type(log).truncations = property(lambda _: before, lambda *_: None)  # type: ignore[assignment]
             try:
                 original(log, offset)
             finally:
-                del type(log).cuts
-            log.cuts = before + 1
+                del type(log).truncations
+            log.truncations = before + 1
 
         monkeypatch.setattr(UnifiedLog, name, cut)
 

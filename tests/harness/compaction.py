@@ -220,7 +220,7 @@ class Compactor:
             clean=clean,
             log_start_offset=self.log_start_offset,
             recovery_point=self.checkpoint,
-            on_cut=self._on_cut,
+            on_truncated=self._on_truncated,
             producer_id_expiration_ms=NEVER_MS,
             trash=self.trash,
         ).load()
@@ -235,8 +235,8 @@ class Compactor:
         self.cleaner.start()
         self.started = True
 
-    def _on_cut(self, log: UnifiedLog) -> None:
-        self.cleaner.on_cut(log)
+    def _on_truncated(self, log: UnifiedLog) -> None:
+        self.cleaner.on_truncated(log)
         self.checkpoint = min(self.checkpoint, log.recovery_point)
 
     @property

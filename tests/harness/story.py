@@ -118,7 +118,7 @@ class Player:
             background=self.background,
             clean=clean,
             recovery_point=self.checkpoint,
-            on_cut=self._lower_checkpoint,
+            on_truncated=self._lower_checkpoint,
             on_recovery_point=self._raise_checkpoint,
             producer_id_expiration_ms=NEVER_MS,
         ).load()

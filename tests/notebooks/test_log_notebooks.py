@@ -10,7 +10,7 @@ from tests.notebooks.sections import NOTEBOOK, run
 A_RECOVERY_THAT_DOES_NOT_CUT = """
 from pykraft.storage.log_segment import LogSegment
 
-LogSegment.cut = lambda segment, size: None
+LogSegment.truncate_file = lambda segment, size: None
 """
 
 A_RECOVERY_THAT_TRUSTS_THE_LENGTH = """

@@ -380,7 +380,7 @@ def test_nor_is_a_log_without_records_begun_where_no_log_begins(offset: int) -> 
     script.answer(FetchRequest, fetch_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
     script.poll()
     script.answer(ListOffsetsRequest, begins_at(offset))
-    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.cuts) == (0, 0, 0)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.log.truncations) == (0, 0, 0)
 
 
 def test_nor_does_what_was_asked_in_an_older_epoch() -> None:

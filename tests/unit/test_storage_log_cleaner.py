@@ -634,7 +634,7 @@ def test_the_checkpoint_says_up_to_where_a_log_is_clean() -> None:
     again.start()
     assert again.first_dirty == {PARTITION: 2}
     some.log.truncate_to(0)
-    again.on_cut(some.log)
+    again.on_truncated(some.log)
     assert read_offsets(some.filesystem, path) == {PARTITION: some.log.log_end_offset}
     again.forget([PARTITION])
     assert read_offsets(some.filesystem, path) == {}

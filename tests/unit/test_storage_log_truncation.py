@@ -171,7 +171,7 @@ def test_what_was_cut_has_no_files_left() -> None:
 
 def test_the_owner_is_told_of_a_cut() -> None:
     heard: list[int] = []
-    log = open_log(on_cut=lambda log: heard.append(log.log_end_offset))
+    log = open_log(on_truncated=lambda log: heard.append(log.log_end_offset))
     fill(log, 3)
     log.truncate_to(99)
     assert heard == []

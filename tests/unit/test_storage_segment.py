@@ -303,7 +303,7 @@ def test_recovery_stops_at_the_first_damaged_batch(damage: str) -> None:
         found = segment(filesystem)
         size, end, _ = found.recover(state(), [])
         assert (size, end) == (7 * SIZE, BASE + 14)
-        found.cut(size)
+        found.truncate_file(size)
         found.check()
         assert found.size == 7 * SIZE and found.next_offset() == BASE + 14
 
