@@ -70,9 +70,14 @@ def check(impl, asked, *voters):
         wanted_voter, wanted = pykrafts(known, asked)
         found_voter, found = impl.answer(known, asked)
         kind = "pre-vote" if asked.pre_vote else "vote"
-        about = f"{known} is asked for a {kind} by {asked.candidate} in epoch {asked.epoch} with {asked.log}"
-        assert found == wanted, f"{about}: the answer is {wanted!r}, not {found!r}"
-        assert found_voter == wanted_voter, f"{about}: afterwards it is {wanted_voter}, not {found_voter}"
+        about = f"a {kind} for {asked.candidate} in epoch {asked.epoch} with {asked.log}, asked of {known}"
+        assert found == wanted, f"the answer is {wanted!r}, and you say {found!r}: {about}"
+        for name, value in wanted_voter._asdict().items():
+            mine = getattr(found_voter, name, "no such field")
+            assert mine == value, f"after the answer {name} is {value!r}, and yours is {mine!r}: {about}"
+        assert found_voter == wanted_voter, (
+            f"after the answer it is {wanted_voter}, and yours is {found_voter}: {about}"
+        )
 
 
 # --- task 13.1 --------------------------------------------------------------------------------------------------------
@@ -83,7 +88,9 @@ def test_the_epoch_of_the_last_record_decides_before_the_offset(impl):
     """A longer log of an older epoch, and a shorter one of a newer epoch."""
     for mine, wanted in (((4, 9), True), ((2, 99), False), ((4, 99), True), ((2, 9), False)):
         found = impl.is_up_to_date(impl.LogEnd(*mine), end(impl))
-        assert found is wanted, f"a log that ends at {mine} beside one that ends at (3, 10): {wanted}, not {found}"
+        assert found is wanted, (
+            f"is a log that ends at {mine} up to date beside one that ends at (3, 10)? {wanted}, and you say {found}"
+        )
 
 
 @pytest.mark.task("13.1", points=1)
@@ -91,7 +98,9 @@ def test_in_one_epoch_the_offset_decides_and_equal_logs_are_good_enough(impl):
     """The same epoch, and an end before, at and after the own one."""
     for offset, wanted in ((9, False), (10, True), (11, True)):
         found = impl.is_up_to_date(end(impl, offset=offset), end(impl))
-        assert found is wanted, f"a log up to {offset} beside one up to 10, in one epoch: {wanted}, not {found}"
+        assert found is wanted, (
+            f"is a log up to {offset} up to date beside one up to 10 of the same epoch? {wanted}, and you say {found}"
+        )
 
 
 # --- task 13.2 --------------------------------------------------------------------------------------------------------
@@ -120,7 +129,9 @@ def test_a_voter_has_one_vote_in_an_epoch(impl):
             known, told = impl.answer(known, request(impl, candidate, epoch))
             said.append(told)
         wanted = ["granted", "refused", "granted", "refused"]
-        assert said == wanted, f"2 and 3 ask in epoch 5, then 3 and 2 in epoch 6: the answers are {wanted}, not {said}"
+        assert said == wanted, (
+            f"2 and 3 ask in epoch 5, then 3 and 2 in epoch 6: the answers are {wanted}, and you say {said}"
+        )
 
 
 @pytest.mark.task("13.2", points=1)
@@ -155,7 +166,9 @@ def test_a_pre_vote_binds_nobody(impl):
     for candidate, pre_vote in ((OTHER, True), (THIRD, True), (THIRD, False), (OTHER, True)):
         known, told = impl.answer(known, request(impl, candidate, pre_vote=pre_vote))
         said.append(told)
-    assert said == ["granted"] * 4, f"two pre-votes, a vote, a pre-vote for another: all are granted, not {said}"
+    assert said == ["granted"] * 4, (
+        f"two pre-votes, a vote, a pre-vote for another: all are granted, and you say {said}"
+    )
     assert known.voted == THIRD, f"the only vote was for 3, and the voter has noted {known.voted}"
 
 
@@ -189,7 +202,7 @@ def test_more_than_half_win(impl, count):
     voters = list(range(1, count + 1))
     for votes in range(count + 1):
         found, wanted = impl.has_won(set(voters[:votes]), voters), 2 * votes > count
-        assert found is wanted, f"{votes} of {count} votes: {wanted}, not {found}"
+        assert found is wanted, f"has a candidate with {votes} of {count} votes won? {wanted}, and you say {found}"
 
 
 @pytest.mark.task("13.3", points=2)
@@ -199,7 +212,7 @@ def test_a_candidate_has_lost_when_the_others_cannot_be_a_majority(impl, count):
     voters = list(range(1, count + 1))
     for refused in range(count + 1):
         found, wanted = impl.has_lost(set(voters[:refused]), voters), 2 * (count - refused) <= count
-        assert found is wanted, f"{refused} of {count} refuse: {wanted}, not {found}"
+        assert found is wanted, f"has a candidate lost that {refused} of {count} refuse? {wanted}, and you say {found}"
 
 
 @pytest.mark.task("13.3", points=1)

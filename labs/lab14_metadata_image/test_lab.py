@@ -101,6 +101,9 @@ def compare(found, wanted, after):
     name, _, _ = apart[0].partition(" ")
     key = next(key for key in {**found[name], **wanted[name]} if f"{name} {key}" == apart[0])
     mine, theirs = found[name].get(key, "no row"), wanted[name].get(key, "no row")
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        fields = [field for field in {**mine, **theirs} if mine.get(field) != theirs.get(field)]
+        mine, theirs = ({field: row.get(field) for field in fields} for row in (mine, theirs))
     raise AssertionError(f"{after}: {name}, {key!r}: you have {mine}, and the cluster has {theirs}")
 
 

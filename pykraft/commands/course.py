@@ -188,7 +188,7 @@ def _grade(options: argparse.Namespace) -> int:
         say(f"{report.lab}: {report.points} of {report.total} points{f' ({report.problem})' if report.problem else ''}")
         for check in report.checks:
             if check.message:
-                say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:200]}")
+                say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:300]}")
     say(f"seed {seed}")
     return 0 if all(report.has_passed for report in reports) else 1
 

@@ -54,14 +54,14 @@ def roles_over_time(
     top = _TOP + _MARK * min(3, len(seen))
     foot = top + _ROW * len(nodes)
     svg = headed(title, note, foot + 62)
-    # Below the bars: a line must not run through an epoch's number.
-    draw_marks(svg, {name: axis.at(time) for name, time in seen.items()}, top - 4, foot)
+    at_marks = {name: axis.at(time) for name, time in seen.items()}
+    draw_marks(svg, at_marks, top - 4, foot)  # below the bars, and beside their numbers
     for row, node in enumerate(nodes):
         svg.text(0, top + _ROW * row + 24, f"node {node}", 13, bold=True)
         # What is short is drawn last, or its neighbours would hide it.
         own = sorted((bar for bar in bars if bar.node == node), key=lambda bar: bar.start_ms - bar.end_ms)
         for bar in own:
-            _draw_bar(svg, axis, bar, top + _ROW * row + 4)
+            _draw_bar(svg, axis, bar, top + _ROW * row + 4, list(at_marks.values()))
     _draw_times(svg, axis, foot + 8)
     legend = (
         "colour and number: the epoch · ◆ leader · ● follower · ▲ candidate · ▲ dashed: prospective · line: neither"
@@ -80,7 +80,7 @@ class _Axis:
         return _LEFT + (WIDTH - _LEFT - 4) * (time_ms - self.start) / (self.end - self.start)
 
 
-def _draw_bar(svg: Svg, axis: _Axis, bar: Bar, y: float) -> None:
+def _draw_bar(svg: Svg, axis: _Axis, bar: Bar, y: float, marks: Sequence[float]) -> None:
     x, colour = axis.at(bar.start_ms), _COLOURS[bar.epoch % len(_COLOURS)]
     width = max(_NARROWEST, axis.at(bar.end_ms) - x)
     middle = y + _HIGH / 2
@@ -100,7 +100,17 @@ def _draw_bar(svg: Svg, axis: _Axis, bar: Bar, y: float) -> None:
     label = f"{_SIGNS[bar.role]} {bar.epoch}"
     size = 12 if bar.role == "follower" else 13
     if text_width(label, size, bold=True) + 6 <= width:
-        svg.text(x + width / 2, middle + 4.5, label, size, anchor="middle", bold=True, fill=ink)
+        place = _beside(marks, x, x + width, text_width(label, size, bold=True))
+        svg.text(place, middle + 4.5, label, size, anchor="middle", bold=True, fill=ink)
+
+
+def _beside(marks: Sequence[float], left: float, right: float, width: float) -> float:
+    """Where the middle of a label goes: the bar's middle, or as near to it as no line of a mark strikes it."""
+    half, middle = width / 2 + 4, (left + right) / 2
+    places = [middle, *(mark + side * half for mark in marks for side in (-1, 1))]
+    inside = [place for place in places if left + half - 1 <= place <= right - half + 1 or place == middle]
+    clear = [place for place in inside if all(abs(place - mark) >= half - 1e-6 for mark in marks)]
+    return min(clear or [middle], key=lambda place: abs(place - middle))
 
 
 def _draw_times(svg: Svg, axis: _Axis, y: float) -> None:

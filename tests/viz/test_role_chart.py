@@ -62,3 +62,10 @@ def test_the_text_tells_marks_and_roles() -> None:
 def test_no_bar_and_too_many_are_refused(count: int) -> None:
     with pytest.raises(ValueError, match="roles_over_time draws 1 to 300 bars"):
         roles_over_time(BARS[:1] * count, title="x")
+
+
+def test_the_line_of_a_mark_strikes_through_no_epoch() -> None:
+    figure = roles_over_time([Bar(1, "follower", 4, 0, 1000)], title="Struck", marks={"here": 500.0})
+    (line,) = [line for line in elements(figure, "line") if line.get("x1") == line.get("x2")]
+    (label,) = [box for box in figure.boxes if box.text == "● 4"]
+    assert not label.left < float(line.get("x1") or 0) < label.right
