@@ -193,9 +193,13 @@ class Loaded(NamedTuple):
 
 
 def restart_and_count(cluster: "Cluster", node_id: int) -> Loaded:
-    """Kill a node, start it again, and count what it replays until it knows all that was committed before."""
+    """Kill a node, start it again, and count what it replays until it knows all that was committed before. Its newest
+    snapshot may end where the log does: it starts when more was committed."""
     cluster.kill(node_id)
-    end = max(cluster.describe().nodes[number].quorum.high_watermark for number in cluster.alive)
+    snapshot_end, _ = newest_snapshot(cluster, node_id)
+    deadline = time.monotonic() + _PATIENCE_S
+    while (end := _committed_end(cluster)) <= snapshot_end and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
     with _counting(end) as counts:
         cluster.restart(node_id)
         loader = _loader(cluster, node_id)
@@ -203,6 +207,10 @@ def restart_and_count(cluster: "Cluster", node_id: int) -> Loaded:
         while loader.image.provenance.offset < end - 1 and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
     return Loaded(*counts[id(loader)])
+
+
+def _committed_end(cluster: "Cluster") -> int:
+    return max(cluster.describe().nodes[number].quorum.high_watermark for number in cluster.alive)
 
 
 @contextmanager
