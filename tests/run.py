@@ -184,6 +184,7 @@ SUITES = (
         Suite(pathlib.Path(path).stem.removeprefix("test_"), "pytest", (path,), ("judges",), EACH_TEST, 1800, cores=2)
         for path in JUDGES
     ),
+    Suite("answers", "pytest", ("tests/conformance",), ("judges",), ("--long",), limit_s=1800, cores=2),
     Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),
     Suite("long", "pytest", ASKED_LONGER, ("soak",), (*EACH_TEST, "--long", "-m", "long"), limit_s=2 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),

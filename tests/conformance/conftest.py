@@ -1,4 +1,8 @@
-"""Each case runs twice: against pykraft, and against Apache Kafka where that can be started."""
+"""Each case runs against pykraft, and against Apache Kafka where that can be started.
+
+A dialogue is compared with the answers that Apache Kafka gave when they were recorded. It is held with Apache Kafka
+again in a long run, as `make judges` does, and when it is recorded: pykraft's answers do not depend on that.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.dialogue import Dialogue, judge
+from tests.conformance.dialogue import REWRITE, Dialogue, judge
 from tests.conformance.servers import ApacheServer, PykraftServer, Server
 from tests.harness import apache_kafka
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    dialogues = [item for item in items if isinstance(item, pytest.Function) and "talk" in item.fixturenames]
+    for item in dialogues:
+        if item.callspec.params["server"] == "apache" and not REWRITE:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session", params=["pykraft", "apache"])
