@@ -266,7 +266,13 @@ BROKEN_LAWS = "keys are wrong|two records were told the same place"
 """The second one if so much is gone that the log begins anew."""
 
 
-@pytest.mark.parametrize("bug", ["an_unfinished_cleaning_is_taken_for_whole", "a_swap_is_taken_back"])
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "an_unfinished_cleaning_is_taken_for_whole",
+        pytest.param("a_swap_is_taken_back", marks=pytest.mark.long),
+    ],
+)
 def test_a_planted_bug_is_seen(bug: str, tmp_path: Path) -> None:
     """By the law, and not by a wait that is too long: the node must come back, and take everything."""
     node = Compacting(tmp_path, bug)
