@@ -1,6 +1,7 @@
 """The two that are asked: three nodes of pykraft, and three of Apache Kafka, with the same settings.
 
-Apache Kafka is formatted as usual, so it keeps eligible leader replicas; pykraft's cluster is formatted to keep them.
+Apache Kafka is formatted as usual: it keeps eligible leader replicas, and its voters are static. pykraft's cluster is
+formatted so, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
+from pykraft.metadata.versions import ELR_VERSION, KRAFT_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.server.config import RACK_AWARE_SELECTOR
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
@@ -62,7 +64,7 @@ class PykraftServer:
     name = "pykraft"
 
     def __init__(self) -> None:
-        self.cluster = Cluster(nodes=len(NODES), properties=PROPERTIES)
+        self.cluster = Cluster(nodes=len(NODES), properties=PROPERTIES, features={ELR_VERSION: 1, KRAFT_VERSION: 0})
         self.bootstrap_servers = self.cluster.bootstrap_servers
 
     def address(self, node: int) -> str:

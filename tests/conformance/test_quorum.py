@@ -26,6 +26,8 @@ from pykraft.protocol.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
+    ListenerEndpoint,
+    UpdateRaftVoterRequest,
     VoteRequest,
 )
 from tests.conformance.dialogue import Dialogue, Speaker
@@ -131,6 +133,44 @@ def test_epochs_that_are_over_do_not_end(talk: Dialogue) -> None:
                 cluster_id=cluster_id, topics=[topic_type(topic_name=topic, partitions=[ended])]
             )
             errors(talk, controller(talk), request, version, says)
+
+
+def test_voters_that_are_none_tell_the_leader_nothing(talk: Dialogue) -> None:
+    """At kraft.version 0. Nothing of this is kept: a voter that were believed would be upgraded as it was told here."""
+    spoken = UpdateRaftVoterRequest.KRaftVersionFeature
+    here = [ListenerEndpoint(name="CONTROLLER", host="127.0.0.1", port=9)]
+    _, epoch = leader(talk)
+    voter = {
+        "cluster_id": None,
+        "current_leader_epoch": epoch,
+        "voter_id": 9,
+        "voter_directory_id": STRANGER,
+        "listeners": here,
+        "kraft_version_feature": spoken(min_supported_version=0, max_supported_version=1),
+    }
+    for says, fields in {
+        "no voter": {},
+        "another cluster": {"cluster_id": "another"},
+        "epoch 0": {"current_leader_epoch": 0},
+        "no epoch": {"current_leader_epoch": -1},
+        "an epoch to come": {"current_leader_epoch": 1 << 20},
+        "no id": {"voter_id": -1},
+        "no directory": {"voter_directory_id": ZERO_UUID},
+        "no listeners": {"listeners": []},
+        "another listener": {"listeners": [ListenerEndpoint(name="OTHER", host="127.0.0.1", port=9)]},
+        "levels below 0": {"kraft_version_feature": spoken(min_supported_version=-1, max_supported_version=1)},
+        "levels in the wrong order": {
+            "kraft_version_feature": spoken(min_supported_version=1, max_supported_version=0)
+        },
+        "levels above": {"kraft_version_feature": spoken(min_supported_version=1, max_supported_version=1)},
+        "levels above, and a wrong listener": {
+            "listeners": [],
+            "kraft_version_feature": spoken(min_supported_version=1, max_supported_version=1),
+        },
+    }.items():
+        request = UpdateRaftVoterRequest(**{**voter, **fields})
+        errors(talk, controller(talk), request, 0, says)
+        errors(talk, other(talk), request, 0, says)
 
 
 def metadata_fetch(version: int, **fields: Any) -> FetchRequest:
