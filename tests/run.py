@@ -64,7 +64,7 @@ class Suite:
     limit_s: int = 600
     cores: float = 1
     yields: bool = False
-    """Whether it gives way to whatever else runs, and so is in nobody's way."""
+    """Whether it gives way to whatever else runs, and so delays no other."""
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 

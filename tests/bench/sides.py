@@ -100,7 +100,7 @@ def is_whole(admin: Admin, topic: str, replicas: int) -> bool:
     try:
         partitions = admin.describe_topics([topic])[topic].partitions
     except KafkaError:
-        return False  # not everybody has heard of it yet
+        return False  # not every node has heard of it yet
     return all(len(partition.isr) == replicas and partition.leader > 0 for partition in partitions)
 
 

@@ -37,7 +37,7 @@ import psutil
 import pyspark
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (everybody calls it so)
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 import pykraft.spark
 from tests.harness import apache_kafka

@@ -166,7 +166,9 @@ def test_who_is_closed_in_time_tells_each_record_what_became_of_it(cluster: Clus
     cluster.disconnect(1, 2)
     try:
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            assert len(admin.describe_topics([topic])[topic].partitions[0].isr) == 2, "else nobody is waited for"
+            assert len(admin.describe_topics([topic])[topic].partitions[0].isr) == 2, (
+                "else the leader waits for no follower"
+            )
         futures: list[RecordFuture] = [writer.send(topic, b"under way") for _ in range(3)]
         writer.close(0.2)
         for future in futures:

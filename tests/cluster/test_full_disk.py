@@ -1,7 +1,7 @@
 """Three nodes in processes, one of them with its directory on a small volume, which a producer fills.
 
 The node stops with a sentence, the others go on, and what was acknowledged is there: before, and after the node has
-come back with more space. Where no volume may be mounted, the node is told that no file may grow beyond so many bytes:
+come back with more space. Where no volume may be mounted, a limit of the process keeps each file below this many bytes:
 to it that is a disk which refuses to write, too.
 """
 

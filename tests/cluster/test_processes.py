@@ -28,7 +28,7 @@ from tests.harness.waiting import wait_until
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 QUICK = {
     "broker.heartbeat.interval.ms": "100",
-    "broker.session.timeout.ms": "1000",  # after a kill so long nobody else may register under this id
+    "broker.session.timeout.ms": "1000",  # this long after a kill no other process may register under this id
     "controller.quorum.election.timeout.ms": "300",
 }
 

@@ -53,7 +53,7 @@ def stages_of(cluster: Cluster) -> StagedStages:
 
 
 class Held:
-    """The node is somebody else's for a while: no handler gets it."""
+    """Another thread owns the node for a while: no handler gets it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._thread = thread_of(cluster)

@@ -99,7 +99,7 @@ def wait_until_all_are_in_sync(cluster: Cluster, topic: str = "t") -> ClusterVie
         ends = {(r.log_end_offset, r.high_watermark) for n, r in replicas.items() if view.nodes[n].is_alive}
         return view.isr(topic, 0) == set(replicas) and len(ends) == 1 and len(set(ends.pop())) == 1
 
-    return cluster.wait_until(is_whole, what="everybody is in sync and knows it")
+    return cluster.wait_until(is_whole, what="all replicas are in sync and know it")
 
 
 # --- kill and return --------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_two_nodes_that_are_cut_apart_find_together_again(combined: Cluster) -> 
 
 
 def test_a_batch_that_waits_for_its_replicas_holds_up_what_its_connection_sends_after_it(combined: Cluster) -> None:
-    """Without a majority nobody leaves the ISR, so what is produced waits for as long as it takes."""
+    """Without a majority no replica leaves the ISR, so what is produced waits for as long as it takes."""
     make_topic(combined, "line")
     leader = combined.describe().leader("line", 0)
     assert leader is not None
@@ -309,7 +309,7 @@ def numbers_of_answers(address: str, requests: bytes) -> list[int]:
 
 
 def replayed(node: Node) -> tuple[MetadataImage, MetadataImage]:
-    """The image of a node, and the one that its metadata log gives to somebody who begins from nothing."""
+    """The image of a node, and the one that its metadata log gives to a reader that begins from nothing."""
     fresh = MetadataLoader()
     log = node.raft.replica.log
     CommitReader(log, fresh).deliver(node.loader.image.provenance.offset + 1)
@@ -332,7 +332,7 @@ def images_agree(cluster: Cluster, nodes: list[int]) -> MetadataImage:
         images[:] = [node_of(cluster, n).call(lambda node: node.loader.image).result(10) for n in nodes]
         return len({image.provenance for image in images}) == 1
 
-    wait_until(are_equally_far, "everybody has read equally far")
+    wait_until(are_equally_far, "all nodes have read equally far")
     assert all(image == images[0] for image in images)
     return images[0]
 
@@ -400,20 +400,20 @@ def test_a_broker_on_a_new_disk_rebuilds_image_and_replicas_from_what_it_fetches
 
 
 def test_five_nodes_go_on_without_any_two_of_them() -> None:
-    everybody = {1, 2, 3, 4, 5}
+    brokers = {1, 2, 3, 4, 5}
     with Cluster(nodes=5) as cluster:
         make_topic(cluster, replicas=5)
         produce(cluster, [b"before"])
         view = wait_until_all_are_in_sync(cluster)
         worst = {view.active_controller or 0, view.leader("t", 0)}
-        worst |= set(sorted(everybody - worst)[: 2 - len(worst)])
+        worst |= set(sorted(brokers - worst)[: 2 - len(worst)])
         for node in worst:
             cluster.kill(node)
         produce(cluster, [b"between"])
         assert cluster.describe().active_controller not in worst
         for node in worst:
             cluster.restart(node)
-        assert wait_until_all_are_in_sync(cluster).isr("t", 0) == everybody
+        assert wait_until_all_are_in_sync(cluster).isr("t", 0) == brokers
         assert consume(cluster, 2) == [b"before", b"between"]
         assert len(set(logs(cluster).values())) == 1
 
@@ -580,7 +580,8 @@ def test_a_node_that_there_is_not_or_that_does_not_run_is_named(combined: Cluste
     wait_until_all_are_in_sync(combined)
 
 
-# --- clusters that nobody closes --------------------------------------------------------------------------------------
+# --- clusters that are not closed
+# --------------------------------------------------------------------------------------
 
 
 def leaves_nothing(before: set[threading.Thread], directory: Path) -> bool:

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=["pykraft", "apache"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Three nodes; whoever kills one brings it back."""
+    """Three nodes; a test that kills one brings it back."""
     if request.param == "apache" and (reason := apache_kafka.available()):
         pytest.skip(reason)
     started: Server = PykraftServer() if request.param == "pykraft" else ApacheServer()

@@ -3,7 +3,7 @@
 A case is a test that takes the fixture `talk`, a `Dialogue`. It makes what it needs with `topic`, which is not written
 down, and asks with ``talk.to(node).ask(request, version)``, which is. At its end what is written must be what Apache
 Kafka answered: that is kept in answers/, one file for each module, and a run with REWRITE_ANSWERS=1 (and Java) writes
-it anew from Apache Kafka's answers. Where pykraft answers otherwise and is to stay so for now, differences.txt says
+it again from Apache Kafka's answers. Where pykraft answers otherwise and is to stay so for now, differences.txt says
 where, how, and why; a difference that is gone must be struck out there (REWRITE_DIFFERENCES=1 writes down what there
 is, and leaves a question mark for the reason).
 """

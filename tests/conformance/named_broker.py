@@ -1,5 +1,5 @@
-"""A broker that is only a name: it registers and sends heartbeats, nobody listens at its address, and a case says what
-it fetches."""
+"""A broker that is only a name: it registers and sends heartbeats, no server listens at its address, and a case says
+what it fetches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources: what is told, what is changed, what is
-refused, and what a change does to a topic in use.
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources: what is described, what is changed, what
+is refused, and what a change does to a topic in use.
 """
 
 from __future__ import annotations

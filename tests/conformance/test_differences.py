@@ -19,7 +19,7 @@ def test_each_answer_is_of_a_case() -> None:
     for path in sorted(FOLDER.glob("answers/*.txt")):
         text = (FOLDER / f"test_{path.stem}.py").read_text()
         for case in read_sections(path):
-            assert f"def test_{case}(" in text, f"{path.name} has answers to {case}, which nobody asks"
+            assert f"def test_{case}(" in text, f"{path.name} has answers to {case}, which no test asks"
 
 
 def test_what_differs_is_shown_with_its_question() -> None:

@@ -1,4 +1,4 @@
-"""Fetch: what a reader gets, and what it is told when it asks for what is not there."""
+"""Fetch: what a reader gets, and the error when it asks for what is not there."""
 
 from __future__ import annotations
 

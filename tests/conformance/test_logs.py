@@ -1,4 +1,4 @@
-"""DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs: what may be deleted, what is told of it then, what is on the
+"""DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs: what may be deleted, what is described then, what is on the
 disk, and where a replica may be."""
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def wait_until_stable(talk: Dialogue, topic: str, offset: int) -> None:
 
 
 def show_reads(talk: Dialogue, topic: str) -> None:
-    """What readers find, and which transactions they are told were aborted; a producer's id differs from run to run."""
+    """What readers find, and the aborted transactions in their answers; a producer's id differs from run to run."""
     for isolation_level in (0, READ_COMMITTED):
         talk.to().ask(list_offsets(topic, -1, isolation_level=isolation_level), 7, f"isolation {isolation_level}")
     answer = talk.until(1, fetch(topic, 0, isolation_level=READ_COMMITTED), 12, lambda _: True)

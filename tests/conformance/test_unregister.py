@@ -1,6 +1,6 @@
 """UnregisterBroker: a broker is forgotten while it lives, and registers again.
 
-Broker 7 is only a name: it registers and sends heartbeats, and nobody listens at its address.
+Broker 7 is only a name: it registers and sends heartbeats, and no server listens at its address.
 """
 
 from __future__ import annotations

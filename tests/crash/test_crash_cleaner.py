@@ -95,7 +95,7 @@ def test_a_compacted_log_survives_random_stories(seed: int) -> None:
 
 @pytest.mark.parametrize("name", list(SCRIPTS)[:3])
 def test_a_crash_while_a_swap_is_being_finished_changes_nothing(name: str) -> None:
-    """The process ends in a swap; then the next start is stopped at each of its operations, and begun anew. The new
+    """The process ends in a swap; then the next start is stopped at each of its operations, and begun again. The new
     segment takes the place of several."""
     swapping = [
         player

@@ -131,7 +131,7 @@ def test_the_last_write_may_be_torn_at_any_byte(power_fails: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crash_while_recovering_changes_nothing(seed: int) -> None:
-    """The power fails in a story, then the recovery is stopped at each of its operations and begun anew."""
+    """The power fails in a story, then the recovery is stopped at each of its operations and begun again."""
     random = Random(seed)
     for player in random.sample(list(stopped(random_story(100 + seed))), 8):
         player.filesystem.crash_power(random)
@@ -149,7 +149,7 @@ def test_a_crash_while_recovering_changes_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
 def test_an_index_that_is_rebuilt_is_the_old_file_or_the_new_one(suffix: str) -> None:
-    """It may belong to a segment that is trusted: nobody would look at it again."""
+    """It may belong to a segment that is trusted: no start would check it again."""
     player = Player()
     player.play([*SCRIPTS["transactions span segments"], ("reopen", ())])
     path = f"{DIRECTORY}/{player.now.segments[1].base_offset:020d}.{suffix}"

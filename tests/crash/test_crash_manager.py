@@ -295,7 +295,7 @@ def test_a_directory_whose_logs_are_synced_at_once_survives_a_loss_of_power(
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_crash_while_a_directory_is_opened_changes_nothing(name: str) -> None:
-    """The start after a crash is stopped at each of its operations, and begun anew."""
+    """The start after a crash is stopped at each of its operations, and begun again."""
     random = Random(7)
     for broker in random.sample(stopped(STORIES[name]), 6):
         broker.filesystem.crash_process()

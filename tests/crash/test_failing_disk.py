@@ -1,7 +1,7 @@
 """A disk on which one operation fails, whichever it is: the program sees an error, and stops.
 
 Each story is played again and again, with the disk failing one operation later each time: once with an I/O error, and
-once because it is full. A write that fails may have written a part, which stays. Nobody goes on after that: a node
+once because it is full. A write that fails may have written a part, which stays. Nothing goes on after that: a node
 whose only log directory has failed stops, and closes its files without writing. Then it is started again, or the power
 fails first, and what was acknowledged before the failure must be there, and nothing that never was.
 """

@@ -1,6 +1,6 @@
 """What a node's thread and its background do to the same logs at the same time: see `tests.harness.racing`.
 
-Nobody crashes here. No job may stop the node, whatever becomes of its log meanwhile; what is flushed is on the disk;
+No crash happens here. No job may stop the node, whatever becomes of its log meanwhile; what is flushed is on the disk;
 and what is left of a log keeps all laws.
 """
 
@@ -24,7 +24,7 @@ STEPS = 150
 
 
 def race(seed: int, monkeypatch: pytest.MonkeyPatch) -> Racing:
-    """A broker's life with one compacted log, which is cut, emptied, deleted and made anew while it is cleaned."""
+    """A broker's life with one compacted log, which is cut, emptied, deleted and made again while it is cleaned."""
     random = Random(seed)
     filesystem = disk()
     background = Racing(random, monkeypatch)

@@ -1,7 +1,7 @@
 """``dump-log`` over the golden files prints, line for line, what Kafka's own tool printed of them.
 
 The dumps here were made by Kafka 4.2.0-rc1, and by 4.2.1 that of a log with a later start. What Kafka's tool says of
-damaged files was not recorded; it is compared where Java is (tests/interop), here only that damage is told at all.
+damaged files was not recorded; it is compared where Java is (tests/interop), here only that damage is reported at all.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The files were written by Kafka 4.2.0-rc1 (see README.md here). Three things are
 * what pykraft reads in each file is what Kafka's dump tool reads in it (`dumps`);
 * a log that gets the same batches, as leader or as follower, writes the same files, but for the bytes that
   `MAY_DIFFER` lists with a reason;
-* a batch without compression that is built anew from its records is the same batch.
+* a batch without compression that is rebuilt from its records is the same batch.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ a name. The jars are fetched once into the user's cache folder, under the releas
 rename, so that two runs do not meet halfway.
 
 Nodes are numbered from 1 and have both roles. Each has a folder below `directory`: server.properties, data/ (its log
-directory) and server.log. They stay in the process group of whoever started them, and end with it.
+directory) and server.log. They stay in the process group of the process that started them, and end with it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def archived_classes(version: str) -> tuple[str, ...]:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports of 127.0.0.1 that nobody listens on."""
+    """This many ports of 127.0.0.1 that are free."""
     found: list[int] = []
     for port in random.sample(range(*_PORTS), 1000):
         with socket.socket() as probe, contextlib.suppress(OSError):

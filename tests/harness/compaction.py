@@ -315,7 +315,7 @@ class Compactor:
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def play(self, story: Sequence[Step]) -> bool:
-        """Play the story up to its end (True), or to the crash that the disk was told to have."""
+        """Play the story up to its end (True), or to the crash that the disk is set to have."""
         try:
             if not self.started:
                 self.start()

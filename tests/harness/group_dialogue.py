@@ -269,7 +269,7 @@ class Talk:
         self._side.send(who, request, version)
 
     def forget(self, who: str) -> None:
-        """The member begins anew, without an id."""
+        """The member begins again, without an id."""
         member_id = self._member_ids.pop(who, "")
         if member_id not in ("", who):
             self._former_ids[member_id] = f"{who} number {len(self._former_ids)}"

@@ -242,4 +242,4 @@ def one_node(**properties: object) -> Iterator[ManyPartitions]:
     with cluster:
         many = ManyPartitions(cluster)
         yield many
-        many.kill()  # nobody waits for its files to be synced
+        many.kill()  # its files need not be synced

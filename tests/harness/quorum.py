@@ -2,7 +2,7 @@
 
 `replica` opens one voter, to be driven by hand (`tests.harness.scripted.Script` polls it and keeps what it asks).
 `Quorum` connects several: what one asks is encoded, decoded and answered by the other at the same moment, and time
-jumps to the next deadline when nobody has anything to say. Links can be cut, and voters killed and started again.
+jumps to the next deadline when no voter has anything to send. Links can be cut, and voters killed and started again.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def level(number: int) -> bytes:
 
 
 class Heard:
-    """A listener that keeps what it is told."""
+    """A listener that keeps what it hears."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
@@ -266,7 +266,7 @@ class Quorum:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> int:
-        """Let everybody act at this moment until nobody has more to say; the next deadline."""
+        """Let all voters act at this moment until none has more to send; the next deadline."""
         for _ in range(_MOST_ROUNDS):
             polls = [(n, self.rafts[n].poll(self.now)) for n in sorted(self.rafts)]
             for n, poll in polls:
@@ -296,7 +296,7 @@ class Quorum:
             self.now = min(deadline, end)
 
     def elect(self) -> int:
-        """Wait for a leader that everybody follows, and until everybody knows that all it proposed is decided."""
+        """Wait for a leader that all voters follow, and until they all know that what it proposed is committed."""
         self.run_until(self._agrees)
         return self.leader
 

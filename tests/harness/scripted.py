@@ -1,6 +1,6 @@
 """A client's core driven by hand: time passes when a test says so, requests are caught, answers are given word by word.
 
-There is no thread, no socket and no server: what a core asks for is a list, and what it is told is an argument.
+There is no thread, no socket and no server: what a core asks for is a list, and what it hears is an argument.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Under CI a skipped test is a failed test, unless tests/allowed_skips.txt names it.
 
-A skip says that something was not looked at. On a developer's machine that may be right: there is no Java, no Kafka
-to compare with. Where the verdict counts it must be a decision that somebody wrote down. The same holds for a test
-that is expected to fail, whether it does or not, and for a module or folder that is skipped as a whole.
+A skip says that something was not looked at. On a developer's machine that may be right: there is no Java, no Kafka to
+compare with. Where the verdict counts it must be a decision that is written down. The same holds for a test that is
+expected to fail, whether it does or not, and for a module or folder that is skipped as a whole.
 
 The plugin changes the report itself: the failure stands where the skip stood. It acts when the environment variable CI
 is set. ALLOWED_SKIPS names another list.
@@ -50,7 +50,7 @@ def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def judge(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turns the report of a skip that nobody allowed into a failure."""
+    """Turns the report of a skip that is not allowed into a failure."""
     looked_away = report.outcome == "skipped" or hasattr(report, "wasxfail")
     if not looked_away or not os.environ.get("CI"):
         return

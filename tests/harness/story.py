@@ -104,7 +104,7 @@ class Player:
         self.background: Any = ByHand() if in_background else Inline()
         self.journal = Journal()
         self.checkpoint = 0
-        """The recovery point that somebody wrote down."""
+        """The recovery point in the checkpoint."""
         self.epoch = 0
         self.sequences: dict[int, int] = {}
         self.open_transactions: set[int] = set()
@@ -243,7 +243,7 @@ class Player:
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def play(self, story: Sequence[Step], after_each: Callable[[], None] = lambda: None) -> bool:
-        """Play the story up to its end (True), or to the crash that the disk was told to have."""
+        """Play the story up to its end (True), or to the crash that the disk is set to have."""
         try:
             if self.log is None:
                 self.log = self.open()

@@ -8,8 +8,8 @@ the same name and version is noticed:
     go      a module, and its hash in go.sum
     maven   a jar that is in the class path of Apache Kafka or of its client tests; a jar's version is in its name
 
-The functions say what is there: in the files that choose the versions, or in what was fetched by them.
-`python -m tests.harness.suites` writes the table anew; the digests of the libraries in Python stay as they are.
+The functions say what is there: in the files that choose the versions, or in what was fetched by them. `python -m
+tests.harness.suites` writes the table again; the digests of the libraries in Python stay as they are.
 """
 
 from __future__ import annotations

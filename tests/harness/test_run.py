@@ -73,13 +73,13 @@ def test_suites_that_yield_stand_in_a_line_of_their_own() -> None:
         ([], [whole], None),
         ([whole], [], whole),
         ([whole], [half], None),
-        ([whole, half], [small], None),  # nobody overtakes who waits for both cores
+        ([whole, half], [small], None),  # no suite overtakes one that waits for both cores
         ([small], [half, half], small),
         ([small], [half, small], None),
         ([small, little], [half], small),
         ([little], [small, small], little),
         ([little], [small, other], None),
-        ([little], [other], little),  # nobody else is there
+        ([little], [other], little),  # no other suite is there
         ([little], [other, other], None),
         ([whole, little], [other], little),
         ([whole], [other], None),

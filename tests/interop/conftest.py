@@ -12,7 +12,7 @@ from tests.harness.asking import PATIENT, UNDISTURBED
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Whoever kills a node brings it back. Closing raises if one died that nobody killed."""
+    """A test that kills a node brings it back. Closing raises if one died without a kill."""
     with Cluster(nodes=3, properties=PATIENT | UNDISTURBED) as cluster:
         yield cluster
 

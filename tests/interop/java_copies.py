@@ -37,7 +37,7 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
 }
 RETRYING = "retries=2147483647\nenable.idempotence=true\ndelivery.timeout.ms=120000\n"
-"""The producer would not retry as it comes."""
+"""By default the producer would not retry."""
 
 
 class Tool:

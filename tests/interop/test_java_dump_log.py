@@ -155,7 +155,7 @@ def test_the_topics_of_a_node_of_ours(written: pathlib.Path, capsys: pytest.Capt
 
 
 def lived_through(folder: pathlib.Path) -> UnifiedLog:
-    """A log with transactions, that began anew at a later offset, lost its oldest segments and its newest batches, was
+    """A log with transactions, that began again at a later offset, lost its oldest segments and its newest batches, was
     written on in another epoch, was abandoned and recovered, and was closed."""
     fields = {"directory": f"{folder}/{PARTITION}", "config": tiny(700, retention_bytes=2500)}
     log = open_log(OsFileSystem(), **fields)
@@ -220,7 +220,7 @@ def coordinator_records(types: RecordTypes) -> KeysAndValues:
             for value in full_and_empty(messages.value, version):
                 yield encode_coordinator_record(CoordinatorRecord(number, key, version, value))
         yield encode_coordinator_record(CoordinatorRecord(number, key, None, None))
-    yield b"\x00\x63", b"\x00\x00"  # a kind that nobody knows
+    yield b"\x00\x63", b"\x00\x00"  # an unknown kind
 
 
 def classic_groups() -> KeysAndValues:

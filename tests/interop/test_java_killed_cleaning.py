@@ -87,7 +87,7 @@ def let_it_clean(kafka: ApacheKafka, backoff_ms: int, bytes_per_second: int) -> 
     resource = confluent_kafka.admin.ConfigResource("broker", "1", incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(PATIENCE_S)
-    wait_until(lambda: kafka.log(1).count(CLEANER_BEGINS) > begun, "the cleaner begins anew", PATIENCE_S)
+    wait_until(lambda: kafka.log(1).count(CLEANER_BEGINS) > begun, "the cleaner begins again", PATIENCE_S)
 
 
 def bases(folder: pathlib.Path) -> list[int]:

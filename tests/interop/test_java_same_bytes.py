@@ -62,7 +62,7 @@ def script() -> list[bytes]:
 def make(servers: str, topic: str, settings: Mapping[str, str]) -> None:
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topic(topic, 1, 1, settings)
-        wait_until(lambda: is_led(admin, topic), f"somebody leads {topic}")
+        wait_until(lambda: is_led(admin, topic), f"{topic} has a leader")
 
 
 def is_led(admin: Admin, topic: str) -> bool:

@@ -155,7 +155,7 @@ def test_a_cluster_of_ours_goes_on_as_one_of_apache_kafkas(tmp_path: pathlib.Pat
 
 @pytest.mark.long  # it is about the harness
 def test_a_node_of_apache_kafka_that_is_left_alone_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has nobody to ask for leave to go, which may happen to the last one of every orderly stop."""
+    """It has no controller to ask for leave to stop, which may happen to the last one of every orderly stop."""
     monkeypatch.setattr(apache_kafka, "ALONE_S", 2)
     with ApacheKafka(2, java_options=QUICK_START) as kafka:
         kafka.kill(1)

@@ -24,7 +24,7 @@ KILL_AFTER = 1500
 
 
 class Stream:
-    """Rows that keep coming; when a number of them is under way, somebody is told."""
+    """Rows that keep coming; when a number of them is under way, a callback is called."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()

@@ -1,6 +1,6 @@
 """Small wrong changes to a program, made by rule: what a lab's checks must notice.
 
-Whoever writes checks thinks of the mistakes that he knows. So the solution is changed in every place where it can be
+Authors of checks think of the mistakes that they know. So the solution is changed in every place where it can be
 changed by one of these rules, and each changed program is checked:
 
 * a comparison is flipped: ``<`` becomes ``>=``, and also ``<=``; ``in`` becomes ``not in``; and so on;
@@ -11,7 +11,7 @@ Docstrings, imports, definitions and the marks of tasks stay. A mutant that surv
 no mutant at all: a program that does the same. The few of the second kind are listed in the lab's survivors.txt, each
 with its reason, one a line::
 
-    whole = len(data) // 4 * 4 | line dropped | why nobody can tell the difference
+    whole = len(data) // 4 * 4 | line dropped | why no check can tell the difference
 
 The first two parts are `Mutation.key`.
 

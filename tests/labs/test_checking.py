@@ -220,7 +220,7 @@ def test_many_at_once_find_what_one_alone_finds(folder: Path) -> None:
 
 
 def test_a_hole_in_a_labs_checks_lets_its_mutant_through(tmp_path: Path) -> None:
-    """2**31 is a multiple of 4 and of 8: with such counts nobody notices that the sign bit stays."""
+    """2**31 is a multiple of 4 and of 8: with such counts a sign bit that stays goes unnoticed."""
     whole = next(lab for lab in LABS if lab.name.startswith("lab08"))
     holed = tmp_path / whole.name
     shutil.copytree(whole, holed)

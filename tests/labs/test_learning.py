@@ -1,4 +1,4 @@
-"""A lab as the learner has it: one file that nobody else touches, checks, hints, the solution, progress, a grade."""
+"""A lab as the learner has it: one file that nothing else touches, checks, hints, the solution, progress, a grade."""
 
 from __future__ import annotations
 

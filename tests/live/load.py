@@ -1,7 +1,7 @@
 """Load from a client that knows nothing of pykraft: librdkafka's idempotent producer, acks=all, in a thread.
 
 Everything that is sent is to be acknowledged in the end, however often nodes die meanwhile: the producer has all the
-time it wants, and never more than `MOST_UNDERWAY` records under way. What it was told is kept, by place.
+time it wants, and never more than `MOST_UNDERWAY` records under way. The answers are kept, by place.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Place = tuple[int, int]
 
 
 class Load:
-    """Sends `rows` until it is told to end. `turn` records are sent at once."""
+    """Sends `rows` until `end` is called. `turn` records are sent at once."""
 
     def __init__(self, servers: str, topic: str, rows: Iterator[Row], turn: int = 10) -> None:
         self._topic = topic
@@ -57,7 +57,7 @@ class Load:
         self._ended = threading.Event()
         self.sent = 0
         self.acknowledged: list[tuple[Place, Row]] = []
-        """In the order in which it was told."""
+        """In the order of the answers."""
         self.refused: list[str] = []
 
     def __enter__(self) -> Load:
@@ -97,7 +97,7 @@ class Load:
         return told
 
     def places(self) -> dict[Place, Row]:
-        """What is where, by what the producer was told."""
+        """What is where, by the producer's answers."""
         assert not self.refused, f"{len(self.refused)} were refused: {self.refused[0]}"
         found = dict(self.acknowledged)
         assert len(found) == len(self.acknowledged), "two records were told the same place"

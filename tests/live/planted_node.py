@@ -69,7 +69,7 @@ Swap = Callable[[FileSystem, str, int], None]
 
 
 def stand_still() -> None:
-    """Do nothing more until somebody kills the process. If nobody does, it ends."""
+    """Do nothing more until the process is killed. If it is not, it ends."""
     sys.stderr.write(f"{STANDS_STILL}\n")
     threading.Event().wait(LONGEST_STAND_S)
     os._exit(1)

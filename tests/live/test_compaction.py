@@ -263,7 +263,7 @@ def test_the_law_of_compaction_holds_though_the_cleaner_is_killed(tmp_path: Path
 
 
 BROKEN_LAWS = "keys are wrong|two records were told the same place"
-"""The second one if so much is gone that the log begins anew."""
+"""The second one if so much is gone that the log begins again."""
 
 
 @pytest.mark.parametrize(

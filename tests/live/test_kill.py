@@ -4,7 +4,7 @@ Three nodes, each broker and controller, replicate a topic with min.insync.repli
 after the other is killed, in turn the leader of a partition, the active controller, and any; now and then all three at
 once. Each is started again on what it had, and is back in every ISR before the next one goes.
 
-Afterwards every record that was acknowledged is where the producer was told, once, and in order; and all replicas are
+Afterwards every record that was acknowledged is at its acknowledged offset, once, and in order; and all replicas are
 the same, byte for byte.
 """
 

@@ -55,7 +55,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def a_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Somebody sits in front, whose home is empty."""
+    """A run with a reader, whose home is empty."""
     monkeypatch.delenv(HEADLESS, raising=False)
     monkeypatch.setenv(HOME, str(tmp_path / "home"))
 

@@ -11,7 +11,7 @@ from pykraft.course.authoring.execute import execute, read
 from tests.harness.tree import ROOT
 
 ONCE = ("nb.finish(", "way.cut_off(", "way.kill(", "way.bring_back(", "teller.", 'clerk.send("accounts"')
-"""A cell with this tells a story, such as a death or the steps of a transaction: to tell it again is to begin anew."""
+"""A cell with this tells a story, such as a death or the steps of a transaction: to tell it again is to begin again."""
 COURSE = [pytest.param(path, id=path.stem) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 

@@ -1,5 +1,5 @@
 """Changes of settings against a dictionary: whatever is asked, in whatever order, all of a resource's changes are made
-or none, what is read back is what was asked, and whoever replays the records, or a snapshot's, has the same.
+or none, what is read back is what was asked, and a replay of the records, or a snapshot's, gives the same.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class LogLife(RuleBasedStateMachine):
 
     @rule(keys=st.lists(KEYS, min_size=1, max_size=8), back=st.integers(1, 12))
     def truncate(self, keys: list[list[int]], back: int) -> None:
-        """A leader appends what nobody replicates, and a part of it is cut."""
+        """A leader appends what no follower replicates, and a part of it is truncated."""
         log, player = self.player.log, self.player
         replicated = log.high_watermark
         for some in keys:

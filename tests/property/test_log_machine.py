@@ -69,7 +69,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """A producer sends one of its last five batches again: it is told where the batch is."""
+        """A producer sends one of its last five batches again: the answer says where the batch is."""
         some, place = data.draw(st.sampled_from(self.sent))
         own = [each for each, _ in self.sent if each.producer_id == some.producer_id][-5:]
         if some in own:

@@ -2,8 +2,8 @@
 
 A node is played with: plain commits, commits in the transactions of three producers, ends of these, deletions of
 offsets and of the group, compactions of the log, which forget old tombstones and markers. The law is looked at after
-each step: a shard that is loaded anew holds the same, committed and pending. And what is committed is what a model says
-that keeps a list of all commits.
+each step: a shard that is loaded again holds the same, committed and pending. And what is committed is what a model
+says that keeps a list of all commits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cluster of pykraft in a process of its own, so that a test's process has none.
 
-The child is told over its standard input which node to kill or restart, answers each with a line, and ends with the
+The child reads from its standard input which node to kill or restart, answers each with a line, and ends with the
 input.
 """
 
@@ -46,7 +46,7 @@ class ClusterProcess:
         self._tell(f"restart {node}")
 
     def close(self) -> None:
-        """End it; AssertionError if a node had died that nobody killed."""
+        """End it; AssertionError if a node had died without a kill."""
         self._process.communicate(timeout=60)
         assert self._process.returncode == 0, "the cluster did not end well: its own words are above"
 

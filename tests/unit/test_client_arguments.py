@@ -201,7 +201,8 @@ def test_an_address_may_be_written_as_a_brokers_listener() -> None:
     assert bootstrap_endpoints(config) == [Endpoint("a", 1), Endpoint("b", 2), Endpoint("::1", 3)]
 
 
-# --- an address at which nobody is ------------------------------------------------------------------------------------
+# --- an address at which nothing listens
+# ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class Reading:
                 return self._epoch_ends(request)
             case FetchRequest():
                 return self._records(request)
-        raise AssertionError(f"nobody expected {request}")
+        raise AssertionError(f"unexpected: {request}")
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topic_type = ListOffsetsResponse.Topic

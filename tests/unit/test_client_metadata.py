@@ -44,7 +44,7 @@ def test_it_is_known_since_when_nobody_has_ever_answered() -> None:
     script.answer(MetadataRequest, described({"t": [(1, 0)]}))
     metadata.request_update()
     script.poll(100)
-    assert script.asked(MetadataRequest) and metadata.unheard_since is None, "somebody did once"
+    assert script.asked(MetadataRequest) and metadata.unheard_since is None, "a broker answered once"
 
 
 def test_one_question_is_under_way_at_a_time_and_then_there_is_a_pause() -> None:
@@ -148,7 +148,9 @@ def test_who_has_not_answered_is_not_asked_again_while_there_are_others() -> Non
         metadata.has_failed(metadata.brokers[node])
     assert {metadata.any_node().endpoint for _ in range(50)} == {BOOTSTRAP}
     metadata.has_failed(Node(-1, *BOOTSTRAP))
-    assert {metadata.any_node().port for _ in range(50)} >= {9001, 9002, 9003}, "nobody answers, so all begin anew"
+    assert {metadata.any_node().port for _ in range(50)} >= {9001, 9002, 9003}, (
+        "no broker answers, so all are tried again"
+    )
 
 
 def test_the_death_of_the_only_bootstrap_server_is_survived() -> None:
@@ -227,7 +229,7 @@ def test_a_topic_that_is_gone_leads_nowhere() -> None:
     assert metadata.partitions_of("t") is None
 
 
-# --- leaders that are told along with a refusal (KIP-951) -------------------------------------------------------------
+# --- leaders that come with a refusal (KIP-951) -------------------------------------------------------------
 
 
 def told(leader: int, epoch: int) -> tuple[LeaderIdAndEpoch, list[NodeEndpoint]]:

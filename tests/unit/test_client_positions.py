@@ -98,7 +98,7 @@ def test_another_reset_in_between_is_the_last_word() -> None:
     some.subscription.partitions[T0].reset(-1)
     some.positions.forget(T0)
     some.script.poll()
-    some.found(7)  # the start, which nobody wants any more
+    some.found(7)  # the start, which is not wanted any more
     assert some.state is State.AWAITING_RESET
     some.found(99)
     assert some.position == FetchPosition(99, 0)
@@ -217,7 +217,7 @@ def test_where_the_leader_does_not_know_the_epoch_the_policy_says_what_is_read(e
     assert some.position == FetchPosition(7, 0)
 
 
-def test_or_nobody_does() -> None:
+def test_or_the_offset_is_unknown() -> None:
     some = Positioning("none").after_a_new_leader()
     some.ends(-1, -1)
     with pytest.raises(LogTruncationError, match="truncated at an unknown offset, this consumer had read up to 50"):

@@ -152,7 +152,7 @@ def test_who_waits_for_memory_does_not_wait_for_linger_ms() -> None:
     assert some.append(bytes(100)) is None
     before = len(some.told)
     some.run()
-    assert len(some.told) == before, "nobody waits any more, so this one waits for linger.ms"
+    assert len(some.told) == before, "no flush waits any more, so this one waits for linger.ms"
 
 
 def test_a_flush_waits_for_what_was_sent_before_it() -> None:

@@ -463,7 +463,7 @@ def test_retries_are_counted() -> None:
 
 
 def test_after_a_batch_was_given_up_the_partition_goes_on_under_another_id() -> None:
-    """Nobody knows whether the batch is in the log, so its number, and those after it, cannot be used again."""
+    """It is not known whether the batch is in the log, so its number, and those after it, cannot be used again."""
     some = Sending()
     some.establish(T0)
     some.establish(T1)

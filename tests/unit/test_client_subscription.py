@@ -84,7 +84,7 @@ def test_who_may_not_choose_is_lost_until_somebody_seeks() -> None:
     some.seek(FetchPosition(0))
     assert not some.is_lost
     some.reset(LATEST)
-    assert not some.is_lost, "somebody said where to"
+    assert not some.is_lost, "the application said where to"
 
 
 # --- modes ------------------------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_a_process_that_is_stopping_and_registers_again_goes_on_stopping() -> No
 
 
 def test_who_takes_an_id_before_the_old_process_is_fenced_does_not_take_what_that_one_led() -> None:
-    """The session is over, and nobody has said so yet. The new process may lack what the old one had not synced."""
+    """The session is over, and no record says so yet. The new process may lack what the old one had not synced."""
     script = ControllerScript()
     script.bring_up(1, 2)
     script.create(new_topic("t", assignment={0: [1, 2]}))

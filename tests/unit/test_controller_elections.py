@@ -37,8 +37,8 @@ def ask_for_all(script: ControllerScript, kind: ElectionType) -> Answers:
 def cluster() -> ControllerScript:
     """Brokers 1 and 2 live, broker 3 was away and is back. It was the first of each assignment, and leads nothing.
 
-    "moved" is led by 1, and 3 is in its ISR; "behind" is led by 1 alone; "lost" has nobody in sync but broker 4, which
-    is fenced; "alone" has no other broker than that.
+    "moved" is led by 1, and 3 is in its ISR; "behind" is led by 1 alone; "lost" has only broker 4 in sync, which is
+    fenced; "alone" has no other broker than that.
     """
     script = ControllerScript()
     script.bring_up(1, 2, 3, 4)

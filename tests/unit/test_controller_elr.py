@@ -107,7 +107,9 @@ def test_a_broker_that_may_have_lost_records_is_neither_in_sync_nor_eligible() -
     found = after(registration([1], 1, [2]), [], {3}, lost=[1])
     assert (found.isr, found.eligible_leader_replicas, found.last_known_leader) == ((), (2,), (1,))
     found = after(found, None, {1, 3}, lost=[2])
-    assert (found.isr, found.eligible_leader_replicas) == ((1,), ()), "nobody is eligible: the last known leader leads"
+    assert (found.isr, found.eligible_leader_replicas) == ((1,), ()), (
+        "no replica is eligible: the last known leader leads"
+    )
     assert (found.leader, found.leader_recovery_state, found.last_known_leader) == (1, RECOVERING, ())
 
 

@@ -34,7 +34,7 @@ from tests.harness.quorum import CLUSTER_ID, Quorum
 
 
 def from_nothing(script: ControllerScript) -> MetadataImage:
-    """The image that the log alone gives to somebody who begins now."""
+    """The image that the log alone gives to a reader that begins now."""
     fresh = MetadataLoader()
     log = script.raft.replica.log
     CommitReader(log, fresh).deliver(log.end_offset)
@@ -212,7 +212,7 @@ def test_each_is_answered_when_its_own_change_is_decided_and_plans_see_those_tha
 
     for broker_id in (1, 2):
         controller.answer(registration(broker_id), three.quorum.now).then(look)
-        three.quorum.run(30)  # written, each alone, and nobody else has it
+        three.quorum.run(30)  # written, each alone, and no other voter has it
     assert seen == []
     three.quorum.heal()
     three.quorum.run_until(lambda: len(seen) == 2)

@@ -217,7 +217,7 @@ def test_the_first_rebalance_waits_for_members_that_start_together() -> None:
     groups.run(2000)
     second = groups.join(version=3)
     groups.run(3500)
-    assert not first.kept, "somebody joined during the delay, so it is given once more"
+    assert not first.kept, "a member joined during the delay, so it is given once more"
     groups.run(1000)
     assert response(first).generation_id == response(second).generation_id == 1
 
@@ -596,7 +596,7 @@ def test_a_first_member_is_refused_if_its_group_cannot_be_written_and_may_join_l
     groups = Groups()
     refuse_records(groups)
     assert response(groups.join(version=3)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    groups.run(REBALANCE_MS)  # the rebalance that it began ends, and has nobody to answer
+    groups.run(REBALANCE_MS)  # the rebalance that it began ends, and has no member to answer
     assert groups.commit(5) is not NONE
     change_internal_topic(groups, "max.message.bytes", "1000000")
     again = groups.join(version=3)
@@ -677,7 +677,7 @@ def test_a_coordinator_that_takes_over_knows_members_assignments_and_offsets(gro
     assert groups.committed() == 9
     assert response(groups.sync(second, groups.generation)).assignment == second.encode()
     groups.run(SESSION_MS - 100)
-    assert groups.beat(first, groups.generation) is NONE, "its session began anew"
+    assert groups.beat(first, groups.generation) is NONE, "its session began again"
     groups.run(200)
     assert groups.beat(first, groups.generation) is REBALANCE, "and so did that of the other one"
 

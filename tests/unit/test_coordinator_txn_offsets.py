@@ -80,7 +80,7 @@ def end(node: TransactionalNode, is_commit: bool, producer_id: int = 7) -> None:
 
 
 def restart(node: TransactionalNode) -> None:
-    """The coordinator loads its partition anew."""
+    """The coordinator loads its partition again."""
     runtime = node.lone.broker.groups.runtime
     runtime.resign(0)
     runtime.lead(0, 99, node.lone.now)

@@ -138,7 +138,7 @@ def test_a_change_of_another_process_is_a_bug(record: MetadataRecord) -> None:
         ({"isr": [1]}, 1, 0, (1,)),
         ({"leader": 2}, 2, 1, (1, 2)),
         ({"leader": -1, "isr": [2]}, -1, 1, (2,)),
-        ({"leader": 1}, 1, 1, (1, 2)),  # leads anew: the old leadership is fenced
+        ({"leader": 1}, 1, 1, (1, 2)),  # is elected again: the old leadership is fenced
     ],
 )
 def test_a_partition_changes_and_its_epochs_rise(

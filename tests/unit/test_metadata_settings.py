@@ -1,4 +1,4 @@
-"""Layers of settings: which place holds, and what is told of it."""
+"""Layers of settings: which place holds, and how it is described."""
 
 from __future__ import annotations
 

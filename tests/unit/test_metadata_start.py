@@ -157,8 +157,8 @@ def test_a_damaged_newest_snapshot_is_refused_by_name_even_if_an_older_one_is_th
 
 
 def idle_for(node: LoneNode, hours: int) -> None:
-    """What a quorum that nobody asks anything leaves in this time: a NoOpRecord each 500 ms, a snapshot each hour, and
-    what is too old or too much is deleted. The same code as in a node that runs writes it; its timers are left out."""
+    """What a quorum without requests leaves in this time: a NoOpRecord each 500 ms, a snapshot each hour, and what is
+    too old or too much is deleted. The same code as in a node that runs writes it; its timers are left out."""
     replica, image = node.node.raft.replica, node.node.loader.image
     log, epoch = replica.log, replica.epoch
     value, voters = encode_metadata_record(NoOpRecord(), 0), replica.control_records.voters

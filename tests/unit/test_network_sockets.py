@@ -47,7 +47,7 @@ PRODUCE = b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_da
 
 
 class Server:
-    """The stages of a listener, and whoever called."""
+    """The stages of a listener, and its connections."""
 
     def __init__(self, options: SocketOptions = OPTIONS, limits: ConnectionLimits | None = None) -> None:
         self.selector = Selector()
@@ -203,7 +203,7 @@ def test_a_caller_who_resets_while_a_request_is_in_hand_is_not_told_of_again_and
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     caller.close()
     server.turn()
-    assert not server.selector.wait(0.05), "nothing is wanted of it, so nothing is told"
+    assert not server.selector.wait(0.05), "nothing is wanted of it, so nothing is reported"
     server.answer()
     server.turn()
     assert not len(server.processor), "and when the answer does not get through it is closed"
@@ -392,7 +392,7 @@ def test_where_files_are_few_and_everybody_is_owed_an_answer_the_next_one_is_sen
     try:
         busy: list[socket.socket] = []
         while len(busy) == len(server.processor):
-            assert len(busy) < 12, "somebody must be sent away"
+            assert len(busy) < 12, "some connection must be sent away"
             busy.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
             server.callers.append(busy[-1])
             server.ask(busy[-1])
@@ -550,7 +550,9 @@ def test_where_the_system_has_no_epoll_sockets_are_read_and_written_all_the_same
 
 
 def test_idle_connections_are_looked_for_when_the_first_may_be_too_old(server: Server) -> None:
-    assert server.processor.close_idle(0) == 1001  # nobody is there: who comes now is silent for too long then
+    assert (
+        server.processor.close_idle(0) == 1001
+    )  # no connection is there: one that comes now is silent for too long then
     server.call()
     server.processor.now = 600
     server.call()

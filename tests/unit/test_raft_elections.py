@@ -323,7 +323,7 @@ def test_what_a_cut_off_leader_wrote_is_truncated_by_its_successor() -> None:
     quorum.elect()
     assert quorum.end(leader).epoch > lost.epoch
     assert len({quorum.contents(n) for n in (1, 2, 3)}) == 1
-    assert quorum.heard[leader].levels == [1, 7], "what was lost was told to nobody"
+    assert quorum.heard[leader].levels == [1, 7], "no listener heard what was lost"
 
 
 def test_a_leader_that_shuts_down_is_succeeded_without_waiting_for_silence() -> None:

@@ -141,7 +141,7 @@ def test_a_move_is_made_if_and_only_if_the_table_has_it(before: RoleName, after:
 
 
 # The comment that opens org.apache.kafka.raft.QuorumState in Kafka 4.2, as data, and two moves that its methods also
-# make: a candidate follows a leader of its own epoch, and a prospective that votes becomes one anew.
+# make: a candidate follows a leader of its own epoch, and a prospective that votes becomes one again.
 KAFKAS_TABLE = {
     "unattached": {"unattached", "prospective", "follower"},
     "prospective": {"unattached", "prospective", "candidate", "follower"},
@@ -273,7 +273,7 @@ def test_a_damaged_file_is_one_sentence(content: bytes) -> None:
         (ElectionState(5, 1), 5, Resigned),  # it led: it may have lost what it wrote in this epoch
         (ElectionState(5, None, key(1)), 5, Candidate),
         (ElectionState(5, None, key(2)), 5, Unattached),
-        (ElectionState(5, 77), 5, Unattached),  # a leader that nobody knows the address of
+        (ElectionState(5, 77), 5, Unattached),  # a leader whose address is unknown
         (ElectionState(5, 2), 6, Unattached),  # the log has seen a newer epoch
         (ElectionState(5, None, ReplicaKey(1, key(2).directory_id)), 5, Unattached),  # the vote of another disk
     ],

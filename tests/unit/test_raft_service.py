@@ -107,7 +107,7 @@ def test_a_request_for_another_quorum_is_refused_as_a_whole(change: Callable[[An
         (vote(candidate=1), ErrorCode.NONE, False, 6),  # itself
         (vote(voter_id=3), ErrorCode.INVALID_VOTER_KEY, False, 6),
         (vote(voter_directory_id=OTHER_DISK), ErrorCode.INVALID_VOTER_KEY, False, 6),
-        (vote(voter_id=-1, voter_directory_id=Uuid(bytes(16))), ErrorCode.NONE, True, 6),  # version 0 names nobody
+        (vote(voter_id=-1, voter_directory_id=Uuid(bytes(16))), ErrorCode.NONE, True, 6),  # version 0 names no voter
         (vote(cluster_id=None), ErrorCode.NONE, True, 6),
     ],
 )
@@ -363,7 +363,8 @@ def test_a_fetch_is_held_no_longer_than_its_time() -> None:
 
 
 def test_nobody_fetches_as_the_leader() -> None:
-    """Whoever does, with its directory or with another one, moves nothing of what the leader knows of itself."""
+    """A fetch in its name, with its directory or with another one, changes nothing of what the leader knows of
+    itself."""
     quorum = Quorum()
     quorum.elect()
     raft, epoch = quorum.rafts[quorum.leader], quorum.epoch(1)

@@ -202,7 +202,7 @@ def test_a_log_that_ends_before_its_newest_snapshot_begins_anew_there() -> None:
 
 
 def test_a_snapshot_that_a_crash_left_before_the_logs_start_does_not_hold_the_start_back() -> None:
-    """The crash came after the log began anew at a snapshot, and before the older snapshots went."""
+    """The crash came after the log began again at a snapshot, and before the older snapshots went."""
     quorum = quorum_with_snapshots()
     log, disk = quorum.rafts[1].replica.log, quorum.disks[1]
     newest = log.newest_snapshot
@@ -222,7 +222,7 @@ def test_a_snapshot_that_a_crash_left_before_the_logs_start_does_not_hold_the_st
 
 
 def test_a_snapshot_that_is_written_while_a_later_one_is_copied_does_not_hold_the_start_back() -> None:
-    """It was begun before the log began anew, and was on the disk only afterwards."""
+    """It was begun before the log began again, and was on the disk only afterwards."""
     quorum = quorum_with_snapshots()
     replica, disk = quorum.rafts[1].replica, quorum.disks[1]
     newest = replica.log.newest_snapshot

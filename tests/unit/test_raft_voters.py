@@ -120,7 +120,7 @@ def test_a_leader_that_no_majority_fetches_from_must_resign_after_one_and_a_half
     leader.update_replica(key(3), 0, 20, 1500)
     assert leader.check_quorum_deadline == 4500
     leader.update_replica(key(3), 0, 20, 1600)
-    assert leader.check_quorum_deadline == 4500, "the count begins anew"
+    assert leader.check_quorum_deadline == 4500, "the count begins again"
     assert leadership((1,)).check_quorum_deadline == FOREVER
 
 

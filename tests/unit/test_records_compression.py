@@ -1,4 +1,4 @@
-"""The codecs: what they write can be read by everybody, what they read is bounded."""
+"""The codecs: any reader can read what they write, what they read is bounded."""
 
 from __future__ import annotations
 

@@ -217,13 +217,13 @@ def test_an_answer_of_another_leader_epoch_does_not_settle_a_change() -> None:
     assert led.isr_state.isr == {1, 2, 3} and not led.isr_state.is_in_flight
 
 
-@pytest.mark.parametrize("silence", ["nobody answers", "the answer does not name it"])
+@pytest.mark.parametrize("silence", ["no broker answers", "the answer does not name it"])
 def test_no_answer_is_not_taken_for_one(silence: str) -> None:
     asking = Asking()
     led = partition(isr=(1, 2))
     outbound = asking.asked(led)
     outbound.on_response(AlterPartitionResponse(topics=[]), 1)
-    if silence == "nobody answers":
+    if silence == "no broker answers":
         (outbound,) = asking.sent(1 + RETRY_BACKOFF_MS)
         outbound.on_response(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[]), 60)
     assert led.isr_state.maximal == {1, 2, 3}

@@ -200,7 +200,8 @@ def test_a_topic_made_again_has_none_of_the_old_settings() -> None:
     assert appended(node, node.create(), batch(2, size=200).buffer) is ErrorCode.NONE
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- what is described
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_synonyms_and_documentation_are_told_if_they_are_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""A whole node in virtual time: records are deleted, the followers come after, and what lies on its disk is told."""
+"""A whole node in virtual time: records are deleted, the followers come after, and its log directory is described."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_heartbeat_that_nobody_answers_is_given_up_after_half_a_session_and_go
     controllers.active = ELECTED
     given_up = lost.timeout_ms
     lost.on_response(Failure.TIMED_OUT, given_up)
-    channel.poll(given_up)  # its time is up: the broker is told
+    channel.poll(given_up)  # its time is up: the broker hears of it
     broker.poll(given_up + INTERVAL_MS)
     (again,) = channel.poll(given_up + INTERVAL_MS).requests
     assert isinstance(again.request, BrokerHeartbeatRequest)

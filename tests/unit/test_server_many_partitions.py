@@ -112,4 +112,4 @@ def test_retention_looks_at_a_part_of_the_logs_in_each_step(monkeypatch: pytest.
     monkeypatch.setattr(log_manager, "delete_old_segments", lambda log, now_ms: looked.append(log.topic_partition) or 0)
     assert [logs.delete_old_segments() for _ in range(3)] == [True, True, False]
     assert sorted(looked) == sorted(logs.logs) and len(looked) == 25
-    assert logs.delete_old_segments() and len(looked) == 35, "and it begins anew"
+    assert logs.delete_old_segments() and len(looked) == 35, "and it begins again"

@@ -113,7 +113,7 @@ def test_the_high_watermark_is_the_smallest_end_of_the_maximal_isr_and_never_fal
     others: set[int], fetches: list[tuple[int, int]], min_isr: int
 ) -> None:
     led = partition(min_isr=min_isr, isr=(1, *sorted(others)))
-    led.set_image(image(broker(1)))  # nobody else may join: the maximal ISR is the ISR
+    led.set_image(image(broker(1)))  # no other may join: the maximal ISR is the ISR
     append(led, 20, needs_all=False)
     ends = {1: 20, 2: -1, 3: -1}
     expected = 0
@@ -153,7 +153,7 @@ def test_another_isr_leaves_what_the_leader_knows_of_its_followers() -> None:
     fetched(2, 2, led)
     assert led.log.high_watermark == 0
     led.update(registration(isr=(1, 2), change=2, replicas=(1, 2, 3, 4)), image(), 0)
-    assert led.log.high_watermark == 2, "nobody else is waited for"
+    assert led.log.high_watermark == 2, "no other is waited for"
     assert sorted(led.followers) == [2, 3, 4]
 
 
@@ -211,7 +211,7 @@ def test_only_a_leader_deletes_records_and_before_offset_0_there_are_none() -> N
     led = partition(isr=(1,), replicas=(1, 7))
     append(led, 3)
     assert led.delete_records(0) == led.low_watermark == 0
-    assert led.delete_records(2) == led.low_watermark == 2, "nobody knows of a broker 7 that might be waited for"
+    assert led.delete_records(2) == led.low_watermark == 2, "no broker 7 is known that might be waited for"
     led.update(registration(leader=2, epoch=6, change=2), image(), 0)
     with pytest.raises(KafkaError) as refused:
         led.delete_records(3)
@@ -392,7 +392,7 @@ def test_a_leader_whose_partition_loses_a_replica_hears_no_fetch_of_it_any_more(
     fetched(2, 1, led)
     assert led.log.high_watermark == 0
     led.update(registration(isr=(1, 2), epoch=6, change=2, replicas=(1, 2)), image(), 0)
-    assert led.log.high_watermark == 0, "replica 2 shows anew in the new epoch what it has"
+    assert led.log.high_watermark == 0, "replica 2 shows again in the new epoch what it has"
     with pytest.raises(KafkaError) as refused:
         fetched(3, 1, led)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -472,8 +472,8 @@ def test_a_follower_that_begins_anew_within_a_batch_begins_with_all_of_it() -> N
 
 
 def test_so_does_one_that_has_only_what_the_leader_has_deleted() -> None:
-    """It followed a leader whose records nobody else has. The new one deleted its first records, and does not know any
-    more of the epoch that would tell where the logs part."""
+    """It followed a leader whose records no other replica has. The new one deleted its first records, and does not know
+    any more of the epoch that would tell where the logs part."""
     leader = open_log()
     for count in (2, 10, 1, 1):
         leader.append_as_leader(batch(count), 5)
@@ -490,7 +490,8 @@ def test_so_does_one_that_has_only_what_the_leader_has_deleted() -> None:
 
 @pytest.mark.parametrize(("leader_start", "is_told"), [(2, False), (3, True)])
 def test_that_all_records_were_deleted_is_written_down_at_once(leader_start: int, is_told: bool) -> None:
-    """A crash brings back what was deleted, until the next checkpoint. That must not be what nobody else ever had."""
+    """A crash brings back what was deleted, until the next checkpoint. That must not be what no other replica ever
+    had."""
     told: list[str] = []
     follower, _, script = following(filled=3, on_all_deleted=lambda: told.append("now"))
     for base_offset in (3, 4):

@@ -95,7 +95,7 @@ def test_others_get_their_turn_while_a_pass_runs() -> None:
 
 
 def test_a_pass_holds_a_megabyte_or_two_of_the_log_however_large_its_segments_are(tmp_path: Path) -> None:
-    """All records stay, so all 24 MB are written anew."""
+    """All records stay, so all 24 MB are written again."""
     config, filesystem = compacting(segment_bytes=1 << 30), OsFileSystem()
     log = open_log(filesystem, config, directory=f"{tmp_path}/flights-0")
     for number in range(2400):

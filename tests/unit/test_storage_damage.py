@@ -207,7 +207,8 @@ def test_where_the_first_header_of_a_segment_cannot_be_read_appends_go_on() -> N
 
 @pytest.mark.parametrize("position", [8, MAGIC])
 def test_a_truncation_into_a_damaged_segment_is_whole(position: int) -> None:
-    """The owner of the log is told, so that no mark is too high; and producers are known by what can be read."""
+    """The owner of the log gets a call, so that no checkpoint is too high; and producers are known by what can be
+    read."""
     config = tiny(600)
     filesystem, bases = written(config, producer_id=7)
     change(filesystem, path(bases[2]), position, 0x7F)

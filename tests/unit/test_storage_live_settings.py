@@ -342,7 +342,7 @@ def test_a_change_of_the_indexes_holds_from_the_next_segment_on(row: Row) -> Non
 
 
 def test_no_setting_is_forgotten() -> None:
-    """Whoever adds a setting adds a row, or says why there is none; who gives one an effect adds a row as well."""
+    """A new setting needs a row, or a reason why there is none; a setting that gets an effect needs a row as well."""
     rows = [*AT_ONCE, *FROM_THE_NEXT_SEGMENT_ON]
     shown = {row.setting for row in rows}
     assert shown | OF_NO_EFFECT | OF_OTHERS == set(LOG_CONFIG.keys)

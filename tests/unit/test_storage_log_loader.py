@@ -366,7 +366,7 @@ def test_damage_in_a_log_that_was_closed_in_order_is_cut_off_if_its_indexes_show
 
 @pytest.mark.parametrize("tail", [b"garbage!" * 5, bytes(40), b"x"])
 def test_what_stands_behind_the_end_of_a_log_that_was_closed_in_order_is_cut_off(tail: bytes) -> None:
-    """Kafka leaves it there and appends behind it, where nobody can read; with zeros it does not start."""
+    """Kafka leaves it there and appends after it, where no consumer can read; with zeros it does not start."""
     filesystem, before = stopped()
     last = path(before, -1, "log")
     whole = filesystem.read(last)
@@ -452,7 +452,7 @@ def test_the_recovery_point_is_raised_over_what_is_on_the_disk_by_then(
     filesystem.make_directory(DIRECTORY)
     filesystem.sync_directory(LOGS)
     files = [f"{DIRECTORY}/{name}" for name in left.list(DIRECTORY)]
-    for name in files:  # copied here, or written by a process that was killed: nobody has waited for the disk
+    for name in files:  # copied here, or written by a process that was killed: it may not be on the disk
         filesystem.open(name).append(left.read(name))
     logs = [name for name in files if name.endswith(".log")]
     assert not any(filesystem.durable_size(name) for name in logs)

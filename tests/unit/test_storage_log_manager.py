@@ -290,7 +290,7 @@ def test_a_truncation_is_written_down_before_the_log_goes_on() -> None:
     fill(log, 3)
     before = filesystem.operations
     log.truncate_to(log.log_end_offset - 1)
-    assert filesystem.operations - before < untold, "what nobody claimed need not be taken back"
+    assert filesystem.operations - before < untold, "what was not claimed need not be taken back"
 
 
 def test_a_start_takes_back_what_the_checkpoints_claim_too_much() -> None:
@@ -413,7 +413,7 @@ def test_logs_that_were_closed_in_order_are_on_the_disk_however_many(
             assert log.producer_state.snapshot_offsets()[-1:] == [log.log_end_offset][: log.log_end_offset]
             check(log)
         again.close(broker_epoch=15)
-    assert filesystem.operations - before < 5 * 30, "what nobody has changed is not written again"
+    assert filesystem.operations - before < 5 * 30, "what has not changed is not written again"
 
 
 def test_of_many_logs_each_is_not_synced_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A bounded number of descriptors for any number of files: which are closed, and that nobody notices."""
+"""A bounded number of descriptors for any number of files: which are closed, and that no caller notices."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_file_that_was_renamed_is_found_where_its_owner_says(files: list[OsFil
     OsFileSystem().rename(files[0].path, f"{tmp_path}/other")
     with pytest.raises(FileNotFoundError):
         files[0].read(0, 1)
-    assert not (tmp_path / "0").exists(), "it is not made anew"
+    assert not (tmp_path / "0").exists(), "it is not made again"
     files[0].path = f"{tmp_path}/other"
     assert files[0].read(0, 1) == b"0"
 

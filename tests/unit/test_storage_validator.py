@@ -241,7 +241,7 @@ def test_single_records_may_be_too_old_or_too_young() -> None:
     limits = {"message_timestamp_before_max_ms": 10, "message_timestamp_after_max_ms": 20}
     data = mixed((NOW_MS, b"a"), (NOW_MS - 11, b"b"), (-1, b"c"), (NOW_MS + 21, None))
     assert blamed(bytearray(data), **limits) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
-    # Of a record that is wrong in two ways the key is told, but the timestamps of others decide the code.
+    # Of a record that is wrong in two ways the error names the key, but the timestamps of others decide the code.
     assert blamed(bytearray(data), **limits, **COMPACTED) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
 
 

@@ -1,4 +1,4 @@
-"""Requests on their way out, over wires that a script pulls: in order, in time, and each is told its end once."""
+"""Requests on their way out, over wires that a script pulls: in order, in time, and each with one outcome."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_an_error_of_who_is_told_is_not_taken_for_one_of_the_wire() -> None:
 
 
 def throttled(is_of_node: bool = False) -> Story:
-    """At time 100 the client is told that it is throttled for 500 ms."""
+    """At time 100 an answer throttles the client for 500 ms."""
     story = Story(is_of_node)
     story.send(METADATA)
     story.connect()

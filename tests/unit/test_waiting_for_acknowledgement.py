@@ -1,4 +1,4 @@
-"""Nobody who waits for an acknowledgement waits for longer than its cause."""
+"""A request that waits for an acknowledgement waits no longer than its cause."""
 
 from __future__ import annotations
 

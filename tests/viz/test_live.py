@@ -23,7 +23,7 @@ SCRIPT += ["wait leader of orders-0; wait torn", "stop producer; heal; wait in s
 
 
 class Cluster:
-    """A cluster that is told what to look like, and remembers what was asked of it."""
+    """A cluster whose look a test sets, and remembers what was asked of it."""
 
     bootstrap_servers = "127.0.0.1:1"
 

@@ -1,4 +1,4 @@
-"""Colours that everybody tells apart, and text that everybody can read: WCAG's contrast, on light and dark pages."""
+"""Colours that all readers tell apart, and text that they can read: WCAG's contrast, on light and dark pages."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def cut_off_leader() -> ClusterView:
 
 
 def election() -> ClusterView:
-    """Nobody leads, and nobody could tell where the logs end."""
+    """No node leads, and none could tell where the logs end."""
     return view(
         node(1, replica("flights", 0, -1, -1, -1), role="prospective", leader=-1),
         node(2, replica("flights", 0, -1, -1, -1), role="candidate", leader=-1, epoch=2),

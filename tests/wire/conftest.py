@@ -17,7 +17,7 @@ MAX_REQUEST_BYTES = 1 << 20
 
 
 class Target:
-    """A node that is shot at, and somebody else who is its client all the time."""
+    """A node that is shot at, and another client that uses it all the time."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(nodes=1, properties={"socket.request.max.bytes": MAX_REQUEST_BYTES, **UNDISTURBED})

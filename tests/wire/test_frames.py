@@ -203,7 +203,7 @@ def test_three_hundred_who_say_nothing_hold_up_nobody(node: Target) -> None:
 
 
 def test_who_does_not_read_is_not_read_from(node: Target) -> None:
-    """Answers that nobody takes must fill the sockets, not the node's memory: so it takes no more requests."""
+    """Answers that are not read must fill the sockets, not the node's memory: so it takes no more requests."""
     names = [MetadataRequest.Topic(name=f"nobody-made-{'x' * 200}-{number}") for number in range(200)]
     frame = Connection.frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
     limit = 64 << 20

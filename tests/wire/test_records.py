@@ -157,7 +157,7 @@ def test_a_batch_that_swells_costs_time_but_no_memory(node: Target, codec: Compr
 
 
 def bomb(codec: Compression, pieces: int = PIECES) -> bytes:
-    """A record without a key, whose value is zeros, compressed piece by piece: nobody ever holds all of it."""
+    """A record without a key, whose value is zeros, compressed piece by piece: no buffer ever holds all of it."""
     value = pieces * len(PIECE)
     fields = b"\0\0\0\1" + zigzag(value)  # attributes, timestamp and offset delta, no key, the value's length
     head = zigzag(len(fields) + value + 1) + fields
