@@ -387,7 +387,7 @@ class Cluster:
         self.wait_until_known(name, partitions)
 
     def wait_until_known(self, topic: str, partitions: int) -> ClusterView:
-        """Wait until every replica's broker knows the topic, with so many partitions; returns what was seen then."""
+        """Wait until every replica's broker knows the topic, with this many partitions; returns what was seen then."""
 
         def is_known(view: ClusterView) -> bool:
             isrs = [(view.isr(topic, number), view.replicas(topic, number)) for number in range(partitions)]

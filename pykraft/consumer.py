@@ -102,7 +102,7 @@ class Consumer(ClosesOnExit):
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Subscribes to `topics`; or call `subscribe` or `assign`. ConfigError names a setting that is not allowed, and
-        what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for so long."""
+        what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for this long."""
         by_name("Consumer", [topic for topic in topics if not isinstance(topic, str) or ":" in topic])
         config = consumer_config(settings)
         self._key_deserializer = key_deserializer
@@ -439,7 +439,7 @@ class Consumer(ClosesOnExit):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What has come, by partition; waits at most so long for the first of it. KafkaError: what went wrong, and
+        """What has come, by partition; waits at most this long for the first of it. KafkaError: what went wrong, and
         where. ValueError: nothing is to be read."""
         deadline = self._thread.now + milliseconds("timeout_ms", timeout_ms)
         limit = self._max_poll_records if max_records is None else whole_number("max_records", max_records)

@@ -60,7 +60,7 @@ class RecordFuture(Future[RecordMetadata]):
     users of kafka-python know."""
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the record is acknowledged, at most so many seconds: where it is. TimeoutError after that; the
+        """Wait until the record is acknowledged, at most this many seconds: where it is. TimeoutError after that; the
         error that it failed with."""
         return self.result(timeout)
 
@@ -150,11 +150,11 @@ class Producer(ClosesOnExit):
         """Wait, with the lock held, until `append` meets no obstacle."""
         deadline = self._thread.now + self._max_block_ms
         found: Obstacle | None = obstacle
-        told: Obstacle | None = None
+        reported: Obstacle | None = None
         while found is not None:
-            if found is not told:  # each step of the thread ends a wait: to wake it every time would be a circle
+            if found is not reported:  # each step of the thread ends a wait: to wake it every time would be a circle
                 self._thread.wake()
-                told = found
+                reported = found
             remaining = deadline - self._thread.now
             if remaining <= 0:
                 reason = self._thread.silence() or self._core.reason(topic, found)
@@ -256,8 +256,8 @@ class Producer(ClosesOnExit):
         self._core.abandon(error)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, wait for it (at most so many seconds), and stop. What is not acknowledged then has failed.
-        In a callback, nothing is waited for."""
+        """Send what is left, wait for it (at most this many seconds), and stop. What is not acknowledged then has
+        failed. In a callback, nothing is waited for."""
         try:
             if self._thread.is_running and not self._thread.is_own:
                 with suppress(ClientTimeoutError, ClientClosedError):

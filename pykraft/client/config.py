@@ -15,13 +15,13 @@ from pykraft.common.types import Endpoint
 
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
 CLIENT_ID = string("client.id", "", "what the brokers' journals call this client", most_bytes=LARGEST["short"])
-REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "an answer is waited for so long", at_least=1)
+REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "a request waits this long for its answer", at_least=1)
 RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0, kind="long")
 RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0, kind="long")
 METADATA_MAX_AGE_MS = integer(
-    "metadata.max.age.ms", 300_000, "who leads what is asked again after so long", at_least=1, kind="long"
+    "metadata.max.age.ms", 300_000, "metadata are asked for again after this long", at_least=1, kind="long"
 )
-DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits so long in all", at_least=1)
+DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits this long in all", at_least=1)
 SECURITY_PROTOCOL = string("security.protocol", "PLAINTEXT", "how bytes travel: as they are", ["PLAINTEXT"])
 
 _COMMON: list[Key[Any]] = [
@@ -43,15 +43,17 @@ ACKS = string(
     "which replicas must write a batch first: none, the leader, all in-sync replicas",
     ["0", "1", "-1", "all"],
 )
-BATCH_SIZE = integer("batch.size", 16_384, "a batch is sent when it has so many bytes", at_least=0)
-LINGER_MS = integer("linger.ms", 5, "a batch that is not full waits so long for more records", at_least=0, kind="long")
+BATCH_SIZE = integer("batch.size", 16_384, "a batch is sent when it has this many bytes", at_least=0)
+LINGER_MS = integer(
+    "linger.ms", 5, "a batch that is not full waits this long for more records", at_least=0, kind="long"
+)
 BUFFER_MEMORY = integer(
     "buffer.memory", 33_554_432, "bytes of records that may wait to be sent", at_least=0, kind="long"
 )
 MAX_REQUEST_SIZE = integer("max.request.size", 1_048_576, "no request has more bytes than this", at_least=0)
-MAX_BLOCK_MS = integer("max.block.ms", 60_000, "send() waits so long for metadata or memory", at_least=0, kind="long")
+MAX_BLOCK_MS = integer("max.block.ms", 60_000, "send() waits this long for metadata or memory", at_least=0, kind="long")
 DELIVERY_TIMEOUT_MS = integer(
-    "delivery.timeout.ms", 120_000, "a record that is not acknowledged after so long has failed", at_least=0
+    "delivery.timeout.ms", 120_000, "a record that is not acknowledged after this long has failed", at_least=0
 )
 MAX_IN_FLIGHT = integer(
     "max.in.flight.requests.per.connection", 5, "produce requests under way to one broker", at_least=1
@@ -92,8 +94,8 @@ PRODUCER_CONFIG = ConfigDef(
 
 # --- consumer ---------------------------------------------------------------------------------------------------------
 
-FETCH_MIN_BYTES = integer("fetch.min.bytes", 1, "a fetch waits for so much", at_least=0)
-FETCH_MAX_WAIT_MS = integer("fetch.max.wait.ms", 500, "a fetch waits at most so long", at_least=0)
+FETCH_MIN_BYTES = integer("fetch.min.bytes", 1, "a fetch waits for this many bytes", at_least=0)
+FETCH_MAX_WAIT_MS = integer("fetch.max.wait.ms", 500, "a fetch waits at most this long", at_least=0)
 FETCH_MAX_BYTES = integer("fetch.max.bytes", 52_428_800, "how much a fetch brings", at_least=0)
 MAX_PARTITION_FETCH_BYTES = integer(
     "max.partition.fetch.bytes", 1_048_576, "how much of one partition a fetch brings", at_least=0

@@ -48,7 +48,7 @@ CHANNEL = "coordinator"
 JOIN_CHANNEL = "join"
 PROTOCOL_TYPE = "consumer"
 _JOIN_LAPSE_MS = 5000
-"""A JoinGroup is waited for so much longer than the rebalance may take."""
+"""A JoinGroup is waited for this much longer than the rebalance may take."""
 
 
 class MemberState(Enum):

@@ -246,17 +246,17 @@ class ClusterMetadata:
             return
         for endpoint in endpoints:
             self.brokers[endpoint.node_id] = Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
-        told = {topic_partition.partition: PartitionLeader(leader.leader_id, leader.leader_epoch)}
-        self.topics[topic_partition.topic] = topic._replace(partitions={**topic.partitions, **told})
+        led = {topic_partition.partition: PartitionLeader(leader.leader_id, leader.leader_epoch)}
+        self.topics[topic_partition.topic] = topic._replace(partitions={**topic.partitions, **led})
 
     def _newer(self, topic: MetadataResponse.Topic, partition: MetadataResponse.Topic.Partition) -> PartitionLeader:
         """A broker that lags behind may tell of an older leader than is known already."""
-        told = PartitionLeader(partition.leader_id, partition.leader_epoch)
+        answered = PartitionLeader(partition.leader_id, partition.leader_epoch)
         before = self.topics.get(topic.name or "")
         if before is None or before.topic_id != topic.topic_id:
-            return told
+            return answered
         known = before.partitions.get(partition.partition_index)
-        return known if known is not None and 0 <= told.epoch < known.epoch else told
+        return known if known is not None and 0 <= answered.epoch < known.epoch else answered
 
 
 def _is_wrong_listener(response: Any) -> bool:

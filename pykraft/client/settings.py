@@ -22,7 +22,7 @@ class ClientSettings(TypedDict, total=False):
     """What the brokers' journals call this client."""
 
     request_timeout_ms: int | str | None
-    """An answer is waited for so long (default 30000)."""
+    """A request waits this long for its answer (default 30000)."""
 
     retry_backoff_ms: int | str | None
     """Pause before a request is sent again (default 100)."""
@@ -31,10 +31,10 @@ class ClientSettings(TypedDict, total=False):
     """The longest such pause (default 1000)."""
 
     metadata_max_age_ms: int | str | None
-    """Who leads what is asked again after so long (default 300000)."""
+    """Metadata are asked for again after this long (default 300000)."""
 
     default_api_timeout_ms: int | str | None
-    """A call waits so long in all (default 60000)."""
+    """A call waits this long in all (default 60000)."""
 
 
 class AdminSettings(ClientSettings, total=False):
@@ -51,10 +51,10 @@ class ProducerSettings(ClientSettings, total=False):
     """Which replicas must write a batch first: none, the leader, all in-sync replicas (default all)."""
 
     batch_size: int | str | None
-    """A batch is sent when it has so many bytes (default 16384)."""
+    """A batch is sent when it has this many bytes (default 16384)."""
 
     linger_ms: int | str | None
-    """A batch that is not full waits so long for more records (default 5)."""
+    """A batch that is not full waits this long for more records (default 5)."""
 
     buffer_memory: int | str | None
     """Bytes of records that may wait to be sent (default 33554432)."""
@@ -63,10 +63,10 @@ class ProducerSettings(ClientSettings, total=False):
     """No request has more bytes than this (default 1048576)."""
 
     max_block_ms: int | str | None
-    """Send() waits so long for metadata or memory (default 60000)."""
+    """Send() waits this long for metadata or memory (default 60000)."""
 
     delivery_timeout_ms: int | str | None
-    """A record that is not acknowledged after so long has failed (default 120000)."""
+    """A record that is not acknowledged after this long has failed (default 120000)."""
 
     max_in_flight_requests_per_connection: int | str | None
     """Produce requests under way to one broker (default 5)."""
@@ -91,10 +91,10 @@ class ConsumerSettings(ClientSettings, total=False):
     """Of `Consumer`."""
 
     fetch_min_bytes: int | str | None
-    """A fetch waits for so much (default 1)."""
+    """A fetch waits for this many bytes (default 1)."""
 
     fetch_max_wait_ms: int | str | None
-    """A fetch waits at most so long (default 500)."""
+    """A fetch waits at most this long (default 500)."""
 
     fetch_max_bytes: int | str | None
     """How much a fetch brings (default 52428800)."""

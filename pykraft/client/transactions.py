@@ -287,10 +287,10 @@ class TransactionManager:
         answer: "Promise[KafkaError | None]",
         what: str,
         then: Callable[[], None],
-        told: "Promise[KafkaError | None] | None" = None,
+        outcome: "Promise[KafkaError | None] | None" = None,
         can_abort: Callable[[ErrorCode], bool] = _ABORTABLE.__contains__,
     ) -> None:
-        """Go on with `then` when a call is answered, and end no transaction before; `told` is kept with its error.
+        """Go on with `then` when a call is answered, and end no transaction before; `outcome` is kept with its error.
         `can_abort` says after which errors the transaction can be aborted."""
         self._under_way += 1
 
@@ -300,8 +300,8 @@ class TransactionManager:
                 then()
                 return
             error = self._refused(what, found, can_abort(found.code))
-            if told is not None:
-                told.keep(error)
+            if outcome is not None:
+                outcome.keep(error)
 
         answer.then(on_answer)
 

@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition", type=int, metavar="N", help="only this partition of the topic")
     parser.add_argument("--offset", metavar="M", help="with --partition: earliest, latest, or the offset to begin with")
     parser.add_argument("--from-beginning", action="store_true", help="begin with the oldest records")
-    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after so many records")
-    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for so long")
+    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after this many records")
+    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for this long")
     parser.add_argument(
         "--isolation-level",
         choices=["read_uncommitted", "read_committed"],

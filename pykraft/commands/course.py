@@ -140,9 +140,9 @@ def _status(_: argparse.Namespace) -> int:
         return 0
     for number, seen in sorted(progress["notebooks"].items()):
         guesses = list(seen.get("predictions", {}).values())
-        told = f", {guesses.count('right')} of {len(guesses)} predictions right" if guesses else ""
+        score = f", {guesses.count('right')} of {len(guesses)} predictions right" if guesses else ""
         finished = seen.get("finished")
-        say(f"notebook {number}   {f'finished {finished}' if finished else 'begun'}{told}")
+        say(f"notebook {number}   {f'finished {finished}' if finished else 'begun'}{score}")
     for number, seen in sorted(progress["labs"].items()):
         tasks = seen.get("tasks", {})
         won, total = (sum(task[name] for task in tasks.values()) for name in ("points", "of"))

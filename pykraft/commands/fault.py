@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", metavar="NAME", help="only requests about this topic")
     parser.add_argument("--client-id", metavar="ID", help="only requests of this client")
     parser.add_argument("--error", metavar="NAME", help="refuse them with this error: NOT_LEADER_OR_FOLLOWER, ...")
-    parser.add_argument("--delay-ms", type=int, metavar="MS", help="handle them so much later")
+    parser.add_argument("--delay-ms", type=int, metavar="MS", help="handle them this much later")
     parser.add_argument("--drop", choices=DROPS, help="lose the request, or only its answer")
     parser.add_argument("--count", type=int, metavar="N", help="only the first N (default: all)")
 
@@ -104,8 +104,8 @@ def _show(file: Path) -> None:
         for line in path.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             topics = ", ".join(entry["topics"]) or "no topic"
-            told = f"  node {entry['node']}: {entry['api']} {entry['version']} of {entry['client_id']!r} about {topics}"
-            met.setdefault(entry["number"], []).append(told)
+            text = f"  node {entry['node']}: {entry['api']} {entry['version']} of {entry['client_id']!r} about {topics}"
+            met.setdefault(entry["number"], []).append(text)
     for fault in read_faults(file):
         conditions = " ".join(f"{name}={fault[name]}" for name in _CONDITIONS if name in fault)
         found = met.get(fault["number"], [])

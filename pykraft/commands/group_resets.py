@@ -60,9 +60,11 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     rules.add_argument("--to-latest", action="store_true", default=None, help="to the end of the log")
     rules.add_argument("--to-current", action="store_true", default=None, help="to the committed offset")
     rules.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
-    rules.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back")
+    rules.add_argument("--shift-by", type=int, metavar="N", help="this many records on, or back")
     rules.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="to the first record since then (UTC)")
-    rules.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record of the last so long")
+    rules.add_argument(
+        "--by-duration", metavar="PnDTnHnMnS", help="to the first record of the last period of this length"
+    )
     rules.add_argument("--from-file", type=Path, metavar="FILE", help="to what a file of --export says")
     execution = parser.add_mutually_exclusive_group()
     execution.add_argument("--dry-run", action="store_true", help="only print the new offsets (the default)")

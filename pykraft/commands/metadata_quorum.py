@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = verbs.add_parser("describe", help="describe the quorum")
     describe.add_argument("--status", action="store_true", help="a summary")
     describe.add_argument("--replication", action="store_true", help="how far each replica is")
-    describe.add_argument("--human-readable", action="store_true", help="--replication: times as 'so long ago'")
+    describe.add_argument("--human-readable", action="store_true", help="--replication: times as 'N ms ago'")
 
 
 def run(options: argparse.Namespace) -> int:

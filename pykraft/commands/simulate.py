@@ -16,7 +16,7 @@ from pykraft.viz.story_clicks import StoryClicks
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("seed", type=int, nargs="?", help="the history's seed (default: one that is drawn)")
-    parser.add_argument("--count", type=int, default=1, help="so many seeds from there on")
+    parser.add_argument("--count", type=int, default=1, help="this many seeds from there on")
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
     parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")

@@ -59,7 +59,7 @@ _ACTIONS_OF = {
 _LARGEST_REPLICATION_FACTOR = 32767
 _NO_LEADER = -1
 _TOPICS_AT_ONCE = 500
-"""Of so many topics the settings are asked for in one request."""
+"""Of this many topics the settings are asked for in one request."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--partition-size-limit-per-response",
         type=int,
         metavar="N",
-        help=f"--describe: ask for so many partitions at once, by default {PARTITIONS_PER_RESPONSE}",
+        help=f"--describe: ask for this many partitions at once, by default {PARTITIONS_PER_RESPONSE}",
     )
     parser.add_argument("--topic-id", metavar="ID", help="--describe: the topic with this id")
     parser.add_argument(

@@ -24,7 +24,7 @@ _CHECK_S = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=int, default=1, help="so many, each broker and controller (default: 1)")
+    parser.add_argument("--nodes", type=int, default=1, help="this many, each broker and controller (default: 1)")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker; the next ones follow (9092)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, and go on with what is there")
     parser.add_argument("--timeouts", choices=sorted(PROFILES), default="lesson", help="how long nodes wait (lesson)")

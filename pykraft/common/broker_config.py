@@ -17,7 +17,7 @@ from pykraft.common.config import LARGEST, ConfigDef, Key, boolean, integer
 from pykraft.common.topic_config import DYNAMIC_TOPIC_DEFAULTS
 
 PRODUCER_ID_EXPIRATION_MS = integer(
-    "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent so long", at_least=1
+    "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent this long", at_least=1
 )
 TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
     "transaction.partition.verification.enable",

@@ -53,7 +53,7 @@ SEGMENT_MS = integer(
 SEGMENT_JITTER_MS = integer(
     "segment.jitter.ms",
     0,
-    "at most so much is taken off segment.ms, so that logs do not roll together",
+    "at most this much is taken off segment.ms, so that logs do not roll together",
     at_least=0,
     synonyms=[Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOURS_TO_MS)],
     kind="long",
@@ -68,7 +68,7 @@ SEGMENT_INDEX_BYTES = integer(
 INDEX_INTERVAL_BYTES = integer(
     "index.interval.bytes",
     4096,
-    "about so many bytes of log lie between two entries of the indexes",
+    "about this many bytes of log are between two entries of the indexes",
     at_least=0,
     synonyms=[Synonym("log.index.interval.bytes")],
 )
@@ -101,7 +101,7 @@ RETENTION_BYTES = integer(
 FLUSH_MESSAGES = integer(
     "flush.messages",
     FOREVER_MS,
-    "sync the log after so many records; by default the operating system decides and replication protects",
+    "sync the log after this many records; by default the operating system decides and replication protects",
     at_least=1,
     synonyms=[Synonym("log.flush.interval.messages")],
     kind="long",
@@ -109,7 +109,7 @@ FLUSH_MESSAGES = integer(
 FLUSH_MS = integer(
     "flush.ms",
     FOREVER_MS,
-    "sync the log after so long",
+    "sync the log after this long",
     at_least=0,
     synonyms=[Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")],
     kind="long",
@@ -117,7 +117,7 @@ FLUSH_MS = integer(
 FILE_DELETE_DELAY_MS = integer(
     "file.delete.delay.ms",
     60_000,
-    "deleted files stay so long under another name",
+    "deleted files stay this long under another name",
     at_least=0,
     synonyms=[Synonym("log.segment.delete.delay.ms")],
     kind="long",
@@ -179,7 +179,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
 DELETE_RETENTION_MS = integer(
     "delete.retention.ms",
     24 * HOURS_TO_MS,
-    "compaction keeps tombstones and markers so long",
+    "compaction keeps tombstones and markers this long",
     at_least=0,
     synonyms=[Synonym("log.cleaner.delete.retention.ms")],
     kind="long",
@@ -203,7 +203,7 @@ MAX_COMPACTION_LAG_MS = integer(
 MIN_CLEANABLE_DIRTY_RATIO = decimal(
     "min.cleanable.dirty.ratio",
     0.5,
-    "a log is compacted when so much of it is dirty",
+    "a log is compacted when this share of it is dirty",
     at_least=0,
     at_most=1,
     synonyms=[Synonym("log.cleaner.min.cleanable.ratio")],

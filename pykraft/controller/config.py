@@ -8,7 +8,7 @@ from typing import Any
 from pykraft.common.config import Key, boolean, integer
 
 BROKER_SESSION_TIMEOUT_MS = integer(
-    "broker.session.timeout.ms", 9000, "a broker that is silent so long is fenced", at_least=1
+    "broker.session.timeout.ms", 9000, "a broker that is silent this long is fenced", at_least=1
 )
 NUM_PARTITIONS = integer("num.partitions", 1, "partitions of a topic whose maker names no number", at_least=1)
 DEFAULT_REPLICATION_FACTOR = integer(

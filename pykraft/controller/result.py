@@ -15,7 +15,7 @@ from pykraft.protocol.messages.records import MetadataRecord
 T = TypeVar("T")
 
 MAX_RECORDS_PER_REQUEST = 10_000
-"""What a request asks for becomes true together, in one batch of at most so many records."""
+"""What a request asks for becomes true together, in one batch of at most this many records."""
 
 VersionedRecord = tuple[MetadataRecord, int]
 """A record, and the version that it is written in."""

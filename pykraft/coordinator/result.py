@@ -74,8 +74,8 @@ class CoordinatorTimer(Protocol):
     when a shard is loaded, it schedules them again."""
 
     def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
-        """Call ``plan(now)`` after so long, and write what it returns as any handler's. If the append fails it is tried
-        again a little later."""
+        """Call ``plan(now)`` after this long, and write what it returns as any handler's. If the append fails it is
+        tried again a little later."""
         ...
 
     def cancel(self, key: str) -> None:

@@ -199,7 +199,7 @@ def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
 
 
 def _rates_in(*layers: Mapping[str, str]) -> list[Key[Any]]:
-    """The limits of replication that somebody has set."""
+    """The limits of replication that are set."""
     return [key for name, key in REPLICATION_QUOTA_CONFIG.keys.items() if any(name in layer for layer in layers)]
 
 

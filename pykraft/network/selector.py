@@ -75,7 +75,7 @@ class Selector:
             self._owners[number] = owner
 
     def wait(self, timeout_s: float) -> list[Told]:
-        """Wait until a socket is ready, at most for so long; what is ready is for `tell`."""
+        """Wait until a socket is ready, at most for this long; what is ready is for `tell`."""
         owners = self._owners
         return [(owners[number], events) for number, events in self._poller.poll(max(0.0, timeout_s))]
 

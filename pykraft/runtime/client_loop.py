@@ -46,7 +46,7 @@ class ClientLoop:
         self._selector.wakeup()
 
     def wait(self, timeout_ms: int) -> list[Told]:
-        """Wait until a socket is ready, at most for so long; what is ready is for `step`."""
+        """Wait until a socket is ready, at most for this long; what is ready is for `step`."""
         return self._selector.wait(timeout_ms / 1000)
 
     def step(self, ready: list[Told], due: int = 0) -> int:

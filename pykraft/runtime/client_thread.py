@@ -215,7 +215,7 @@ class ClosesOnExit:
     _thread: ClientThread
 
     def expect_an_answer(self, timeout_ms: int) -> None:
-        """Until a broker has answered for the first time, a call fails after so long, whatever time it has."""
+        """Until a broker has answered for the first time, a call fails after this long, whatever time it has."""
         self._thread.first_answer_ms = timeout_ms
 
     def close(self) -> None:

@@ -19,8 +19,8 @@ from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_connection import RequestChannel
 
 MAX_HANDLING_MS = 20
-"""After so long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or the
-fetches that show it to be alive, have to wait for."""
+"""After this long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or
+the fetches that show it to be alive, have to wait for."""
 
 
 class FusedStages:

@@ -84,14 +84,16 @@ AUTO_CREATE_TOPICS_ENABLE = boolean(
 REPLICA_LAG_TIME_MAX_MS = integer(
     "replica.lag.time.max.ms",
     30_000,
-    "a follower that has not caught up for so long leaves the ISR",
+    "a follower that has not caught up for this long leaves the ISR",
     at_least=1,
     kind="long",
 )
 REPLICA_FETCH_WAIT_MAX_MS = integer(
-    "replica.fetch.wait.max.ms", 500, "a follower's fetch waits so long for news", at_least=0
+    "replica.fetch.wait.max.ms", 500, "a follower's fetch waits this long for news", at_least=0
 )
-REPLICA_FETCH_MIN_BYTES = integer("replica.fetch.min.bytes", 1, "a follower's fetch waits for so much", at_least=0)
+REPLICA_FETCH_MIN_BYTES = integer(
+    "replica.fetch.min.bytes", 1, "a follower's fetch waits for this many bytes", at_least=0
+)
 REPLICA_FETCH_MAX_BYTES = integer(
     "replica.fetch.max.bytes", 1 << 20, "how much of one partition a follower's fetch brings", at_least=0
 )
@@ -102,17 +104,17 @@ REPLICA_FETCH_BACKOFF_MS = integer(
     "replica.fetch.backoff.ms", 1000, "pause after a failed fetch of a follower", at_least=0
 )
 REPLICA_SOCKET_TIMEOUT_MS = integer(
-    "replica.socket.timeout.ms", 30_000, "a follower waits so long for an answer", at_least=1
+    "replica.socket.timeout.ms", 30_000, "a follower waits this long for an answer", at_least=1
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = integer(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
-    "high watermarks are written down so often",
+    "high watermarks are written down this often",
     at_least=1,
     kind="long",
 )
 CONTROLLER_SOCKET_TIMEOUT_MS = integer(
-    "controller.socket.timeout.ms", 30_000, "a broker waits so long for the controller's answer", at_least=1
+    "controller.socket.timeout.ms", 30_000, "a broker waits this long for the controller's answer", at_least=1
 )
 FETCH_MAX_BYTES = integer("fetch.max.bytes", 57_671_680, "how much any fetch may bring", at_least=1024)
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = integer(
@@ -127,23 +129,23 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = integer(
 LOG_INITIAL_TASK_DELAY_MS = integer(
     "log.initial.task.delay.ms",
     30_000,
-    "old segments, and logs to flush, are first looked for so long after the start",
+    "old segments, and logs to flush, are first looked for this long after the start",
     at_least=0,
     kind="long",
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = integer(
-    "log.retention.check.interval.ms", 300_000, "old segments are looked for so often", at_least=1, kind="long"
+    "log.retention.check.interval.ms", 300_000, "old segments are looked for this often", at_least=1, kind="long"
 )
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = integer(
     "log.flush.scheduler.interval.ms",
     FOREVER_MS,
-    "logs that are to be flushed are looked for so often",
+    "logs that are to be flushed are looked for this often",
     at_least=0,
     kind="long",
 )
 LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "whether logs are compacted")
 LOG_CLEANER_BACKOFF_MS = integer(
-    "log.cleaner.backoff.ms", 15_000, "the cleaner looks for work so often", at_least=0, kind="long"
+    "log.cleaner.backoff.ms", 15_000, "the cleaner looks for work this often", at_least=0, kind="long"
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = integer(
     "log.cleaner.dedupe.buffer.size",
@@ -167,7 +169,7 @@ LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = decimal(
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     "log.cleaner.io.max.bytes.per.second",
     LARGEST_DOUBLE,
-    "the cleaner reads and writes no more than so many bytes in a second",
+    "the cleaner reads and writes no more than this many bytes in a second",
     at_least=0,
     at_most=LARGEST_DOUBLE,
 )

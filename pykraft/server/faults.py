@@ -2,7 +2,7 @@
 
 A fault has conditions (which API, which topic, whose client) and says what happens to a request that meets them::
 
-    delay_ms           it is handled so much later; with one of the others, that happens so much later
+    delay_ms           it is handled this much later; with one of the others, that happens this much later
     error              it is refused with this error, as if its handler had refused it; nothing is changed
     drop = "request"   it is lost on its way: nothing is changed, and the connection is closed
     drop = "answer"    it is carried out, and its answer is lost: the connection is closed
@@ -36,7 +36,7 @@ from pykraft.transport.server_connection import Answer
 
 DROPS = ("request", "answer")
 MOST_CAUGHT = 10_000
-"""Of the requests that a fault has caught, the first so many are kept."""
+"""At most this many of the requests that a fault has caught are kept: the first ones."""
 _OF_NODES = re.compile(r"node-\d+-client")
 _NAMES_A_TOPIC = ("topic", "topic_name", "topic_id", "name")
 

@@ -140,7 +140,7 @@ class ReplicationQuotas:
         return self.leader.is_throttled(partition.key.topic_partition) and self.leader.is_exceeded
 
     def holds_off(self, topic_partition: TopicPartition, lag: int | None) -> bool:
-        """Whether this broker does not fetch the partition now, of which it lacks so many committed records; None: it
+        """Whether this broker does not fetch the partition now, of which it lacks this many committed records; None: it
         does not know yet."""
         if lag == 0:
             return False

@@ -49,7 +49,7 @@ def metadata_log_directory(config: NodeConfig) -> str:
 
 
 def first_directory_id(cluster_id: str, node_id: int) -> Uuid:
-    """The directory id of a first voter that nobody has chosen. Ours: Apache Kafka has no such rule."""
+    """The directory id of a first voter where none is given. Ours: Apache Kafka has no such rule."""
     return Uuid(hashlib.sha256(f"pykraft first voter {node_id} of {cluster_id}".encode()).digest()[:16])
 
 

@@ -74,15 +74,15 @@ class BrokerTopicMetrics:
         return topic in self._topics
 
     def produced(self, topic: str, messages: int, size: int) -> None:
-        """A batch of so many messages was appended, which has so many bytes in the log. (Kafka counts what the client
-        has sent: this differs where the topic has a codec of its own.)"""
+        """A batch of this many messages was appended, which has this many bytes in the log. (Kafka counts what the
+        client has sent: this differs where the topic has a codec of its own.)"""
         meters = self._topics.get(topic) or self._make(topic)
         meters.produces.count += 1
         meters.messages_in.count += messages
         meters.bytes_in.count += size
 
     def refused(self, topic: str, error: ErrorCode, size: int) -> None:
-        """A batch of so many bytes was not appended."""
+        """A batch of this many bytes was not appended."""
         (self._topics.get(topic) or self._make(topic)).produces.count += 1
         if error not in _EXPECTED_OF_PRODUCES:
             self._metrics.meter(_KIND, _FAILED_PRODUCES, topic=topic).count += 1
@@ -95,7 +95,7 @@ class BrokerTopicMetrics:
             self._metrics.meter(_KIND, _FAILED_FETCHES, topic=topic).count += 1
 
     def fetched(self, topic: str, size: int, is_follower: bool, is_added: bool = False) -> None:
-        """A reader has got so many bytes of one partition; `is_added` says that it is a replica which a reassignment
+        """A reader has got this many bytes of one partition; `is_added` says that it is a replica which a reassignment
         adds."""
         meters = self._topics.get(topic) or self._make(topic)
         meters.fetches.count += 1
@@ -107,7 +107,7 @@ class BrokerTopicMetrics:
             meters.bytes_out.count += size
 
     def replicated(self, size: int, is_added: bool = False) -> None:
-        """This broker has fetched so many bytes from a leader; `is_added` says that a reassignment adds it."""
+        """This broker has fetched this many bytes from a leader; `is_added` says that a reassignment adds it."""
         self._replicated_in.count += size
         if is_added:
             self._reassigned_in.count += size

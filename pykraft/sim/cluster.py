@@ -57,7 +57,7 @@ FIRST_CONTROLLER_ID = 101
 _BROKER_PORT = 9092
 _CONTROLLER_PORT = 9093
 _MOST_STORMY_STEPS = 8_000
-"""A storm is over after so many events, however early: a busy cluster has had its chances by then."""
+"""A storm is over after this many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
 _SETTLE_LIMIT_US = 60_000 * US_PER_MS
 SETTLE_LIMIT_OF_A_BANK_US = 30_000 * US_PER_MS

@@ -66,7 +66,7 @@ class TransactionalUser:
         self.is_idle = False
         """It is between two transactions."""
         self.nap_ms = 0
-        """For so long its program does nothing after the next record that it sends."""
+        """For this long its program does nothing after the next record that it sends."""
         self.naps_until = 0
 
     @property
@@ -237,7 +237,7 @@ class Copier(TransactionalUser):
         try:
             self._taken = self.consumer.take(self._limit)
         except ClientTimeoutError:
-            self._taken = ()  # no broker has answered for so long: a program would poll again
+            self._taken = ()  # no broker has answered for this long: a program would poll again
         return now
 
     def _transact(self) -> Step:

@@ -41,7 +41,7 @@ Numbers = npt.NDArray[np.int64]
 CHUNK_BYTES = 4 << 20
 """Decompressed bytes that are decoded together: enough to make a numpy call cheap, and few enough for the cache."""
 _LANES = 40
-"""Going in step pays from about so many records a step on."""
+"""Going in step pays from about this many records a step on."""
 _ONE_BYTE = np.array([(octet >> 1) ^ -(octet & 1) for octet in range(256)], np.int64)
 """The values of varints of one byte."""
 _MIN_RECORD_BYTES = 7

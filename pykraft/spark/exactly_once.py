@@ -46,7 +46,7 @@ refused, unless ``acceptDuplicates`` is true:
 
 * There is no marker, and the batch is not batch 0. Coordinators forget offsets of a group without members
   ``offsets.retention.minutes`` after their commit (7 days), or the query has written without ``exactlyOnce`` until now.
-  A query that runs and had nothing to write for so long goes on: a note in the staging directory says which start of
+  A query that runs and had nothing to write for this long goes on: a note in the staging directory says which start of
   the query wrote the batch before, and one start never repeats a batch.
 * The marker is older: batches in between were not written by this sink.
 * The marker is newer than this batch: the checkpoint was set back, or an older driver woke up. The rows of such a batch

@@ -15,7 +15,7 @@ startingTimestamp, endingTimestamp milliseconds since 1970: from or up to the fi
 starting-, endingOffsetsByTimestamp  the same for each partition: ``{"a": {"0": 1700000000000}}``
 startingOffsetsByTimestampStrategy ``error`` (the default) or ``latest``, where no record is as young
 includeHeaders                     ``true`` for the column `headers`
-minPartitions                      cut the partitions' ranges of offsets into about so many tasks
+minPartitions                      cut the partitions' ranges of offsets into about this many tasks
 maxRecordsPerPartition             cut them so that none has more offsets
 maxOffsetsPerTrigger               a stream's batch reads about this many offsets, in proportion to what partitions hold
 failOnDataLoss                     ``false`` to read what is there where an asked offset is not, or is no more

@@ -3,7 +3,7 @@
 ::
 
     watched = watch(query)          # in a notebook: a picture that moves, and a button that stops the query
-    watched.wait(rows=20_000)       # until the query has read so many rows, or has ended
+    watched.wait(rows=20_000)       # until the query has read this many rows, or has ended
     watched.figure()                # what was seen
 
 Everything comes from the query's own progress (`StreamingQueryListener` has the same): for each batch the number of
@@ -81,7 +81,7 @@ class Watched:
         return bool(new)
 
     def wait(self, rows: int, patience_s: float = 90.0) -> "Watched":
-        """Wait until so many rows were read, or the query has ended. TimeoutError after `patience_s`."""
+        """Wait until this many rows were read, or the query has ended. TimeoutError after `patience_s`."""
         deadline = time.monotonic() + patience_s
         while self.rows < rows and self.query.isActive:
             if time.monotonic() > deadline:

@@ -25,10 +25,10 @@ What stays besides the last values:
 Records of aborted transactions go at once, as no consumer may read them, and the aborted transaction stays in the index
 if the pass still met one of its batches. Records without a key have no place in a compacted log.
 
-Memory is bounded: the map holds so many keys, of at most 49 bytes each, and a pass ends early where it is full, if
-need be within a batch. What is read is held one batch at a time, unpacked, and a megabyte at a time of what is written.
-The work is done in pieces (`PIECE_BYTES` read), between which others get their turn, and each new segment is taken into
-the log before the next one is begun.
+Memory is bounded: the map holds a limited number of keys, of at most 49 bytes each, and a pass ends early where it is
+full, if need be within a batch. What is read is held one batch at a time, unpacked, and a megabyte at a time of what is
+written. The work is done in pieces (`PIECE_BYTES` read), between which others get their turn, and each new segment is
+taken into the log before the next one is begun.
 
 Follows org.apache.kafka.storage.internals.log.{Cleaner,SkimpyOffsetMap,CleanedTransactionMetadata}.
 """

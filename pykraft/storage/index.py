@@ -60,7 +60,7 @@ class _Index(Synced):
 
     entry: struct.Struct
     kept_places = 0
-    """Room for so many entries is left when the index counts as full."""
+    """Room for this many entries is left when the index counts as full."""
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
         self._filesystem = filesystem
@@ -68,7 +68,7 @@ class _Index(Synced):
         self.base_offset = base_offset
         self._max_bytes = max_bytes - max_bytes % self.entry.size
         self.full_bytes = self._max_bytes - self.kept_places * self.entry.size
-        """With a size of so much, or more, it is full."""
+        """With a size of this much, or more, it is full."""
         super().__init__(filesystem.open(path))
         self.size = self._written = self._file.size
         """Bytes of all entries."""

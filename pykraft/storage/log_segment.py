@@ -46,8 +46,8 @@ class SegmentSlice(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a segment was found to hold: so many bytes without damage, and the offset after them. It was read from the
-    batch at `first_offset` on."""
+    """What a segment was found to hold: the number of bytes without damage, and the offset after them. It was read from
+    the batch at `first_offset` on."""
 
     size: int
     next_offset: int

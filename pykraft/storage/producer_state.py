@@ -248,7 +248,7 @@ class ProducerStateManager:
         self._filesystem = filesystem
         self._directory = directory
         self.expiration_ms = expiration_ms
-        """A producer that is silent for so long is forgotten. It may be changed."""
+        """A producer that is silent for this long is forgotten. It may be changed."""
         self.producers: dict[int, ProducerEntry] = {}
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}

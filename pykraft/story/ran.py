@@ -65,7 +65,7 @@ class Ran:
     __repr__ = __str__
 
     def source(self, most_lines: int = 60) -> str:
-        """The text of the functions, each once; ``>`` stands before the lines that ran."""
+        """The text of the functions, each once; ``>`` marks the lines that ran."""
         ran: dict[tuple[str, int], set[int]] = {}
         names: dict[tuple[str, int], str] = {}
         for call in self.calls:

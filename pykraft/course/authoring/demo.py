@@ -18,25 +18,25 @@ _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def run(notebook_path: Path, folder: Path = FOLDER, out: TextIO | None = None) -> int:
     """Run the notebook; 0 if all of its cells ran, else 1 and one sentence. The page is written in either case."""
-    told = _Teller(out or sys.stdout)
+    teller = _Teller(out or sys.stdout)
     try:
         notebook = read(notebook_path)
-        told.total = sum(cell.cell_type == "code" for cell in notebook.cells)
+        teller.total = sum(cell.cell_type == "code" for cell in notebook.cells)
     except NotebookFailed as error:
-        told.line(f"pykraft: {error}")
+        teller.line(f"pykraft: {error}")
         return 1
     failure = None
     try:
-        execute(notebook, notebook_path.resolve().parent, told.before, told.after)
+        execute(notebook, notebook_path.resolve().parent, teller.before, teller.after)
     except NotebookFailed as error:
         failure = error
     page = folder / notebook_path.with_suffix(".html").name
     write_page(notebook, page, notebook_path.stem)
-    told.line("")
+    teller.line("")
     if failure is not None:
-        told.line(f"{notebook_path}: {failure}. The page up to there is {page}")
+        teller.line(f"{notebook_path}: {failure}. The page up to there is {page}")
         return 1
-    told.line(f"All {told.total} cells ran in {told.seconds:.0f} s. The page with its pictures: {page}")
+    teller.line(f"All {teller.total} cells ran in {teller.seconds:.0f} s. The page with its pictures: {page}")
     return 0
 
 

@@ -157,7 +157,7 @@ def _limit_s() -> float:
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raises TooLong in the block when it has computed for so long, or waited for four times as long. The limit is in
+    """Raises TooLong in the block when it has computed for this long, or waited for four times as long. The limit is in
     the processor's time, so that no check fails because the machine is busy."""
 
     rings = 0

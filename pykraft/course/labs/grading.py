@@ -272,14 +272,14 @@ class _Forks:
 
 
 def _fork_all(order: Mapping[str, Any]) -> int:
-    """Collect the checks, and run them for every variable set, so many at a time."""
+    """Collect the checks, and run them for every variable set, this many at a time."""
     import pytest
 
     return int(pytest.main(order["arguments"], plugins=[_Forks(order)]))
 
 
 def _end_after(seconds: float) -> None:
-    """Let the kernel end this process when it has computed for so long."""
+    """Let the kernel end this process when it has computed for this long."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))

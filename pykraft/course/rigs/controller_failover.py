@@ -150,8 +150,8 @@ class ZooKeeperModel:
 
 
 def timed_failovers(cluster: "Cluster", times: int) -> list[float]:
-    """Kill the active controller of a live cluster, wait for another one, start the dead one again, so many times; the
-    seconds of each takeover on the real clock."""
+    """Kill the active controller of a live cluster, wait for another one, start the dead one again, this many times;
+    the seconds of each takeover on the real clock."""
     found = []
     for _ in range(times):
         old = cluster.describe().active_controller

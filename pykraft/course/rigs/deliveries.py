@@ -139,8 +139,8 @@ class HandProducer:
         partition = ProduceRequest.Topic.Partition(index=0, records=memoryview(batch))
         topic = ProduceRequest.Topic(name=self._topic, partition_data=[partition])
         answered = self._ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
-        told = answered.responses[0].partition_responses[0]
-        return told.base_offset if not told.error_code else None, ErrorCode.of(told.error_code).name
+        answer = answered.responses[0].partition_responses[0]
+        return answer.base_offset if not answer.error_code else None, ErrorCode.of(answer.error_code).name
 
     def _ask(self, request: Request, version: int) -> Any:
         self._socket.sendall(b"".join(encode_request(request, version, 1, "by hand")))
@@ -210,7 +210,7 @@ def crash_and_start_again(
     crash_after: int,
     transactional: bool = False,
 ) -> list[int]:
-    """How often each record of `source` was processed by a worker that crashes after so many records and is started
+    """How often each record of `source` was processed by a worker that crashes after this many records and is started
     again. ``way(worker, records)`` processes what one poll has returned, and commits."""
     target = f"{source}-processed-{next(_numbers)}"
     cluster.create_topic(target)

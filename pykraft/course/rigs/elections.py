@@ -68,7 +68,7 @@ class Quorum:
             self._cluster.step()
 
     def run_for(self, ms: float) -> None:
-        """Go on for so long."""
+        """Go on for this long."""
         until = self.now_ms + ms
         self.run_until(lambda: self.now_ms >= until)
 

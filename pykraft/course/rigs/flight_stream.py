@@ -38,8 +38,8 @@ _COLUMNS = "carrier string, flight int, origin string, dep_delay int, time_hour 
 
 
 class FlightFeed:
-    """Sends flights, oldest first, so many each second, until all of `limit` are sent or it is closed. The `first` ones
-    are left out: they were sent before."""
+    """Sends flights, oldest first, this many each second, until all of `limit` are sent or it is closed. The `first`
+    ones are left out: they were sent before."""
 
     def __init__(self, servers: str, per_second: int, limit: int | None = None, first: int = 0) -> None:
         self.sent = first
@@ -61,7 +61,7 @@ class FlightFeed:
             self.sent += len(some)
 
     def wait(self, count: int) -> None:
-        """Wait until so many flights were sent."""
+        """Wait until this many flights were sent."""
         while self.sent < count and self._thread.is_alive():
             self._is_over.wait(_STEP_S)
 
@@ -122,8 +122,8 @@ def delays_by_carrier(flights: DataFrame) -> DataFrame:
 def alerts(flights: DataFrame, minutes: int = 60) -> DataFrame:
     """A record for each flight that left so late: where it was in the topic, and the weather."""
     late = flights.where(sf.col("dep_delay") >= minutes)
-    told = ("partition", "offset", "carrier", "flight", "origin", "dep_delay", "wind_speed", "visib")
-    return late.select(sf.col("carrier").alias("key"), sf.to_json(sf.struct(*told)).alias("value"))
+    fields = ("partition", "offset", "carrier", "flight", "origin", "dep_delay", "wind_speed", "visib")
+    return late.select(sf.col("carrier").alias("key"), sf.to_json(sf.struct(*fields)).alias("value"))
 
 
 def start_table(flights: DataFrame, folder: Path) -> StreamingQuery:
@@ -213,5 +213,5 @@ def compared(default: Mapping[tuple[int, int], int], once: Mapping[tuple[int, in
 
 def _places(values: Iterator[str]) -> Iterator[tuple[int, int]]:
     for value in values:
-        told = json.loads(value)
-        yield told["partition"], told["offset"]
+        alert = json.loads(value)
+        yield alert["partition"], alert["offset"]

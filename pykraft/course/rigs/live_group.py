@@ -194,7 +194,7 @@ class LiveGroup:
         return has_all and max(owned) - min(owned) <= 1
 
     def watch(self, seconds: float) -> None:
-        """Look at the lag for so long."""
+        """Look at the lag for this long."""
         deadline = self.now_s + seconds
         self.watch_until(lambda: self.now_s >= deadline)
 

@@ -53,7 +53,7 @@ class WaitingReader:
         self.hear()  # it looks up the leader and its offset once
 
     def hear(self, records: int = 1) -> float:
-        """Milliseconds from `send` to the return of `poll`: the median of so many records."""
+        """Milliseconds from `send` to the return of `poll`: the median of this many records."""
         return median(self._hear_one() for _ in range(records))
 
     def _hear_one(self) -> float:

@@ -23,7 +23,7 @@ CODEC = "gzip"
 
 
 class Cost(NamedTuple):
-    """A topic of so many partitions: what it takes while it is empty, and how the records are stored."""
+    """A topic of this many partitions: what it takes while it is empty, and how the records are stored."""
 
     partitions: int
     files: int

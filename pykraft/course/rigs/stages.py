@@ -42,7 +42,7 @@ _KIND = "broker"
 
 
 def small_request(correlation_id: int = 1, padding: int = 0) -> bytes:
-    """A request that takes next to no work: ApiVersions; with so many bytes more in a field that no broker knows."""
+    """A request that takes next to no work: ApiVersions; with this many bytes more in a field that no broker knows."""
     frame = b"".join(encode_request(_HELLO, 3, correlation_id, "lesson"))
     if not padding:
         return frame
@@ -223,8 +223,8 @@ def _without_frames(data: bytes, left: int) -> tuple[bytes, int]:
 
 
 def hand_overs(cluster: Cluster, requests: int) -> float:
-    """How often the threads of its node had to wait for each of so many requests, one after the other. A thread without
-    work gives the processor back, which the system counts (voluntary context switches)."""
+    """How often the threads of its node had to wait for each of this many requests, one after the other. A thread
+    without work gives the processor back, which the system counts (voluntary context switches)."""
     wire = Wire(cluster)
     wire.ask(small_request())
     before = _waits()
@@ -326,7 +326,7 @@ def _target(link: Path) -> str:
 
 @contextmanager
 def few_descriptors(count: int) -> Iterator[None]:
-    """The files of all logs of this process share so many descriptors meanwhile."""
+    """The files of all logs of this process share this many descriptors meanwhile."""
     before, OPEN_FILES.limit = OPEN_FILES.limit, count
     try:
         yield

@@ -39,7 +39,7 @@ from pykraft.course.rigs.programs import Program, Usage
 from pykraft.viz.byte_path import BytePath, Move
 
 Way = Callable[[int, socket.socket, int, int], None]
-"""way(file, out, size, piece): send so many bytes of an open file, in pieces."""
+"""way(file, out, size, piece): send this many bytes of an open file, in pieces."""
 
 PIECE_BYTES = 1 << 20
 ROUNDS = 3
@@ -272,7 +272,7 @@ class _Pair:
         self._failure: Exception | None = None
 
     def begin(self, wanted: int, checks: bool) -> None:
-        """Let the thread wait for so many bytes."""
+        """Let the thread wait for this many bytes."""
         self._thread = threading.Thread(target=self._read, args=(wanted, checks), daemon=True)
         self._thread.start()
 

@@ -73,7 +73,7 @@ class BrokerApart:
         self.address = self._program.hear()
 
     def read(self, topic: str, records: Sequence[bytes]) -> Transfer:
-        """Let librdkafka read the topic, which holds so many records, once. `gigabytes` are those of the records, as
+        """Let librdkafka read the topic, which holds this many records, once. `gigabytes` are those of the records, as
         they were before any compression. KafkaException or TimeoutError if something else comes."""
         counts, before, own = self._calls(), self._program.usage(), time.process_time()
         started = time.perf_counter()

@@ -45,7 +45,7 @@ class VirtualFailover(VirtualProducer):
     """While one record is followed: when, at which broker, where its log ends, and whether that is committed."""
 
     def crash_leader(self, at_ms: float) -> None:
-        """The leader's process ends so many milliseconds after the next `send` begins, and stays away."""
+        """The leader's process ends this many milliseconds after the next `send` begins, and stays away."""
         self._troubles.append((at_ms, lambda: self._machine(self._leader().config.node_id).crash()))
 
     def lose_power(self, at_ms: float) -> None:

@@ -224,7 +224,7 @@ class VirtualGroup:
         self.note()
 
     def pause(self, name: str, seconds: float) -> None:
-        """Its program does not poll for so long; the client's heartbeats go on."""
+        """Its program does not poll for this long; the client's heartbeats go on."""
         self._event(f"{name} pauses")
         self._members[name][1].pauses_until = self._scheduler.now + round(seconds * 1000)
         self.pauses.append((name, self.now_s, self.now_s + seconds))
@@ -237,7 +237,7 @@ class VirtualGroup:
         node.start()
 
     def wait(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Let this much virtual time pass."""
         until_us = self._scheduler.now_us + round(seconds * 1000) * US_PER_MS
         self._scheduler.at(until_us, _nothing)
         self._run_until(lambda: self._scheduler.now_us >= until_us)

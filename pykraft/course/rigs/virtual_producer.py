@@ -136,8 +136,8 @@ class VirtualProducer:
     def send(
         self, records: int, *, records_per_s: float, record_bytes: int = 100, values: Sequence[bytes] = ()
     ) -> None:
-        """Send so many records at this rate, to the partitions in turn, until each is acknowledged or has failed. They
-        have `record_bytes`, or are `values`, taken in turn."""
+        """Send this many records at this rate, to the partitions in turn, until each is acknowledged or has failed.
+        They have `record_bytes`, or are `values`, taken in turn."""
         self._began_us = self._scheduler.now_us
         self.batches, self.requests, self._taken, self._latency, self.failed = [], 0, {}, {}, {}
         self.offsets = {}
@@ -162,7 +162,7 @@ class VirtualProducer:
         self._loses_after = len(self._in_log())
 
     def be_away(self, seconds: float) -> None:
-        """The leader will refuse everything for so long, as one does that waits for its followers."""
+        """The leader will refuse everything for this long, as one does that waits for its followers."""
         fault = make_fault("Produce", TOPIC, None, "NOT_ENOUGH_REPLICAS", 0, None, None)
         faults = self._leader().faults
         faults.add(fault)
