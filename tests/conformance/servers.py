@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pykraft import Cluster
 from pykraft.common.config import parse_properties
-from pykraft.metadata.versions import ELR_VERSION, KRAFT_VERSION
+from pykraft.metadata.versions import KRAFT_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.server.config import RACK_AWARE_SELECTOR
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
@@ -64,7 +64,7 @@ class PykraftServer:
     name = "pykraft"
 
     def __init__(self) -> None:
-        self.cluster = Cluster(nodes=len(NODES), properties=PROPERTIES, features={ELR_VERSION: 1, KRAFT_VERSION: 0})
+        self.cluster = Cluster(nodes=len(NODES), properties=PROPERTIES, features={KRAFT_VERSION: 0})
         self.bootstrap_servers = self.cluster.bootstrap_servers
 
     def address(self, node: int) -> str:
