@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.features import levels_with
 from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.records import (
     FeatureLevelRecord,
     MetadataRecord,
@@ -18,6 +20,7 @@ from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.sim.admin_workload import Administrator
 from pykraft.sim.invariants import Violation
+from pykraft.sim.knobs import SNAPSHOT_SEEDS, draw
 from pykraft.sim.level_laws import check_record_versions
 
 LEVEL_22 = FeatureLevelRecord(name="metadata.version", feature_level=22)
@@ -65,3 +68,13 @@ def test_a_request_that_was_given_up_may_arrive_later_and_one_that_was_refused_m
     someone.check(at(29))
     with pytest.raises(Violation):
         someone.check(at(27))
+
+
+def test_some_clusters_keep_no_eligible_leader_replicas_and_none_has_a_level_that_lacks_another() -> None:
+    default = [draw(seed).features for seed in range(100)]
+    assert all(features in ({}, {ELR_VERSION: 0}) for features in default)
+    assert 15 <= sum(ELR_VERSION in features for features in default) <= 35
+    with_snapshots = [draw(seed).features for seed in SNAPSHOT_SEEDS]
+    assert {features[ELR_VERSION] for features in with_snapshots} == {0, 1}
+    for features in with_snapshots:
+        levels_with(features)
