@@ -2,7 +2,7 @@
 
 `lines` draws one curve for each name, `points` draws dots. Either axis may be logarithmic, which is said at the axis.
 Curves differ by colour, by dash and by the shape of their dots, and each is labelled where it ends, so no legend has to
-be looked up. The name of a single dot is beside it.
+be looked up. The name of dots is beside the islast of them.
 """
 
 import math
@@ -91,7 +91,6 @@ def _plot(
     need([number for some in series.values() for point in some for number in point], "a plot")
     xs = [x for some in series.values() for x, _ in some]
     ys = [y for some in series.values() for _, y in some]
-    are_single = not is_line and all(len(some) == 1 for some in series.values())
     right = WIDTH - 14 - max(min(210.0, text_width(name, _LABEL)) for name in series)
     bottom = _TOP + _HEIGHT
     room = 0.0 if is_line else _DOT_ROOM
@@ -110,12 +109,12 @@ def _plot(
             svg.element("polyline", points=path, fill="none", stroke=colour, stroke_width="2.4", stroke_dasharray=dash)
         for x, y in placed if not is_line or len(placed) <= _MOST_DOTS else ():
             _dot(svg, x, y, number, colour)
-        if are_single:
+        if not is_line:
             continue
         ends.append(_label_place(placed[-1][1] if placed else _TOP, ends))
         svg.text(right + 12, ends[-1] + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
-    if are_single:
-        dots = {name: (across(some[0][0]), up(some[0][1])) for name, some in series.items()}
+    if not is_line:
+        dots = {name: [(across(x), up(y)) for x, y in some] for name, some in series.items() if some}
         _label_dots(svg, dots, [bottom, *map(up, up.marks())])
     return finished(svg, title, note, _in_words(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
 
@@ -151,12 +150,13 @@ def _label_place(y: float, taken: Sequence[float]) -> float:
     return y
 
 
-def _label_dots(svg: Svg, dots: Mapping[str, tuple[float, float]], grid: Sequence[float]) -> None:
-    """Each name beside its dot: on the right, on the left, above or below, where no other name or dot is, and no
-    line of the grid if there is such a place."""
-    taken = [TextBox("", x - 5, y - 5, x + 5, y + 5) for x, y in dots.values()]
+def _label_dots(svg: Svg, dots: Mapping[str, Sequence[tuple[float, float]]], grid: Sequence[float]) -> None:
+    """Each name beside the last of its dots: on the right, on the left, above or below, where no other name or dot is,
+    and no line of the grid if there is such a place."""
+    taken = [TextBox("", x - 5, y - 5, x + 5, y + 5) for some in dots.values() for x, y in some]
     lines = [TextBox("", 0, y - 1, WIDTH, y + 1) for y in grid]
-    for name, (x, y) in dots.items():
+    for name, some in dots.items():
+        x, y = some[-1]
         label = shortened(name, WIDTH - x - 12, _LABEL)
         width = text_width(label, _LABEL)
         places = [(x + 10, y + 4), (x + 10, y - 5), (x + 10, y + 15), (x - 10 - width, y + 4)]
@@ -164,7 +164,7 @@ def _label_dots(svg: Svg, dots: Mapping[str, tuple[float, float]], grid: Sequenc
         places += [(x + 10, y + 4 + 16 * step) for step in range(1, len(dots) + 1)]
         free = [place for place in places if not any(_box(label, *place).overlaps(box) for box in taken)]
         clear = [place for place in free if not any(_box(label, *place).overlaps(line) for line in lines)]
-        left, base = (clear or free)[0]
+        left, base = (clear or free or places)[0]
         taken.append(svg.text(left, base, label, _LABEL))
 
 

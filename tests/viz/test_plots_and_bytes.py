@@ -199,3 +199,9 @@ def test_an_axis_of_late_values_begins_with_them_and_has_round_marks() -> None:
 def test_a_curve_of_many_points_has_no_dots() -> None:
     assert elements(lines({"few": [(x, x) for x in range(50)]}, title="Few"), "circle")
     assert not elements(lines({"many": [(x, x) for x in range(500)]}, title="Many"), "circle")
+
+
+def test_the_name_of_several_dots_is_beside_its_own() -> None:
+    figure = points({"few": [(3, 0.4), (3, 0.5)], "many": [(603, 0.8), (603, 0.6)]}, title="Two clouds")
+    (few,) = [box for box in figure.boxes if box.text == "few"]
+    assert few.right < min(float(dot.get("x") or 0) for dot in elements(figure, "rect") if float(dot.get("x") or 0))
