@@ -8,14 +8,17 @@ Three limits, and what happens to the connection that is one too many:
     max.connection.creation.rate   it waits until the average is back at the limit, one second at most
     max.connections.per.ip         it is closed (max.connections.per.ip.overrides: other limits for some hosts)
 
+The first two also hold for each listener by itself, whose limits may be lower or higher than the broker's
+(``listener.name.NAME.max.connections``); a connection waits for both.
+
 While one connection waits its listener accepts no other, so the next ones stay in the system's backlog.
 
 The rate is an average over eleven samples of one second, the youngest unfinished, and counts as at least ten seconds.
 So after a quiet time ten seconds' worth of connections may come at once; only then does the limit slow them down.
 
 Brokers must reach each other when clients have taken all connections. So if a broker has several listeners, the one of
-the brokers is *protected*: ``max.connections`` and the rate do not hold for it, and for each connection by which the
-limit is exceeded the one that was silent for the longest on another listener is closed.
+the brokers is *protected*: only its own limits hold for it, and for each connection by which the broker's limit is
+exceeded the one that was silent for the longest on another listener is closed.
 
 A node has these quotas once for its broker's listeners and once for its controller's, as Kafka has two SocketServers.
 
@@ -26,11 +29,20 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _SAMPLE_MS = 1000
 _SAMPLES = 11
 _MOST_WAIT_MS = 1000
 NO_LIMIT = (1 << 31) - 1
+
+
+class ListenerLimits(NamedTuple):
+    """What one listener allows."""
+
+    connections: int = NO_LIMIT
+    creation_rate: int = NO_LIMIT
+    """A second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +55,12 @@ class ConnectionLimits:
     """By address."""
     creation_rate: int = NO_LIMIT
     """A second."""
+    of_listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    """By name; a listener that is not here has the same limits as the broker."""
+
+    def of(self, listener: str) -> ListenerLimits:
+        """The limits of one listener by itself."""
+        return self.of_listeners.get(listener, ListenerLimits(self.connections, self.creation_rate))
 
 
 class ConnectionRate:
@@ -71,11 +89,21 @@ class ConnectionRate:
         return min(_MOST_WAIT_MS, round((rate - limit) / limit * window_ms) if limit else _MOST_WAIT_MS)
 
 
+class _ListenerQuota:
+    """The connections of one listener."""
+
+    def __init__(self, limits: ListenerLimits) -> None:
+        self.limits = limits
+        self.rate = ConnectionRate()
+        self.count = 0
+
+
 class ConnectionQuotas:
     """The connections of the listeners of one role. Any thread may call it."""
 
     def __init__(self, limits: ConnectionLimits, listeners: Sequence[str], inter_broker_listener: str = "") -> None:
         self._limits = limits
+        self._listeners = {name: _ListenerQuota(limits.of(name)) for name in listeners}
         self._protected = inter_broker_listener if len(listeners) > 1 else ""
         self._lock = threading.Lock()
         self._by_address: Counter[str] = Counter()
@@ -85,29 +113,40 @@ class ConnectionQuotas:
         """Called when a connection is closed: a listener that waits for it may accept again."""
 
     def wait_ms(self, listener: str, now: int) -> int:
-        """A connection has come: how long it has to wait for the rate's sake."""
-        if self._limits.creation_rate == NO_LIMIT or listener == self._protected:
-            return 0
+        """A connection has come: how long it has to wait for the rates' sake."""
+        quota = self._listeners[listener]
+        rates = [(quota.rate, quota.limits.creation_rate)]
+        if listener != self._protected:
+            rates.append((self._rate, self._limits.creation_rate))
+        wait_ms = 0
         with self._lock:
-            self._rate.record(now)
-            return self._rate.wait_ms(self._limits.creation_rate, now)
+            for rate, limit in rates:
+                if limit != NO_LIMIT:
+                    rate.record(now)
+                    wait_ms = max(wait_ms, rate.wait_ms(limit, now))
+        return wait_ms
 
     def has_slot(self, listener: str) -> bool:
         """Whether one more may be served now."""
+        quota = self._listeners[listener]
+        if quota.count >= quota.limits.connections:
+            return False
         return self.total < self._limits.connections or listener == self._protected
 
-    def admit(self, address: str) -> bool:
+    def admit(self, listener: str, address: str) -> bool:
         """Count one more, unless its address has too many; False: close it."""
         with self._lock:
             if self._by_address[address] >= self._limits.per_ip_overrides.get(address, self._limits.per_ip):
                 return False
             self._by_address[address] += 1
+            self._listeners[listener].count += 1
             self.total += 1
             return True
 
-    def release(self, address: str) -> None:
+    def release(self, listener: str, address: str) -> None:
         """A connection that was admitted is closed."""
         with self._lock:
+            self._listeners[listener].count -= 1
             self.total -= 1
             self._by_address[address] -= 1
             if not self._by_address[address]:
@@ -121,5 +160,6 @@ class ConnectionQuotas:
         return self.total > self._limits.connections
 
     def is_exceeded(self, listener: str) -> bool:
-        """Whether a connection of this listener has to go, because the protected one took more than there are."""
-        return self.has_excess and listener != self._protected
+        """Whether a connection of this listener has to go, because the protected one took more than there are. Those of
+        the node's other role have quotas of their own."""
+        return self.has_excess and listener in self._listeners and listener != self._protected

@@ -298,8 +298,9 @@ class Acceptor:
         sock, address = self._held
         self._held = None
         self._watch(True)
-        if self._quotas.admit(address):
-            self._connections.add(sock, address, self.listener, self._kind, partial(self._quotas.release, address))
+        if self._quotas.admit(self.listener, address):
+            release = partial(self._quotas.release, self.listener, address)
+            self._connections.add(sock, address, self.listener, self._kind, release)
         else:
             sock.close()
         return FOREVER

@@ -39,7 +39,7 @@ from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
-from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
+from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
 from pykraft.network.socket_server import SocketOptions
@@ -358,6 +358,12 @@ def connection_quotas(config: NodeConfig) -> dict[ListenerKind, ConnectionQuotas
         per_ip=values[keys.MAX_CONNECTIONS_PER_IP],
         per_ip_overrides=_limits_of_addresses(keys.limits_of_hosts(values)),
         creation_rate=values[keys.MAX_CONNECTION_CREATION_RATE],
+        of_listeners={
+            listener.name: ListenerLimits(
+                *(keys.value_of_listener(key, listener.name, config.properties, values) for key in keys.OF_LISTENERS)
+            )
+            for listener in config.listeners
+        },
     )
     names = {kind: [each.name for each in config.listeners if each.kind is kind] for kind in ListenerKind}
     return {kind: ConnectionQuotas(limits, names[kind], config.inter_broker_listener) for kind in ListenerKind}

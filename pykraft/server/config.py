@@ -23,7 +23,7 @@ from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.config import RAFT_KEYS
-from pykraft.server.socket_config import SOCKET_KEYS, check_socket_keys
+from pykraft.server.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 
 PROCESS_ROLES = names(
     "process.roles",
@@ -321,6 +321,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     roles = frozenset(role_names)
     listeners = _listeners(values)
     by_name = {listener.name: listener for listener in listeners}
+    of_listeners = check_listener_keys(by_name, properties)
     controller_listener = values[CONTROLLER_LISTENER_NAMES][0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
@@ -347,7 +348,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         metadata_dir=_folder(values[METADATA_LOG_DIR] or directories[0]),
         properties=dict(properties),
         values=values,
-        unknown=tuple(NODE_CONFIG.unknown(properties)),
+        unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
     )
 

@@ -3,12 +3,14 @@
 ``num.network.threads`` and ``num.io.threads`` have their effect on a node with Kafka's threads (``network="staged"``,
 see `runtime.staged`). A node of one thread has neither pool, and they change nothing there.
 
-Kafka also takes most of these for a single listener (``listener.name.NAME.max.connections``), and changes some while it
-runs. Here they hold for all listeners of a role, from the start of a node to its end.
+``max.connections`` and ``max.connection.creation.rate`` are also taken for a single listener
+(``listener.name.NAME.max.connections``, the name in lower case). Kafka takes some others so, and changes some while it
+runs. Here those hold for all listeners of a role, from the start of a node to its end.
 
 Follows org.apache.kafka.network.SocketServerConfigs.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pykraft.common.config import LARGEST, Config, Key, integer, string
@@ -70,6 +72,29 @@ SOCKET_KEYS: list[Key[Any]] = [
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     MAX_CONNECTION_CREATION_RATE,
 ]
+
+
+OF_LISTENERS = (MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE)
+"""What a single listener may have."""
+
+
+def value_of_listener(key: Key[int], listener: str, properties: Mapping[str, str], values: Config) -> int:
+    """What holds for one listener: its own setting, else that of all."""
+    name = _of_listener(key, listener)
+    return key.read(properties[name], name) if name in properties else values[key]
+
+
+def check_listener_keys(listeners: Iterable[str], properties: Mapping[str, str]) -> set[str]:
+    """The names of the settings that these listeners may have for themselves; ConfigError if one has no such value."""
+    named = {_of_listener(key, listener): key for listener in listeners for key in OF_LISTENERS}
+    for name, key in named.items():
+        if name in properties:
+            key.read(properties[name], name)
+    return set(named)
+
+
+def _of_listener(key: Key[Any], listener: str) -> str:
+    return f"listener.name.{listener.lower()}.{key.name}"
 
 
 def check_socket_keys(values: Config) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ConnectionRate
+from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ConnectionRate, ListenerLimits
 
 
 def accepted_at(limit: int, comes_at: list[int]) -> list[int]:
@@ -50,8 +50,31 @@ def test_below_the_limit_nobody_waits_and_without_one_nothing_is_counted() -> No
 
 
 def test_the_brokers_listener_is_protected_only_beside_another_one() -> None:
-    limits = ConnectionLimits(connections=0, creation_rate=0)
+    any_number = {"INTERNAL": ListenerLimits()}
+    limits = ConnectionLimits(connections=0, creation_rate=0, of_listeners=any_number)
     alone = ConnectionQuotas(limits, ["INTERNAL"], "INTERNAL")
     beside = ConnectionQuotas(limits, ["INTERNAL", "PLAINTEXT"], "INTERNAL")
     assert (alone.has_slot("INTERNAL"), beside.has_slot("INTERNAL"), beside.has_slot("PLAINTEXT")) == (0, 1, 0)
     assert beside.wait_ms("INTERNAL", 0) == 0 < beside.wait_ms("PLAINTEXT", 0)
+
+
+def test_a_protected_listener_has_the_limits_of_the_broker_for_itself_unless_it_has_others() -> None:
+    quotas = ConnectionQuotas(ConnectionLimits(connections=1, creation_rate=1), ["INTERNAL", "PLAINTEXT"], "INTERNAL")
+    assert quotas.admit("PLAINTEXT", "a") and not quotas.has_slot("PLAINTEXT")
+    assert quotas.has_slot("INTERNAL") and quotas.admit("INTERNAL", "b") and not quotas.has_slot("INTERNAL")
+    quotas.release("INTERNAL", "b")
+    assert quotas.has_slot("INTERNAL") and not quotas.has_slot("PLAINTEXT")
+    assert [quotas.wait_ms("INTERNAL", 0) for _ in range(11)][9:] == [0, 1000]
+
+
+def test_only_listeners_of_the_same_role_have_to_make_room() -> None:
+    quotas = ConnectionQuotas(ConnectionLimits(connections=0), ["INTERNAL", "PLAINTEXT"], "INTERNAL")
+    assert quotas.admit("INTERNAL", "a") and quotas.has_excess
+    assert [quotas.is_exceeded(name) for name in ("PLAINTEXT", "INTERNAL", "CONTROLLER")] == [True, False, False]
+
+
+def test_a_listener_waits_for_its_own_rate_and_for_the_brokers() -> None:
+    of_listeners = {"SLOW": ListenerLimits(creation_rate=1), "FAST": ListenerLimits(creation_rate=100)}
+    quotas = ConnectionQuotas(ConnectionLimits(creation_rate=2, of_listeners=of_listeners), ["SLOW", "FAST"])
+    assert [quotas.wait_ms("SLOW", 0) for _ in range(11)] == [0] * 10 + [1000]
+    assert [quotas.wait_ms("FAST", 0) for _ in range(10)] == [0] * 9 + [500], "twenty in all"
