@@ -26,7 +26,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pykraft.admin import Admin
-from pykraft.cluster_arguments import FIRST_CONTROLLER_ID, check_arguments, known_port, rack_of_each
+from pykraft.cluster_arguments import (
+    FIRST_CONTROLLER_ID,
+    ClusterMode,
+    check_arguments,
+    known_port,
+    rack_of_each,
+)
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -36,7 +42,7 @@ from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
-from pykraft.runtime.threaded import NodeStopped, NodeThread
+from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
 from pykraft.server.config import advice, read_node_config
 from pykraft.server.describe import TAIL, NodeView
 from pykraft.server.faults import Fault, make_fault
@@ -45,7 +51,7 @@ from pykraft.server.storage_format import format_directories
 from pykraft.storage.checkpoint import read_meta_properties
 from pykraft.storage.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log_manager import lock_directory
-from pykraft.timeouts import PROFILES, Timeouts, describe_timeouts
+from pykraft.timeouts import PROFILES, TimeoutProfile, Timeouts, describe_timeouts
 from pykraft.transport.frame_recorder import RecordedFrames
 
 T = TypeVar("T")
@@ -77,15 +83,15 @@ class Cluster:
         nodes: int = 3,
         *,
         controllers: int | None = None,
-        mode: str = "threads",
-        timeouts: str = "lesson",
+        mode: ClusterMode = "threads",
+        timeouts: TimeoutProfile = "lesson",
         directory: str | Path | None = None,
         port: int | None = None,
         racks: Sequence[str] | None = None,
         properties: Mapping[str, object] | None = None,
         features: Mapping[str, int] | None = None,
         filesystem: FileSystem | None = None,
-        network: str = "fused",
+        network: NetworkMode = "fused",
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 

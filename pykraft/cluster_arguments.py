@@ -1,10 +1,12 @@
 """What a `Cluster` is handed, looked at before anything starts: numbers, names of modes, racks, ports."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
-from pykraft.runtime.threaded import NETWORKS
-from pykraft.timeouts import PROFILES
+from pykraft.runtime.threaded import NetworkMode
+from pykraft.timeouts import PROFILES, TimeoutProfile
 
+ClusterMode = Literal["threads", "processes"]
 FIRST_CONTROLLER_ID = 101
 _LAST_PORT = 65_535
 
@@ -29,10 +31,10 @@ def rack_of_each(racks: Sequence[str] | None, nodes: int) -> dict[int, str]:
 def check_arguments(
     nodes: int,
     controllers: int | None,
-    mode: str,
-    timeouts: str,
+    mode: ClusterMode,
+    timeouts: TimeoutProfile,
     port: int | None,
-    network: str,
+    network: NetworkMode,
     has_filesystem: bool,
 ) -> None:
     """ValueError names what is wrong with them."""
@@ -47,9 +49,9 @@ def check_arguments(
         raise ValueError(f"controllers={controllers}: leave it out for combined nodes, or name at least one")
     if port is not None and not 1 <= port <= _LAST_PORT + 1 - nodes:
         raise ValueError(f"port={port}: the brokers' ports, {nodes} from this one on, lie between 1 and {_LAST_PORT}")
-    if mode not in ("threads", "processes"):
+    if mode not in get_args(ClusterMode):
         raise ValueError(f'mode={mode!r}: must be "threads" or "processes"')
-    if network not in NETWORKS:
+    if network not in get_args(NetworkMode):
         raise ValueError(f'network={network!r}: must be "fused" or "staged"')
     if timeouts not in PROFILES:
         raise ValueError(f"timeouts={timeouts!r}: must be {' or '.join(sorted(PROFILES))}")

@@ -6,7 +6,7 @@ lesson one looks on, so the same mechanisms run with shorter times here: nothing
 
 import html
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pykraft.server.config import NODE_CONFIG
 
@@ -26,6 +26,7 @@ LESSON: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 200,
 }
 KAFKA: Mapping[str, int] = {}
+TimeoutProfile = Literal["lesson", "kafka"]
 PROFILES: Mapping[str, Mapping[str, int]] = {"lesson": LESSON, "kafka": KAFKA}
 
 

@@ -31,7 +31,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pykraft.common.core import Outbound
 from pykraft.common.errors import ConfigError
@@ -65,7 +65,7 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
 MAX_WAIT_MS = 1000
-NETWORKS = ("fused", "staged")
+NetworkMode = Literal["fused", "staged"]
 """Where the stages between a client's socket and the node run."""
 
 
@@ -89,11 +89,11 @@ class NodeThread:
         name: str = "node",
         filesystem: FileSystem | None = None,
         quotas: Quotas | None = None,
-        network: str = "fused",
+        network: NetworkMode = "fused",
     ) -> None:
         """Open the node's directories and listeners, by default on the disk of this machine and without quotas.
         ConfigError, DirectoryInUseError or OSError say why not."""
-        assert network in NETWORKS, network
+        assert network in get_args(NetworkMode), network
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
@@ -131,7 +131,7 @@ class NodeThread:
             raise
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def _make_stages(self, network: str) -> FusedStages | StagedStages:
+    def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
         options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
         clock, values = self._clock.now, self.node.config.values
         if network == "fused":

@@ -1,4 +1,5 @@
-"""The settings of clients as type checkers know them: made from the table that clients check them by, and of use."""
+"""The settings of clients and clusters as type checkers know them: those of clients are made from the table that
+clients check them by, and both are of use."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Uses of clients, right and wrong: what mypy says of each line is compared with the comment at its end."""
+"""Uses of clients and clusters, right and wrong: what mypy says of each line is compared with the comment at its
+end."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pykraft import Admin, Consumer, Producer, TopicPartition
+from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
 
 # --- right ------------------------------------------------------------------------------------------------------------
 
@@ -20,6 +21,8 @@ consumer = Consumer("flights", bootstrap_servers="localhost:9092", group_id="g",
 consumer.assign([TopicPartition("flights", 0)])
 admin = Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1000)
 admin = Admin(**FROM_A_FILE)
+admin = Admin(bootstrap_controllers="localhost:9093")
+cluster = Cluster(1, mode="processes", network="staged", timeouts="kafka", racks=["a"], features={"group.version": 1})
 
 # --- wrong ------------------------------------------------------------------------------------------------------------
 
@@ -32,5 +35,10 @@ Producer(bootstrap_servers=9092)  # wrong: arg-type
 Consumer("flights", bootstrap_servers="localhost:9092", acks="all")  # wrong: call-arg
 Consumer("flights", bootstrap_servers="localhost:9092", auto_ofset_reset="earliest")  # wrong: call-arg
 Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1.5)  # wrong: arg-type
+Producer(bootstrap_controllers="localhost:9093")  # wrong: call-arg
+Cluster(mode="process")  # wrong: arg-type
+Cluster(network="stages")  # wrong: arg-type
+Cluster(timeouts="Kafka")  # wrong: arg-type
+Cluster(node=3)  # wrong: call-arg
 place = producer.send("flights", b"LH400").get().ofset  # wrong: attr-defined
 text: str = producer.send("flights", b"LH400").get().offset  # wrong: assignment
