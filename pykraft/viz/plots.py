@@ -2,7 +2,7 @@
 
 `lines` draws one curve for each name, `points` draws dots. Either axis may be logarithmic, which is said at the axis.
 Curves differ by colour, by dash and by the shape of their dots, and each is labelled where it ends, so no legend has to
-be looked up. The name of dots is beside the islast of them.
+be looked up. The name of dots is beside the last of them.
 """
 
 import math
