@@ -37,7 +37,7 @@ FAULTS: list[dict[str, Any]] = [
         )
     ),
     *({"api": "Fetch", "error": error} for error in ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")),
-    {"api": "Metadata", "error": "LEADER_NOT_AVAILABLE"},
+    *({"api": "Metadata", "error": error} for error in ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION")),
     {"api": "InitProducerId", "error": "COORDINATOR_LOAD_IN_PROGRESS"},
     *(
         {"api": "FindCoordinator", "error": error}
@@ -57,13 +57,16 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def librdkafka(servers: str, topic: str) -> list[str]:
+def librdkafka(servers: str, topic: str, after_the_first: Callable[[], object] = lambda: None) -> list[str]:
+    """Write records and read them; `after_the_first` is called when one is written."""
     common = {"bootstrap.servers": servers, "socket.timeout.ms": 3000}
     failures: list[object] = []
     producer = confluent_kafka.Producer({**common, "enable.idempotence": True, "linger.ms": 0})
     for value in VALUES:
         producer.produce(topic, value.encode(), on_delivery=lambda error, _: failures.append(error))
         assert producer.flush(LIMIT_S) == 0
+        if value == VALUES[0]:
+            after_the_first()
     assert failures == [None] * COUNT
     consumer = confluent_kafka.Consumer(
         {**common, "group.id": f"group-of-{topic}", "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
@@ -83,16 +86,25 @@ def librdkafka(servers: str, topic: str) -> list[str]:
     return found
 
 
-def node(servers: str, topic: str) -> list[str]:
+def node(servers: str, topic: str, after_the_first: Callable[[], object] = lambda: None) -> list[str]:
+    """The same with kafkajs."""
     try:
         modules = kafkajs()
     except Unavailable as reason:
         pytest.skip(str(reason))
     environment = {**os.environ, "NODE_PATH": str(modules), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
     command = ["node", str(SCRIPT), servers, topic, str(COUNT)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    found: list[str] = json.loads(done.stdout)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as running:
+        try:
+            assert running.stdout is not None
+            if running.stdout.readline() == "one record is written\n":
+                after_the_first()
+            out, complaints = running.communicate("go on\n", timeout=LIMIT_S)
+        finally:
+            running.kill()
+    assert running.returncode == 0, complaints
+    found: list[str] = json.loads(out)
     return found
 
 
@@ -107,6 +119,7 @@ def test_every_record_is_written_and_read_once_in_spite_of_a_fault(
 ) -> None:
     topic = "-".join([described(fault), client.__name__]).replace(" ", "-")
     cluster.create_topic(topic, partitions=1)
-    with cluster.fault(**fault, count=2) as met:
+    about = {"topic": topic} if fault["api"] == "Metadata" else {}  # an answer about no topic can have no error
+    with cluster.fault(**fault, **about, count=2) as met:
         assert client(cluster.bootstrap_servers, topic) == VALUES
     assert met.caught, "the fault met no request"
