@@ -29,7 +29,7 @@ from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicIm
 from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest, ElectLeadersResponse
 
 MAX_ELECTIONS = 1000
-"""One look at the partitions plans at most this many elections."""
+"""A periodic task plans at most this many elections at a time."""
 
 TopicAnswer = ElectLeadersResponse.ReplicaElectionResult
 Answer = TopicAnswer.PartitionResult
@@ -42,7 +42,7 @@ _UNAVAILABLE = {
 
 
 class LeaderElections:
-    """Plans elections."""
+    """Plans the elections of partition leaders; `replication` plans each change of a partition."""
 
     def __init__(self, replication: ReplicationControl) -> None:
         self._replication = replication
@@ -55,7 +55,10 @@ class LeaderElections:
         if request.topic_partitions is not None and not request.topic_partitions:
             return Result([], ElectLeadersResponse(replica_election_results=[]))
         if request.election_type not in set(ElectionType):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{request.election_type} is no type of election: 0 is preferred, 1 is unclean",
+            )
         kind = ElectionType(request.election_type)
         planned: dict[tuple[str, int], list[VersionedRecord]] = {}
         results = []
@@ -83,8 +86,8 @@ class LeaderElections:
         partition = None if topic is None else topic.partitions.get(number)
         if topic is None or partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {number} of topic {name}")
-        is_right = partition.has_preferred_leader if kind is ElectionType.PREFERRED else partition.has_leader
-        if is_right:
+        is_done = partition.has_preferred_leader if kind is ElectionType.PREFERRED else partition.has_leader
+        if is_done:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{number} is led by broker {partition.leader}")
         records = self._replication.plan(
             image, topic.topic_id, number, may_lead=image.is_active, election=_ELECTIONS[kind]
@@ -98,10 +101,10 @@ class LeaderElections:
             )
         return records
 
-    # --- from time to time --------------------------------------------------------------------------------------------
+    # --- periodic elections -------------------------------------------------------------------------------------------
 
     def periodic_tasks(self, config: Config) -> list[PeriodicTask]:
-        """The looks that the settings ask for."""
+        """The periodic elections that the settings ask for."""
         tasks = [PeriodicTask(config[keys.UNCLEAN_LEADER_ELECTION_INTERVAL_MS], self.plan_unclean, MAX_ELECTIONS)]
         if config[keys.AUTO_LEADER_REBALANCE_ENABLE]:
             interval_ms = config[keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS] * 1000
@@ -109,11 +112,11 @@ class LeaderElections:
         return tasks
 
     def plan_preferred(self, image: MetadataImage) -> list[VersionedRecord]:
-        """Leadership for first replicas that are in sync and do not lead."""
+        """Preferred elections, where the first replica is in sync and does not lead."""
         return self._plan_for(image, Election.PREFERRED, lambda topic, partition: not partition.has_preferred_leader)
 
     def plan_unclean(self, image: MetadataImage) -> list[VersionedRecord]:
-        """Leaders for partitions that have none and whose topics allow an unclean election by now."""
+        """Unclean elections, where a partition has no leader and its topic allows it by now."""
         return self._plan_for(
             image,
             Election.UNCLEAN,
@@ -123,12 +126,12 @@ class LeaderElections:
         )
 
     def _plan_for(
-        self, image: MetadataImage, election: Election, is_meant: Callable[[TopicImage, PartitionRegistration], bool]
+        self, image: MetadataImage, election: Election, is_due: Callable[[TopicImage, PartitionRegistration], bool]
     ) -> list[VersionedRecord]:
-        """Elections of the partitions that are meant."""
+        """Elections of the partitions for which one is due, at most `MAX_ELECTIONS` or a few more."""
         records: list[VersionedRecord] = []
         for topic_id, number, partition in all_partitions(image):
-            if is_meant(image.topics[topic_id], partition):
+            if is_due(image.topics[topic_id], partition):
                 records += self._replication.plan(image, topic_id, number, may_lead=image.is_active, election=election)
             if len(records) >= MAX_ELECTIONS:
                 break

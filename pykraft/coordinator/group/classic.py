@@ -55,8 +55,6 @@ NEW_MEMBER_TIMEOUT_MS = 300_000
 _FIRST_MEMBER_ID_REQUIRED = 4
 _FIRST_SKIP_ASSIGNMENT = 9
 
-_State = ClassicState
-_Result = CoordinatorResult[Any]
 _NOTHING: CoordinatorResult[None] = CoordinatorResult(None)
 
 
@@ -83,6 +81,9 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
+    def _classic_groups(self) -> list[ClassicGroup]:
+        return [each for each in self._groups.values() if isinstance(each, ClassicGroup)]
+
     def make(self, group_id: str) -> ClassicGroup:
         """A new, empty group."""
         group = self._groups[group_id] = ClassicGroup(group_id, self._time_ms())
@@ -90,7 +91,7 @@ class ClassicGroups:
 
     def on_loaded(self) -> None:
         """Sessions begin again: no record says how long a member has been silent."""
-        for group in [each for each in self._groups.values() if isinstance(each, ClassicGroup)]:
+        for group in self._classic_groups():
             for member in group.members.values():
                 self._expect_heartbeat(group, member)
             if len(group.members) > self.max_size:  # the limit is lower now: in a rebalance some find no room
@@ -98,7 +99,7 @@ class ClassicGroups:
 
     def on_unloaded(self) -> None:
         """Answer all that wait: the coordinator is elsewhere."""
-        for group in [each for each in self._groups.values() if isinstance(each, ClassicGroup)]:
+        for group in self._classic_groups():
             for member in group.members.values():
                 answer_join(member, refused_join(member.member_id, ErrorCode.NOT_COORDINATOR))
                 answer_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
@@ -135,16 +136,15 @@ class ClassicGroups:
     ) -> CoordinatorResult[JoinGroupResponse | Promise[JoinGroupResponse]]:
         """Let a member into the group. The response is a promise if it has to wait for the others."""
         answer: Promise[JoinGroupResponse] = Promise()
-        before = group = self._groups.get(request.group_id)
+        before, group = self._groups.get(request.group_id), self.group(request.group_id)
         is_new = group is None
         tombstones: Sequence[CoordinatorRecord] = ()
-        if group is not None and not isinstance(group, ClassicGroup):
-            assert group.is_empty, f"{request.group_id} has members that are not classic"
-            if request.member_id == NO_MEMBER:  # an empty group of the other kind makes room
-                is_new, tombstones, group = True, group.tombstones(), None
-        if group is None or not isinstance(group, ClassicGroup):
+        if group is None:
+            assert before is None or before.is_empty, f"{request.group_id} has members that are not classic"
             if request.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
+            if before is not None:  # an empty consumer group makes room
+                tombstones = before.tombstones()
             group = self.make(request.group_id)
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
@@ -192,10 +192,10 @@ class ClassicGroups:
         """While the members join again, those that have are counted: so those that come last are turned away if the
         limit was lowered."""
         most = self._config[keys.GROUP_MAX_SIZE]
-        if group.state is _State.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             member = group.members.get(member_id)
             return (member is not None and member.joining is not None) or group.awaiting_join < most
-        if group.state in (_State.COMPLETING_REBALANCE, _State.STABLE):
+        if group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
             return member_id in group.members or len(group.members) < most
         return True
 
@@ -242,13 +242,13 @@ class ClassicGroups:
             answer.keep(refused_join(request.member_id, error.code))
             return _NOTHING
         is_same = list(known.protocols) == list(member.protocols)
-        if group.state is _State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             answer.keep(refused_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return _NOTHING
         # The answer to its last JoinGroup may have got lost; or a follower only wants to know. The leader joins again
         # to have a rebalance: something that it assigns by has changed.
-        asks_again = group.state is _State.COMPLETING_REBALANCE or (
-            group.state is _State.STABLE and group.leader_id != known.member_id
+        asks_again = group.state is ClassicState.COMPLETING_REBALANCE or (
+            group.state is ClassicState.STABLE and group.leader_id != known.member_id
         )
         if asks_again and is_same:
             answer.keep(group.joined(known, group.leader_id))
@@ -261,7 +261,7 @@ class ClassicGroups:
     ) -> CoordinatorResult[None]:
         member.is_new = True
         member.joining = answer
-        if group.state is _State.PREPARING_REBALANCE and group.previous_state is _State.EMPTY:
+        if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
             group.new_member_added = True
         group.add(member, protocol_type)
         self._schedule_expiry(group, member.member_id, NEW_MEMBER_TIMEOUT_MS)
@@ -292,14 +292,14 @@ class ClassicGroups:
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, joins, answer)
         self._expect_heartbeat(group, member)
-        if group.state is not _State.STABLE or group.select_protocol() != group.protocol_name:
-            can_begin = group.state in (_State.STABLE, _State.COMPLETING_REBALANCE)
+        if group.state is not ClassicState.STABLE or group.select_protocol() != group.protocol_name:
+            can_begin = group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
             return self._rebalance(group) if can_begin else self._complete_join_if_all_are_there(group)
 
         generation = group.generation
 
         def on_end(error: KafkaError | None, now: int) -> None:
-            if group.state is not _State.STABLE or group.generation != generation:
+            if group.state is not ClassicState.STABLE or group.generation != generation:
                 return  # a rebalance has begun, and answers it under its new id
             if error is not None:  # it is not known by its new id: the old one holds
                 member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
@@ -322,13 +322,13 @@ class ClassicGroups:
 
     def _rebalance(self, group: ClassicGroup) -> CoordinatorResult[None]:
         """Ask the members to join again."""
-        if group.state is _State.COMPLETING_REBALANCE:
+        if group.state is ClassicState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timer.cancel(_sync_key(group.group_id))
         is_first = group.is_empty
-        group.move(_State.PREPARING_REBALANCE, self._time_ms())
+        group.move(ClassicState.PREPARING_REBALANCE, self._time_ms())
         if is_first:
             delay_ms = self._config[keys.GROUP_INITIAL_REBALANCE_DELAY_MS]
             self._delay_first_rebalance(group, delay_ms, max(0, group.rebalance_timeout_ms - delay_ms))
@@ -355,15 +355,15 @@ class ClassicGroups:
 
     def _complete_join_if_all_are_there(self, group: ClassicGroup) -> CoordinatorResult[None]:
         """Not in the first rebalance of a group that was empty, which ends with its delay."""
-        is_first = group.previous_state is _State.EMPTY
-        is_due = group.state is _State.PREPARING_REBALANCE and group.have_all_joined and not is_first
+        is_first = group.previous_state is ClassicState.EMPTY
+        is_due = group.state is ClassicState.PREPARING_REBALANCE and group.have_all_joined and not is_first
         return self._complete_join(group.group_id) if is_due else _NOTHING
 
     def _complete_join(self, group_id: str) -> CoordinatorResult[None]:
         """Begin a generation with the members that have joined, and the static ones that may still come."""
         group = self.group(group_id)
         self._timer.cancel(_join_key(group_id))
-        if group is None or group.state is not _State.PREPARING_REBALANCE:
+        if group is None or group.state is not ClassicState.PREPARING_REBALANCE:
             return _NOTHING
         for member in [each for each in group.members.values() if each.joining is None and not each.is_static]:
             group.remove(member.member_id)
@@ -390,7 +390,7 @@ class ClassicGroups:
         """Remove the members that have not asked for their assignment."""
         group = self.group(group_id)
         is_over = group is None or group.generation != generation or not group.pending_sync
-        if group is None or is_over or group.state not in (_State.COMPLETING_REBALANCE, _State.STABLE):
+        if group is None or is_over or group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
             return _NOTHING
         for member_id in sorted(group.pending_sync):
             group.remove(member_id)
@@ -402,21 +402,18 @@ class ClassicGroups:
     def sync(self, request: SyncGroupRequest) -> CoordinatorResult[SyncGroupResponse | Promise[SyncGroupResponse]]:
         """Give a member its assignment; a promise while the leader has not assigned."""
         group = self.group(request.group_id)
-        if group is None or group.state is _State.EMPTY:
+        if group is None or group.state is ClassicState.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no member in {request.group_id}")
-        member = group.validate(request.member_id, request.group_instance_id)
-        if request.generation_id != group.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"the generation is {group.generation}")
-        if (request.protocol_type or group.protocol_type) != group.protocol_type or (
-            request.protocol_name or group.protocol_name
-        ) != group.protocol_name:
+        member = _sender(group, request)
+        named = request.protocol_type or group.protocol_type, request.protocol_name or group.protocol_name
+        if named != (group.protocol_type, group.protocol_name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's is {group.protocol_name}")
-        if group.state is _State.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             self._timer.cancel(_sync_key(group.group_id))
-        if group.state is _State.STABLE:
+        if group.state is ClassicState.STABLE:
             return CoordinatorResult(group.synced(member))
         answer: Promise[SyncGroupResponse] = Promise()
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -427,14 +424,14 @@ class ClassicGroups:
         generation = group.generation
 
         def on_end(error: KafkaError | None, now: int) -> CoordinatorResult[None] | None:
-            if group.state is not _State.COMPLETING_REBALANCE or group.generation != generation:
+            if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
                 return None  # another member joined meanwhile
             for each in group.members.values():
                 each.assignment = b"" if error is not None else assignments.get(each.member_id, b"")
             if error is not None:
                 self._answer_syncs(group, error.code)
                 return self._rebalance(group)
-            group.move(_State.STABLE, self._time_ms())
+            group.move(ClassicState.STABLE, self._time_ms())
             self._answer_syncs(group, ErrorCode.NONE)
             return None
 
@@ -453,11 +450,9 @@ class ClassicGroups:
         group = self.group(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
-        member = group.validate(request.member_id, request.group_instance_id)
-        if request.generation_id != group.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"the generation is {group.generation}")
+        member = _sender(group, request)
         self._expect_heartbeat(group, member)
-        is_rebalancing = group.state is _State.PREPARING_REBALANCE
+        is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
         return CoordinatorResult(
             HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE)
         )
@@ -465,7 +460,7 @@ class ClassicGroups:
     def refresh_session(self, group: ClassicGroup, member_id: str) -> None:
         """A commit of offsets is a sign of life, too."""
         member = group.members.get(member_id)
-        if member is not None and group.state in (_State.STABLE, _State.PREPARING_REBALANCE):
+        if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self._expect_heartbeat(group, member)
 
     def has_session(self, group_id: str, member_id: str) -> bool:
@@ -494,13 +489,18 @@ class ClassicGroups:
 
     def _remove(self, group: ClassicGroup, member: ClassicMember) -> CoordinatorResult[None]:
         """A new member may be gone while its JoinGroup waits: if it is not, it will join again."""
+        self._dismiss(group, member)
+        return self._after_removal(group)
+
+    def _dismiss(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """Take the member out of the group; its requests that wait are refused."""
+        self._timer.cancel(_heartbeat_key(group.group_id, member.member_id))
         answer_join(member, refused_join(NO_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID))
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
-        return self._after_removal(group)
 
     def _after_removal(self, group: ClassicGroup) -> CoordinatorResult[None]:
-        if group.state in (_State.STABLE, _State.COMPLETING_REBALANCE):
+        if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             return self._rebalance(group)
         return self._complete_join_if_all_are_there(group)
 
@@ -538,10 +538,7 @@ class ClassicGroups:
             member = group.validate(member_id, leaving.group_instance_id)
         except KafkaError as error:
             return error.code
-        self._timer.cancel(_heartbeat_key(group.group_id, member_id))
-        answer_join(member, refused_join(NO_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID))
-        answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        group.remove(member_id)
+        self._dismiss(group, member)
         return ErrorCode.NONE
 
     def _schedule(self, key: str, delay_ms: int, plan: Callable[[], CoordinatorResult[None]]) -> None:
@@ -559,6 +556,14 @@ def _member(request: JoinGroupRequest, client_id: str, client_host: str) -> Clas
         session_timeout_ms=request.session_timeout_ms,
         protocols=[(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
     )
+
+
+def _sender(group: ClassicGroup, request: SyncGroupRequest | HeartbeatRequest) -> ClassicMember:
+    """The member that sent the request. KafkaError if it is none, or not of this generation."""
+    member = group.validate(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"the generation is {group.generation}")
+    return member
 
 
 def _random_id(random: Random) -> str:
