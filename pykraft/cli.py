@@ -129,7 +129,7 @@ def _run(said: Sequence[str]) -> int:
 
 
 def _refusal(error: Exception) -> int:
-    if not isinstance(error, BrokenPipeError):  # else who reads the output has seen enough
+    if not isinstance(error, BrokenPipeError):  # else the reader of our output has seen enough
         tell(f"pykraft: {error}")
     return 1
 

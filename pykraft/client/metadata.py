@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: which brokers there are, and who leads which partition.
+"""What a client knows of the cluster: its brokers, and the leader of each partition.
 
 It is asked for when a topic is named for the first time, when a broker says that it does not lead what the client
 thought it did, and from time to time. While an answer is under way nothing is asked again; after one there is a pause.
@@ -211,7 +211,7 @@ class ClusterMetadata:
                 self.topics[name] = TopicMetadata(ZERO_UUID, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _learn_controllers(self, response: DescribeClusterResponse) -> None:
-        """While no controller is active there is an election; a controller tells who has won when it knows."""
+        """While no controller is active there is an election; a controller names the winner when it knows."""
         self.version += 1
         self.unheard_since = None
         self.brokers = {node.broker_id: Node(node.broker_id, node.host, node.port) for node in response.brokers}
@@ -240,7 +240,7 @@ class ClusterMetadata:
     def learn_leader(
         self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch, endpoints: Sequence[NodeEndpoint]
     ) -> None:
-        """A broker that does not lead the partition any more says who does, and where (KIP-951)."""
+        """A broker that does not lead the partition any more names the one that does, and its address (KIP-951)."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or leader.leader_id < 0 or leader.leader_epoch <= self.leader_epoch(topic_partition):
             return

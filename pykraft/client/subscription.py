@@ -158,7 +158,7 @@ class PartitionState:
         return self.state is State.AWAITING_RESET and self.reset_timestamp is None
 
     def seek(self, position: FetchPosition, checked_epoch: int = NO_EPOCH) -> None:
-        """Read from here on; who knows under which leader epoch this is right says so."""
+        """Read from here on; `checked_epoch` is the leader epoch under which the position is known to be right."""
         self._move(State.FETCHING)
         self.position = position
         self.checked_epoch = checked_epoch

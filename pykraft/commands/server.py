@@ -49,7 +49,7 @@ class _PrintedJournal:
         try:
             say(event)
             sys.stdout.flush()
-        except OSError:  # who read it has hung up, or the disk is full: no reason for a node to stop
+        except OSError:  # the reader of our output has hung up, or the disk is full: no reason for a node to stop
             write_nowhere()
 
 

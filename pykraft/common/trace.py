@@ -40,7 +40,7 @@ class RingBuffer:
     """A sink that keeps the last events of each name: a node's journal. Nodes never print.
 
     A cluster that idles still writes four events a second, as its metadata log grows. They may push out each other, but
-    not what is rare: who reads slowly asks after an hour for what was cut off."""
+    not what is rare: a slow reader asks after an hour for what was cut off."""
 
     def __init__(self, capacity: int = 10_000) -> None:
         self._count = 0

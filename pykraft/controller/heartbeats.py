@@ -61,9 +61,9 @@ class BrokerHeartbeats:
         self._contacts: dict[int, BrokerContact] = {}
 
     def begin(self, unfenced: list[int], now: int) -> None:
-        """This node became the controller: who is not fenced has a full session time from now on. A fenced broker has
-        no session with it, so another process may take its id at once. (With the controller that has heard of it, it
-        has: also a broker that may stop is waited for until its session is over.)"""
+        """This node became the controller: a broker that is not fenced has a full session time from now on. A fenced
+        broker has no session with it, so another process may take its id at once. (With the controller that has heard
+        of it, it has: also a broker that may stop is waited for until its session is over.)"""
         self._contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
 
     def touch(self, broker_id: int, now: int, metadata_offset: int) -> None:

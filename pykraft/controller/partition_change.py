@@ -1,4 +1,4 @@
-"""One partition's next state: who is in sync, who leads, and whether the leader epoch rises.
+"""One partition's next state: its ISR, its leader, and whether the leader epoch rises.
 
 A *valid* leader is in the new ISR and may lead. A broker may lead if it is registered, not fenced, and not on its way
 out. The rules, in the order in which they apply:

@@ -2,7 +2,7 @@
 
 It is a control batch with one record: key (version int16, type int16: 0 ABORT, 1 COMMIT), value (version int16,
 coordinator epoch int32). The log itself must read it, since it decides what readers of committed data see, and the log
-knows nothing of the protocol's messages; these have it, too, for who shows or writes control records
+knows nothing of the protocol's messages; these have it, too, for code that shows or writes control records
 (`protocol.messages.control`).
 
 Follows org.apache.kafka.common.record.EndTransactionMarker (KIP-98).

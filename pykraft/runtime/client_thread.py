@@ -50,7 +50,7 @@ class ClientThread:
         random: Random,
         on_end: Callable[[BaseException | None], None] = lambda failure: None,
     ) -> None:
-        """`on_end` is called when the client ends, with what it died of: who waits for an answer will get none."""
+        """`on_end` is called when the client ends, with what it died of: no answer will come any more."""
         self._core = core
         self._client_id = client_id
         self._on_end = on_end

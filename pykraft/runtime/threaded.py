@@ -16,7 +16,7 @@ Other threads reach it by `call`, which runs a function between two steps
 of the loop and hands back its result.
 
 Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
-meanwhile, and only then judges who has been silent for too long.
+meanwhile, and only then judges which nodes have been silent for too long.
 
 An exception that reaches the node's loop is a bug, or a disk that fails: the node stops at once, as a crashed process
 would, and the error is kept in `failure`. It is never swallowed.

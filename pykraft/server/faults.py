@@ -7,8 +7,8 @@ A fault has conditions (which API, which topic, whose client) and says what happ
     drop = "request"   it is lost on its way: nothing is changed, and the connection is closed
     drop = "answer"    it is carried out, and its answer is lost: the connection is closed
 
-The last is the one that clients fear: what was asked for has happened, and who asked does not know it. Faults meet what
-clients send; what nodes send each other they leave alone.
+The last is the one that clients fear: the broker has done what was asked for, and the client does not know it. Faults
+meet what clients send; what nodes send each other they leave alone.
 
 A fetch in a session names only the partitions that are new to it; it is about all topics of the session.
 

@@ -280,7 +280,7 @@ class ExactlyOnceCommit:
         producer.commit_transaction()
 
     def clean_up(self) -> None:
-        """Note down who has written the batch, and remove what was staged."""
+        """Note the driver that has written the batch, and remove what was staged."""
         directory = self._options.staging_directory
         with suppress(OSError):  # without the note a query that was idle for days is refused
             note = Path(directory) / self.query_id / _NOTE

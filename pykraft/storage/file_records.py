@@ -48,7 +48,7 @@ class FileRecords(Synced):
 
     @property
     def path(self) -> str:
-        """Where the file is; who gives it another name says so here."""
+        """The path of the file; set it after the file was renamed."""
         return self._file.path
 
     @path.setter

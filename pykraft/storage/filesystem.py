@@ -53,7 +53,7 @@ class File(Protocol):
     """An open file that grows at its end."""
 
     path: str
-    """Where it is; who gives it another name says so here, for it may have to be opened again."""
+    """The path of the file; set it after the file was renamed, for it may have to be opened again."""
     size: int
 
     def append(self, data: Data) -> None:

@@ -269,7 +269,7 @@ class LogManager:
         self.delete_all([topic_partition])
 
     def delete_all(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Delete these logs: at once for all who ask, and their bytes later."""
+        """Delete these logs: at once for every request, and their bytes later."""
         for log, directory in self._take_apart(topic_partitions, DELETE_SUFFIX):
             self.trash.add([directory], log.config[FILE_DELETE_DELAY_MS])
 

@@ -420,7 +420,7 @@ class LogSegment:
         self.transaction_index.let_go()
 
     def rename_files(self, suffix: str) -> None:
-        """The files have other names now; who still reads from them may have to open them again."""
+        """The files have other names now; a response that still reads from them may have to open them again."""
         self.records.path += suffix
         self.offset_index.rename_file(suffix)
         self.time_index.rename_file(suffix)

@@ -117,7 +117,7 @@ def most_open_files() -> int:
     return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
-# Half is for files, the other half for sockets and for who else lives in the process. Sockets keep below seven eighths
-# of the numbers (see `network.socket_server`), so a sixteenth is the files' alone.
+# Half is for files, the other half for sockets and for other users in the process. Sockets keep below seven eighths of
+# the numbers (see `network.socket_server`), so a sixteenth is the files' alone.
 OPEN_FILES = OpenFiles(max(16, min(_AT_MOST, most_open_files() // 2)), most_open_files() * 15 // 16)
 """Those of this process: the limit is the process's, so nodes that share it share them."""

@@ -60,7 +60,7 @@ def remove_segment_files(filesystem: FileSystem, directory: str, base_offset: in
 
 def mark_deleted(filesystem: FileSystem, directory: str, base_offset: int) -> tuple[list[str], str]:
     """Take the segment out of the log; the new names of its files, and the suffix that they got. No other file has it:
-    who was promised bytes of one file, and has to open it again, must not find those of another."""
+    a response that promised bytes of one file, and has to open it again, must not find those of another."""
     suffix = next(each for each in _deleted_suffixes() if not segment_paths(filesystem, directory, base_offset, each))
     paths = segment_paths(filesystem, directory, base_offset)
     for path in paths:

@@ -13,7 +13,7 @@
 * PREPARING_REBALANCE: the members are asked to join again (REBALANCE_IN_PROGRESS); those that have, wait.
 * COMPLETING_REBALANCE: a new *generation* has begun. The leader assigns; the others wait in SyncGroup.
 * STABLE: each member has its assignment and sends heartbeats.
-* DEAD: the group was deleted; who still holds it is answered that there is none.
+* DEAD: the group was deleted; a timer or request that still holds it finds that there is none.
 
 The coordinator never reads an assignment. Of the subscriptions it reads the topics, and only to know which committed
 offsets are still of use.

@@ -395,7 +395,7 @@ class GroupShard:
 
     def describe(self, group_id: str, version: int, live: "GroupShard") -> DescribeGroupsResponse.Group:
         """What this classic group is like. One that is not there is called dead. This shard says whether it is there;
-        its members are those of the `live` shard, because no record holds who is about to join."""
+        its members are those of the `live` shard, because no record holds members that are about to join."""
         group_type = DescribeGroupsResponse.Group
         group = self._seen(group_id, live)
         if not isinstance(group, ClassicGroup):

@@ -1,9 +1,10 @@
 """Messages with which a client finds its way: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster,
 FindCoordinator.
 
-A client asks one bootstrap address which APIs it speaks (ApiVersions), then who leads which partition (Metadata), and
-from then on talks to those brokers directly. The two lists of operations are bit sets, bit n for operation n of the
-access control lists; they are computed only on demand, since that takes a look-up for each resource (KIP-430).
+A client asks one bootstrap address which APIs it speaks (ApiVersions), then for the leader of each partition
+(Metadata), and from then on talks to those brokers directly. The two lists of operations are bit sets, bit n for
+operation n of the access control lists; they are computed only on demand, since that takes a look-up for each resource
+(KIP-430).
 """
 
 from pykraft.common.errors import KafkaError
@@ -32,7 +33,8 @@ TRANSACTION_COORDINATOR = 1
 
 
 class ApiVersionsRequest(Request, api=18, versions=(0, 4), flexible=3, listeners=BOTH):
-    """The first request on a connection: what do you speak? And, from version 3 on, who is asking (KIP-511)."""
+    """The first request on a connection: which APIs and versions does the server have? From version 3 on it names the
+    client (KIP-511)."""
 
     client_software_name: string = field(default="", since=3)
     client_software_version: string = field(default="", since=3)

@@ -3,7 +3,7 @@
 Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 
 * A node describes its topics and itself from its own image and properties file, so what a broker that lags says may be
-  a moment old. Another broker's settings it does not know: who asks for them has come to the wrong one.
+  a moment old. A broker does not know another broker's settings: a request for them has come to the wrong one.
 * Resources are topics, brokers and groups. Loggers and subscriptions of clients' metrics have no settings here.
 * A group need not exist to have settings. Only groups with settings of their own are listed.
 * A setting is documented in one sentence of pykraft's, if that is asked for.

@@ -2,7 +2,7 @@
 
 An envelope carries a client's whole request, with its header, and who the client is; the answer comes back in another
 envelope (KIP-590). Only requests that are declared forwardable may be in one. The sender needs CLUSTER_ACTION on the
-cluster, because the controller believes it who its client is.
+cluster, because the controller trusts its word about the client.
 
 Follows kafka.server.EnvelopeUtils.
 """

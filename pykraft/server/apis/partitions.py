@@ -1,8 +1,8 @@
-"""How requests for records name partitions, who may, and how an answer tells who leads instead.
+"""How requests for records name partitions, the rights that they need, and how an answer names another leader.
 
 Up to version 12 of both a request names topics, from version 13 on it has their ids (KIP-516). An answer names a topic
-the way its request did. A broker that does not lead a partition says who does and where it is reached, so that the
-client need not ask for metadata (KIP-951).
+the way its request did. A broker that does not lead a partition names the leader and its address, so that the client
+need not ask for metadata (KIP-951).
 """
 
 from pykraft.common.acl import AclOperation, AclResourceType
