@@ -11,12 +11,16 @@ stay assigned to a broker that is not registered.
 A broker that stops in order writes its epoch beside its logs, and the next process hands it in when it registers. If it
 is the epoch that the controller knows, no other process had the disk since, and nothing was lost (KIP-966).
 
+A broker of Apache Kafka may have several log directories. Its heartbeats name those that have failed: what it has in
+them leads no more and is in no ISR, and leads again only from a directory that the broker has (`directories`, KIP-858).
+
 Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
 from collections.abc import Sequence
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
 from pykraft.controller.features import METADATA_VERSION, check_broker_features
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
 from pykraft.controller.replication_control import ReplicationControl
@@ -100,6 +104,7 @@ class ClusterControl:
         records: list[VersionedRecord] = []
         if state is not state_of(broker):
             records = self._plan_state(image, broker, state)
+        records = records or self._plan_directories_gone(image, broker, request.offline_log_dirs)
         self.heartbeats.touch(broker.broker_id, now, request.current_metadata_offset)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.epoch,
@@ -138,6 +143,18 @@ class ClusterControl:
                 return [(change, 1), *self._replication.plan_broker_gone(image, broker.broker_id)]
             case _:
                 return self.plan_fencing(image, broker.broker_id)
+
+    def _plan_directories_gone(
+        self, image: MetadataImage, broker: BrokerRegistration, offline: Sequence[Uuid]
+    ) -> list[VersionedRecord]:
+        """Log directories of the broker have failed: what is in them goes to others. (A broker that has lost the last
+        one stops.)"""
+        gone = set(offline).intersection(broker.directories)
+        left = [directory for directory in broker.directories if directory not in gone]
+        if not gone or not left:
+            return []
+        change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+        return [*self._replication.plan_directories_gone(image, broker.broker_id, gone), (change, 2)]
 
     def plan_fencing(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker is fenced: its leaderships and ISR memberships go to others."""

@@ -34,6 +34,7 @@ from pykraft.controller import config as keys
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.controller_control import register_controller
+from pykraft.controller.directories import DirectoryControl
 from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
@@ -58,6 +59,7 @@ from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -131,6 +133,7 @@ class QuorumController:
         self._periodic = PeriodicTasks(self._elections.periodic_tasks(config))
         self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
+        self._directories = DirectoryControl(self._replication)
         self._reassignments = ReassignmentControl(self._replication)
         self._configs = ConfigControl(node_id, properties or {})
         self._features = FeatureControl(
@@ -260,6 +263,7 @@ class QuorumController:
             UnregisterBrokerRequest: cluster.unregister_broker,
             ControllerRegistrationRequest: register_controller,
             AlterPartitionRequest: self._alter_partition,
+            AssignReplicasToDirsRequest: self._directories.assign_replicas,
             AllocateProducerIdsRequest: allocate_producer_ids,
             ElectLeadersRequest: self._elections.elect_leaders,
             CreateTopicsRequest: self._topics.create_topics,

@@ -83,14 +83,15 @@ def plan_partition_change(
     recovery_state: int | None = None,
     assignment: Assignment | None = None,
     directories: Mapping[int, Uuid] = MappingProxyType({}),
+    moved: Mapping[int, Uuid] = MappingProxyType({}),
     elr_rules: ElrRules | None = None,
     lost: frozenset[int] = frozenset(),
     epoch_rises_on_shrink: bool = False,
 ) -> VersionedRecord | None:
     """The record that takes the partition to its next state; None if nothing changes. What is None is wanted as it is;
     without `elr_rules` no ELR is kept. Replicas that are new in the `assignment` get their log directories from
-    `directories`. The disks of `lost` brokers may have lost records. If `epoch_rises_on_shrink`, the leader epoch rises
-    where the ISR loses a member (KAFKA-15021)."""
+    `directories`; replicas that are in another one than is known are `moved`. The disks of `lost` brokers may have lost
+    records. If `epoch_rises_on_shrink`, the leader epoch rises where the ISR loses a member (KAFKA-15021)."""
     record = PartitionChangeRecord(partition_id=number, topic_id=topic_id)
     before = Assignment.of(partition)
     after = before if assignment is None else assignment
@@ -111,7 +112,7 @@ def plan_partition_change(
     is_forgotten = is_unclean or elr is None or (elr_rules is None and leader != NO_LEADER)
     _set_elr(record, partition, () if is_forgotten or elr is None else tuple(each for each in elr if each != leader))
     _set_last_known_leader(record, partition, is_kept=elr_rules is not None)
-    _set_assignment(record, partition, after, directories)
+    _set_assignment(record, partition, after, directories, moved)
     if epoch_rises_on_shrink and record.isr is not None and not set(partition.isr) <= set(record.isr):
         record.leader = leader
     is_change = record != PartitionChangeRecord(partition_id=number, topic_id=topic_id)
@@ -139,14 +140,21 @@ def _set_last_known_leader(record: PartitionChangeRecord, partition: PartitionRe
 
 
 def _set_assignment(
-    record: PartitionChangeRecord, partition: PartitionRegistration, after: Assignment, directories: Mapping[int, Uuid]
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    after: Assignment,
+    directories: Mapping[int, Uuid],
+    moved: Mapping[int, Uuid],
 ) -> None:
     """What the record says of the replicas: only what changes. Directories are in the order of the replicas."""
     before = Assignment.of(partition)
     if after.replicas != before.replicas:
-        known = {**directories, **dict(zip(before.replicas, partition.directories, strict=True))}
         record.replicas = list(after.replicas)
-        record.directories = [known.get(replica, UNASSIGNED_DIRECTORY) for replica in after.replicas]
+    if after.replicas != before.replicas or moved:
+        known = {**directories, **dict(zip(before.replicas, partition.directories, strict=True)), **moved}
+        in_order = [known.get(replica, UNASSIGNED_DIRECTORY) for replica in after.replicas]
+        if after.replicas != before.replicas or in_order != list(partition.directories):
+            record.directories = in_order
     if after.adding != before.adding:
         record.adding_replicas = list(after.adding)
     if after.removing != before.removing:

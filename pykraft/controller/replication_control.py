@@ -16,7 +16,8 @@ any of it is outdated, nothing is changed and the leader learns why.
 Follows org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
@@ -95,6 +96,27 @@ class ReplicationControl:
             for record in self.plan(image, topic_id, number, may_lead=may_lead)
         ]
 
+    def plan_directories_gone(
+        self, image: MetadataImage, broker_id: int, directories: Collection[Uuid]
+    ) -> list[VersionedRecord]:
+        """What the broker has in these log directories may neither lead nor count as in sync any more."""
+
+        def may_lead(replica: int) -> bool:
+            return replica != broker_id and image.is_active(replica)
+
+        return [
+            record
+            for topic_id, number, partition in all_partitions(image)
+            if broker_id in partition.isr and partition.directory_of(broker_id) in directories
+            for record in self.plan(
+                image,
+                topic_id,
+                number,
+                may_lead=may_lead,
+                new_isr=[replica for replica in partition.isr if replica != broker_id],
+            )
+        ]
+
     def plan_assignment(
         self,
         image: MetadataImage,
@@ -111,7 +133,7 @@ class ReplicationControl:
             key.partition,
             partition,
             new_isr=isr,
-            may_lead=image.is_active,
+            may_lead=lambda replica: image.is_active(replica) and image.is_online(replica, partition),
             election=Election.UNCLEAN if unclean else Election.ONLINE,
             assignment=assignment,
             directories={replica: broker.default_directory for replica, broker in known.items()},
@@ -141,20 +163,26 @@ class ReplicationControl:
         new_isr: Sequence[int] | None = None,
         recovery_state: int | None = None,
         lost: frozenset[int] = frozenset(),
+        moved: Mapping[int, Uuid] = MappingProxyType({}),
+        partition: PartitionRegistration | None = None,
     ) -> list[VersionedRecord]:
         """The record, if there is one, of one partition's next state. The election is the one that the topic allows,
-        unless another is wanted. `lost` are brokers whose disks may have lost records."""
+        unless another is wanted. A replica leads only in a log directory that its broker has. `lost` are brokers whose
+        disks may have lost records, `moved` replicas in another directory. `partition` is how it is by then, if that is
+        not as in the image."""
         topic = image.topics[topic_id]
+        now = topic.partitions[number] if partition is None else partition
         if election is None:
             election = Election.UNCLEAN if self.allows_unclean_election(image, topic.name) else Election.ONLINE
         record = plan_partition_change(
             topic_id,
             number,
-            topic.partitions[number],
-            may_lead=may_lead,
+            now,
+            may_lead=lambda replica: may_lead(replica) and image.is_online(replica, now),
             election=election,
             new_isr=new_isr,
             recovery_state=recovery_state,
+            moved=moved,
             elr_rules=self._elr_rules(image, topic.name, lost),
             lost=lost,
             epoch_rises_on_shrink=_epoch_rises_on_shrink(image),

@@ -14,7 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Endpoint, OffsetAndEpoch, Uuid
+from pykraft.common.types import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    Endpoint,
+    OffsetAndEpoch,
+    Uuid,
+)
 from pykraft.metadata.versions import ELR_VERSION, LATEST, METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.records import (
     NO_LEADER,
@@ -77,6 +84,13 @@ class BrokerRegistration:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
+    def has_online(self, directory: Uuid) -> bool:
+        """Whether a replica in this log directory can be read. Of one without a directory yet, and of a broker that has
+        not told its directories, nothing else is known."""
+        if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
@@ -101,6 +115,13 @@ class PartitionRegistration:
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    def directory_of(self, replica: int) -> Uuid:
+        """The log directory of this replica, as far as it is known."""
+        for each, directory in zip(self.replicas, self.directories, strict=True):
+            if each == replica:
+                return directory
+        return UNASSIGNED_DIRECTORY
 
     @property
     def has_preferred_leader(self) -> bool:
@@ -227,6 +248,11 @@ class MetadataImage:
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def is_online(self, broker_id: int, partition: PartitionRegistration) -> bool:
+        """Whether the broker is registered, and has the directory in which its replica of the partition is."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.has_online(partition.directory_of(broker_id))
 
     def to_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """(record, version) from which this image is built again, in an order that can be replayed, and as the

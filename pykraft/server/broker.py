@@ -29,6 +29,7 @@ from pykraft.server.authorizer import Authorizer
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.coordinators import GroupCoordinator
+from pykraft.server.directory_assignments import DirectoryAssignments
 from pykraft.server.fetch_sessions import FetchSessionCache
 from pykraft.server.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.server.live_settings import LiveSettings
@@ -73,9 +74,9 @@ class Broker:
         """Whether it stores and serves what the metadata say."""
         self._channels = [
             ControllerChannel(name, lambda: raft.leader_node, config.values[keys.CONTROLLER_SOCKET_TIMEOUT_MS])
-            for name in ("broker-lifecycle", "alter-partition", "forwarding")
+            for name in ("broker-lifecycle", "alter-partition", "forwarding", "directory-assignments")
         ]
-        heartbeats, isr_changes, self.forwarding = self._channels
+        heartbeats, isr_changes, self.forwarding, assigning = self._channels
         self._stored: MetadataImage | None = stored_settings(raft.replica.log)
         """Settings for opening the logs."""
         self._topic_configs = TopicConfigs(config.node_id, config.properties, lambda: self._stored or loader.image)
@@ -83,20 +84,13 @@ class Broker:
         self.logs = self._open_logs(clock, background, random, timer, metrics)
         self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
+        self._directories = DirectoryAssignments(config.node_id, directory_id, lambda: self.lifecycle.epoch, assigning)
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
-        self.transactions = TransactionCoordinator(
-            config=config.values,
-            listener=config.inter_broker_listener,
-            replicas=self.replicas,
-            producer_ids=self.producer_ids,
-            timer=timer,
-            clock=clock,
-            trace=trace,
-        )
+        self.transactions = self._make_transactions(timer, clock)
         tell_broker(metrics, self.replicas, self.groups, self.transactions.markers)
 
     def _open_logs(
@@ -172,6 +166,17 @@ class Broker:
             trace=self._trace,
         )
 
+    def _make_transactions(self, timer: Timer, clock: Clock) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            config=self._config.values,
+            listener=self._config.inter_broker_listener,
+            replicas=self.replicas,
+            producer_ids=self.producer_ids,
+            timer=timer,
+            clock=clock,
+            trace=self._trace,
+        )
+
     def _make_lifecycle(
         self, cluster_id: str, directory_id: Uuid, incarnation_id: Uuid, heartbeats: ControllerChannel
     ) -> BrokerLifecycle:
@@ -233,6 +238,7 @@ class Broker:
         """Let the replicas be as the metadata say, and then what rests on them."""
         self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS])
         self.replicas.apply(delta, image, now)
+        self._directories.apply(delta, image)
         self.groups.apply(delta, image, now)
         self.transactions.apply(delta, image, now)
 
@@ -241,7 +247,7 @@ class Broker:
         if not self.is_open:
             self._open(now)
         polls = [self.lifecycle.poll(now), self.replicas.poll(now), Poll(self.groups.poll(now))]
-        polls.append(self._add_partitions.poll(now))
+        polls += [self._add_partitions.poll(now), self._directories.poll(now)]
         polls.append(self.transactions.poll(now))
         return merge(polls + [channel.poll(now) for channel in self._channels])
 

@@ -30,9 +30,14 @@ TOOL = "org.apache.kafka.tools.LeaderElectionCommand"
 class JavaBrokers(ApacheKafka):
     """Brokers 1, 2, ... of Apache Kafka, without a controller of their own."""
 
-    def __init__(self, nodes: int, controller: str) -> None:
+    def __init__(self, nodes: int, controller: str, has_two_directories: bool = False) -> None:
         self._controller = controller
+        self._has_two_directories = has_two_directories
         super().__init__(nodes, PATIENT, heap="256m", java_options=QUICK_START)
+
+    def log_directories(self, node: int) -> list[pathlib.Path]:
+        """Where the node has its partitions, if in two directories."""
+        return [self.folder(node) / "first", self.folder(node) / "second"]
 
     def _write_properties(self, node: int, properties: Mapping[str, str]) -> None:
         super()._write_properties(node, properties)
@@ -44,12 +49,15 @@ class JavaBrokers(ApacheKafka):
             "listeners": f"PLAINTEXT://{self.address(node)}",
             "controller.quorum.bootstrap.servers": self._controller,
         }
+        if self._has_two_directories:
+            values["metadata.log.dir"] = values["log.dirs"]
+            values["log.dirs"] = ",".join(map(str, self.log_directories(node)))
         file.write_text(format_properties(values))
 
 
 @pytest.fixture
-def brokers(tmp_path: pathlib.Path) -> Iterator[JavaBrokers]:
-    """Two of them, in a cluster that keeps eligible leader replicas."""
+def controller(tmp_path: pathlib.Path) -> Iterator[str]:
+    """Where the controller of ours is, whose cluster keeps eligible leader replicas."""
     if reason := apache_kafka.available():
         pytest.skip(reason)
     (port,) = free_ports(1)
@@ -71,12 +79,18 @@ def brokers(tmp_path: pathlib.Path) -> Iterator[JavaBrokers]:
         )
     )
     assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file)]) == 0
-    controller = NodeProcess(CONTROLLER_ID, file, tmp_path / "controller.out")
+    started = NodeProcess(CONTROLLER_ID, file, tmp_path / "controller.out")
     try:
-        with JavaBrokers(2, address) as started:
-            yield started
+        yield address
     finally:
-        controller.kill()
+        started.kill()
+
+
+@pytest.fixture
+def brokers(controller: str) -> Iterator[JavaBrokers]:
+    """Two of them."""
+    with JavaBrokers(2, controller) as started:
+        yield started
 
 
 def wait_for(admin: Admin, topic: str, leader: int, isr: set[int]) -> None:
@@ -152,3 +166,30 @@ def test_a_partition_moves_between_brokers_of_kafkas(brokers: JavaBrokers, tmp_p
         admin.alter_partition_reassignments({key: [1]})
         wait_for(admin, "moving", 1, {1})
         assert values(brokers, "moving", 20) == [b"value %d" % n for n in range(20)]
+
+
+def test_a_broker_of_kafkas_that_loses_one_of_two_disks_leads_on_from_the_other(controller: str) -> None:
+    with (
+        JavaBrokers(2, controller, has_two_directories=True) as brokers,
+        Admin(bootstrap_servers=brokers.bootstrap_servers) as admin,
+    ):
+        admin.create_topics([NewTopic("spread", replica_assignments={number: [1, 2] for number in range(4)})])
+        first, second = brokers.log_directories(1)
+
+        def are_spread() -> bool:
+            return all(len(list(folder.glob("spread-*"))) == 2 for folder in (first, second))
+
+        wait_until(are_spread, "the partitions are in both directories", 60)
+        lost = {int(folder.name.rpartition("-")[2]) for folder in first.glob("spread-*")}
+        rows = [Row(n % 4, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(40)]
+        assert len(CLIENT.write(brokers.bootstrap_servers, "spread", iter(rows))) == 40
+        first.rename(first.with_name("gone"))  # it is noticed when a checkpoint is to be written there
+
+        def have_moved() -> bool:
+            partitions = admin.describe_topics(["spread"])["spread"].partitions
+            return [p.leader for p in partitions] == [2 if p.partition in lost else 1 for p in partitions]
+
+        wait_until(have_moved, "broker 2 leads what the lost disk had", 60)
+        rows = [Row(n % 4, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(40, 80)]
+        assert len(CLIENT.write(brokers.bootstrap_servers, "spread", iter(rows))) == 40
+        assert len(CLIENT.read(brokers.bootstrap_servers, "spread", dict.fromkeys(range(4), 0), 80)) == 80

@@ -19,6 +19,7 @@ from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsReq
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     ControllerRegistrationRequest,
     EnvelopeRequest,
@@ -622,6 +623,7 @@ def of_nodes() -> list[Row]:
         *(FetchSnapshotRequest(topics=[]), UPDATE_VOTER),
         *(registration(7), HEARTBEAT, alter, producer_ids, ENVELOPE),
         ControllerRegistrationRequest(controller_id=7, incarnation_id=Uuid(bytes(16)), listeners=[], features=[]),
+        AssignReplicasToDirsRequest(broker_id=7, broker_epoch=0, directories=[]),
     ]
     denied = (cluster(AclOperation.CLUSTER_ACTION),)
     return [

@@ -13,6 +13,7 @@ from pykraft.protocol.messages.admin import UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     EnvelopeRequest,
@@ -87,8 +88,15 @@ def requests(topic_id: Uuid) -> dict[ListenerKind, list[Request]]:
             broker_id=99, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
         ),
         AllocateProducerIdsRequest(broker_id=99, broker_epoch=0),
+        AssignReplicasToDirsRequest(broker_id=99, broker_epoch=0, directories=[_assigned(topic_id)]),
     ]
     return {ListenerKind.BROKER: both + broker, ListenerKind.CONTROLLER: both + controller}
+
+
+def _assigned(topic_id: Uuid) -> AssignReplicasToDirsRequest.Directory:
+    directory = AssignReplicasToDirsRequest.Directory
+    topic = directory.Topic(topic_id=topic_id, partitions=[directory.Topic.Partition(partition_index=0)])
+    return directory(id=STRANGER, topics=[topic])
 
 
 def _describe(topic_type: type, **fields: object) -> object:

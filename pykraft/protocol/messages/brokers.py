@@ -193,3 +193,43 @@ class ControllerRegistrationResponse(Response, to=ControllerRegistrationRequest)
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0)
     error_message: string | None = field(default=None)
+
+
+class AssignReplicasToDirsRequest(Request, api=73, versions=(0, 0), flexible=0, listeners=CONTROLLER):
+    """A broker tells in which of its log directories its replicas are (KIP-858). It sends what the metadata do not say,
+    or say otherwise: replicas without a directory yet, replicas that were moved, and those of a disk that is gone."""
+
+    class Directory(Struct):
+        class Topic(Struct):
+            class Partition(Struct):
+                partition_index: int32
+
+            topic_id: uuid
+            partitions: Array[Partition]
+
+        id: uuid
+        topics: Array[Topic]
+
+    broker_id: int32
+    broker_epoch: int64 = field(default=NO_BROKER_EPOCH)
+    directories: Array[Directory]
+
+
+class AssignReplicasToDirsResponse(Response, to=AssignReplicasToDirsRequest):
+    """What became of each replica."""
+
+    class Directory(Struct):
+        class Topic(Struct):
+            class Partition(Struct):
+                partition_index: int32
+                error_code: int16 = field(default=0)
+
+            topic_id: uuid
+            partitions: Array[Partition]
+
+        id: uuid
+        topics: Array[Topic]
+
+    throttle_time_ms: int32 = field(default=0)
+    error_code: int16 = field(default=0)
+    directories: Array[Directory] = field(default=())

@@ -1,8 +1,8 @@
 """What brokers and the other controllers ask of the active controller about themselves.
 
 Versions: BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3, AllocateProducerIds 0,
-ControllerRegistration 0. Only the active controller does what is asked; the others answer NOT_CONTROLLER. Each needs
-CLUSTER_ACTION on the cluster.
+AssignReplicasToDirs 0, ControllerRegistration 0. Only the active controller does what is asked; the others answer
+NOT_CONTROLLER. Each needs CLUSTER_ACTION on the cluster.
 
 Follows kafka.server.ControllerApis.
 """
@@ -16,6 +16,7 @@ from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -52,6 +53,7 @@ HANDLERS: Handlers = dict.fromkeys(
         BrokerHeartbeatRequest,
         AlterPartitionRequest,
         AllocateProducerIdsRequest,
+        AssignReplicasToDirsRequest,
         ControllerRegistrationRequest,
     ),
     ControllerApis.of_a_node,

@@ -1,0 +1,91 @@
+"""In which log directory each replica is: the plan when a broker tells (KIP-858).
+
+A broker with one log directory need not tell: the controller knows it when it places a replica. One with several
+chooses a directory itself, and tells when it has. So does a broker whose disk was replaced: its replicas begin anew, in
+a directory with another id. Until it has told, it leads none of them. If it did, the replicas that have the records
+would follow a leader without them.
+
+A replica that is said to be in a directory which its broker does not have (any more) leaves the ISR.
+
+Follows handleAssignReplicasToDirs of org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
+from pykraft.controller.cluster_control import ClusterControl
+from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.result import Result, VersionedRecord
+from pykraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
+from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from pykraft.protocol.messages.records import PartitionChangeRecord
+
+Answer = AssignReplicasToDirsResponse.Directory
+
+
+class DirectoryControl:
+    """Plans what follows from the directories of replicas."""
+
+    def __init__(self, replication: ReplicationControl) -> None:
+        self._replication = replication
+
+    def assign_replicas(
+        self, image: MetadataImage, request: AssignReplicasToDirsRequest
+    ) -> Result[AssignReplicasToDirsResponse]:
+        """An answer for each replica; those that can be are noted."""
+        level = image.features.get(METADATA_VERSION, 0)
+        if level < IV_3_7_2_DIRECTORIES:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"directories are known from {METADATA_VERSION} {IV_3_7_2_DIRECTORIES} on, and it is {level}",
+            )
+        broker = ClusterControl.checked(image, request.broker_id, request.broker_epoch)
+        records: list[VersionedRecord] = []
+        directories = []
+        for directory in request.directories:
+            topics = []
+            for topic in directory.topics:
+                partitions = []
+                for wanted in topic.partitions:
+                    answer = Answer.Topic.Partition(partition_index=wanted.partition_index)
+                    try:
+                        records += self._assign(image, broker, topic.topic_id, wanted.partition_index, directory.id)
+                    except KafkaError as error:
+                        answer.error_code = error.code
+                    partitions.append(answer)
+                topics.append(Answer.Topic(topic_id=topic.topic_id, partitions=partitions))
+            directories.append(Answer(id=directory.id, topics=topics))
+        return Result(records, AssignReplicasToDirsResponse(directories=directories))
+
+    def _assign(
+        self, image: MetadataImage, broker: BrokerRegistration, topic_id: Uuid, number: int, directory: Uuid
+    ) -> list[VersionedRecord]:
+        """The records that let this replica be in that directory."""
+        partition = _find(image, topic_id, number)
+        replica = broker.broker_id
+        if replica not in partition.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        noted = self._replication.plan(image, topic_id, number, may_lead=image.is_active, moved={replica: directory})
+        if broker.has_online(directory) or replica not in partition.isr:
+            return noted
+        for record, _ in noted:
+            assert isinstance(record, PartitionChangeRecord)
+            partition = partition.merge(record)
+        return noted + self._replication.plan(
+            image,
+            topic_id,
+            number,
+            may_lead=lambda other: other != replica and image.is_active(other),
+            new_isr=[other for other in partition.isr if other != replica],
+            partition=partition,
+        )
+
+
+def _find(image: MetadataImage, topic_id: Uuid, number: int) -> PartitionRegistration:
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(number)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return partition
