@@ -1,8 +1,9 @@
 """Histories of quorums that begin with static voters and are upgraded while nodes fall.
 
 A client asks for ``kraft.version`` 1 until it is told that the quorum has it. From then on every active controller is
-at level 1. At the end every node is, and all have the same voters with their true directory ids. The first leaders that
-write the upgrade crash at once. If no other voter has it, it is lost, and the client asks again.
+at level 1. A level comes and goes with its voters: at level 0 no directory id is known, at level 1 each one is. At the
+end every node is at level 1, and all have the same voters with their true directory ids. The first leaders that write
+the upgrade crash at once. If no other voter has it, it is lost, and the client asks again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import TraceEvent
+from pykraft.common.types import ZERO_UUID
 from pykraft.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.hosts import SimulatedNode
@@ -84,6 +86,11 @@ class Upgraded(SimulatedCluster):
             self.written += 1
             if self.written <= _LOST:
                 self._trouble(self.nodes[event.node], self._dice(f"trouble {self.written}"))
+        if event.name in ("metadata_append", "metadata_truncate") and (node := self.nodes[event.node].node) is not None:
+            keys = node.raft.replica.control_records.voters.keys
+            is_known = all(key.directory_id != ZERO_UUID for key in keys)
+            is_upgraded = node.raft.kraft_version == VOTERS_IN_LOG
+            require(is_known == is_upgraded, f"node {event.node} is at a level of other voters: {keys}")
         if event.name == "controller" and event.fields["active"] and self.upgrader.is_told:
             node = self.nodes[event.node].node
             assert node is not None
