@@ -53,6 +53,8 @@ def test_a_failed_check_is_shown_at_the_call_where_it_went_wrong(number: str) ->
     assert "<table>" in (replay._repr_html_() or "")
 
 
+@pytest.mark.limit(600)
+@pytest.mark.long  # a run of all checks for each lab
 def test_each_lab_that_takes_a_program_is_looked_at_or_has_a_replay_all_the_same() -> None:
     """For the labs that are not named above: whatever its first mutant is, something is shown."""
     for folder in LABS:
