@@ -208,7 +208,7 @@ def _draw(seed: int) -> Knobs:
         | _group_faults(groups)
         | _transaction_faults(transactions)
         | _election_faults(seed, elections),
-        fault_every_ms=random.choice((250, 500, 1000, 2000)),
+        fault_every_ms=_fault_every_ms(random.choice((250, 500, 1000, 2000)), elections),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
         breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
@@ -353,6 +353,11 @@ def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, fl
         return {}
     random = Random(f"faults of elections {seed}")
     return {"power_loss": random.uniform(0.5, 2.0), "stop": random.uniform(0.2, 1.5)}
+
+
+def _fault_every_ms(drawn_ms: int, elections: ElectionKnobs | None) -> int:
+    """A leader comes from the ELR once all members of the ISR have failed: trouble has to come fast for that."""
+    return min(drawn_ms, 250) if elections is not None and elections.keeps_elr else drawn_ms
 
 
 def _producer(random: Random) -> dict[str, object]:

@@ -23,7 +23,7 @@ from tests.sim.planted import PLANTED, first_death
 
 SHORT = (404, 408, 426)
 FLOORS = {"preferred_elections": 2, "unclean_elections": 1, "elr_elections": 1}
-LONG_FLOORS = {"preferred_elections": 50, "unclean_elections": 10, "elr_elections": 50}
+LONG_FLOORS = {"preferred_elections": 25, "unclean_elections": 10, "elr_elections": 15}
 SEEN = {
     "an_elr_member_kept_after_an_unclean_shutdown": 404,
     "a_preferred_leader_elected_outside_the_isr": 404,
