@@ -90,10 +90,13 @@ def run(folder: Path, code: str, *said: str) -> str:
 
 
 def test_three_unmodified_clients_find_a_broker_of_their_own(tmp_path: Path) -> None:
-    said = run(tmp_path, THREE_CLIENTS)
-    assert "5 passed" in said, said
-    set_ups = [float(time) for time in re.findall(r"([\d.]+)s setup", said)]
-    assert min(set_ups) < 0.2, said  # broker and topic; of the first one also the imports
+    for _ in range(4):  # a machine that does much else makes a run slow, a fixture that waits makes each slow
+        said = run(tmp_path, THREE_CLIENTS)
+        assert "5 passed" in said, said
+        set_ups = [float(time) for time in re.findall(r"([\d.]+)s setup", said)]
+        if min(set_ups) < 0.2:  # broker and topic; of the first one also the imports
+            return
+    raise AssertionError(said)
 
 
 def test_one_cluster_may_serve_a_whole_run(tmp_path: Path) -> None:
