@@ -23,7 +23,7 @@ CELL_LINES = 25
 LONG_CELL_LINES = 10
 """Two cells longer than this may not follow each other without a word between them."""
 WORDS = 2400
-SENTENCE_WORDS = 30
+SENTENCE_WORDS = 25
 PARAGRAPH_WORDS = 120
 BYTES = 300_000
 OUTPUT_BYTES = 100_000
