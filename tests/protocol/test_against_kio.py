@@ -50,6 +50,7 @@ WHAT_KIO_CAN_HOLD = {
 }
 
 OUR_NAMES = {
+    "id_": "id",
     "type_": "type",
     "k_raft_version": "kraft_version",
     "k_raft_version_feature": "kraft_version_feature",
