@@ -8,7 +8,8 @@ them, and nothing has changed. A level is refused if
 * it is lower, and the request is an upgrade; or it is higher, and the request is a downgrade;
 * it is a lower ``metadata.version``, and a level in between has changed records: they could not be read any more;
 * another feature is too low for it, after all updates of the request;
-* it is a lower ``kraft.version``: its voters are in the log, and cannot be taken out again.
+* it is a lower ``kraft.version``: its voters are in the log, and cannot be taken out again; or it is a higher one, and
+  not all voters have said that they support it (`raft.voter_updates`).
 
 A change is one FeatureLevelRecord for each feature, in one batch. Each node that replays it runs at the new level from
 there on. Before eligible leader replicas begin, ``min.insync.replicas`` becomes the same for all brokers (`elr`).

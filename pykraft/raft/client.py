@@ -24,7 +24,7 @@ decided is read from the log and handed to the listeners.
 If the leader's log begins after the follower's ends, the leader names a snapshot instead. The follower copies it with
 FetchSnapshot, piece by piece, and its log goes on from there (`snapshot_fetch`).
 
-Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here yet: changes of the voter set.
+Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here: AddRaftVoter and RemoveRaftVoter.
 """
 
 from collections.abc import Sequence
