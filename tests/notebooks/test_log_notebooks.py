@@ -114,7 +114,7 @@ PATH_03 = NOTEBOOK.parent / "03_batches_and_compression.ipynb"
 @pytest.mark.parametrize(
     ("plant", "heading", "claim"),
     [
-        (A_CHECKSUM_THAT_SKIPS_SOME_BYTES, "3. ", "Every flip is noticed"),
+        (A_CHECKSUM_THAT_SKIPS_SOME_BYTES, "3. ", "The checksum notices every flip"),
         pytest.param(A_LEADER_THAT_WRITES_THE_TIME, "4. ", "A leader writes an offset", marks=pytest.mark.long),
         pytest.param(
             A_LEADER_THAT_KEEPS_THE_CODEC, "Where this differs", "compression.type makes", marks=pytest.mark.long

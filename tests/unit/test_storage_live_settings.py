@@ -297,7 +297,6 @@ FROM_THE_NEXT_SEGMENT_ON = [
 
 OF_NO_EFFECT = {
     # SKIPPED.md says so.
-    "unclean.leader.election.enable",
     "local.retention.ms",
     "local.retention.bytes",
     "remote.log.copy.disable",
@@ -305,6 +304,8 @@ OF_NO_EFFECT = {
     "preallocate",
 }
 OF_OTHERS = {
+    # About elections: see test_controller_elections.
+    "unclean.leader.election.enable",
     # About how fast replicas are copied: see test_server_replication_quotas.
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
