@@ -72,13 +72,13 @@ def controller(tmp_path: pathlib.Path) -> Iterator[str]:
                 "listeners": f"CONTROLLER://{address}",
                 "controller.listener.names": "CONTROLLER",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
+                "controller.quorum.bootstrap.servers": address,
                 "log.dirs": str(tmp_path / "controller"),
                 "auto.leader.rebalance.enable": "false",
             }
         )
     )
-    assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file)]) == 0
+    assert main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file), "--standalone"]) == 0
     started = NodeProcess(CONTROLLER_ID, file, tmp_path / "controller.out")
     try:
         yield address
