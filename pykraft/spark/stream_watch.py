@@ -81,11 +81,14 @@ class Watched:
         return bool(new)
 
     def wait(self, rows: int, patience_s: float = 90.0) -> "Watched":
-        """Wait until this many rows were read, or the query has ended. TimeoutError after `patience_s`."""
-        deadline = time.monotonic() + patience_s
-        while self.rows < rows and self.query.isActive:
+        """Wait until this many rows were read, or the query has ended. A slow machine may take as long as it needs:
+        TimeoutError when no batch has ended for `patience_s`."""
+        seen, deadline = 0, time.monotonic() + patience_s
+        while (read := self.rows) < rows and self.query.isActive:
+            if read > seen:
+                seen, deadline = read, time.monotonic() + patience_s
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the query has read {self.rows:,} of {rows:,} rows in {patience_s:g} s")
+                raise TimeoutError(f"the query has read {read:,} of {rows:,} rows, and none for {patience_s:g} s")
             time.sleep(LOOK_S)
         return self
 

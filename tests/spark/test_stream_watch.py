@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.course.rigs.flight_stream import batches_in, crash, pieces_of_batches
-from pykraft.spark.stream_watch import _batch, watch
+from pykraft.spark.stream_watch import LOOK_S, _batch, watch
 
 PROGRESS = {
     "batchId": 7,
@@ -47,8 +50,36 @@ def test_who_waits_too_long_is_told_how_many_rows_came(spark: SparkSession, tmp_
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
     watched = watch(rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start())
     try:
-        with pytest.raises(TimeoutError, match=r"the query has read \d of 1,000 rows in 0\.1 s"):
+        with pytest.raises(TimeoutError, match=r"the query has read \d of 1,000 rows, and none for 0\.1 s"):
             watched.wait(rows=1_000, patience_s=0.1)
+    finally:
+        watched.close()
+
+
+class SlowQuery:
+    """Spark's side of a query that ends a batch of 30 rows at each look."""
+
+    id = "slow"
+    isActive = True  # noqa: N815 (Spark's name)
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 (Spark's name)
+        self.looks += 1
+        return [{**PROGRESS, "batchId": number} for number in range(self.looks)]
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def test_a_query_that_goes_on_may_take_longer_than_the_patience() -> None:
+    watched = watch(cast(StreamingQuery, SlowQuery()))
+    try:
+        began = time.monotonic()
+        watched.wait(rows=30 * 40, patience_s=20 * LOOK_S)
+        assert time.monotonic() - began > 20 * LOOK_S
     finally:
         watched.close()
 
