@@ -10,6 +10,10 @@ what such a suite prints is shown when it has ended. Those that measure time nee
 they print. Suites that yield only compute, and stand in a line of their own: one of them is at hand for the time in
 which nobody else wants a core, and two if nobody else is there.
 
+In the full set a few tests that failed are run once more at the end, alone: brokers in a cluster are fenced, and
+elections are due, if other suites or another tenant of the machine keep them from the processor for seconds. What is
+wrong fails alone, too. The table says how many passed only then, and the log has both outputs.
+
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
 
@@ -17,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import json
 import os
 import pathlib
 import signal
@@ -44,12 +50,13 @@ PROGRESS_S = 60.0
 
 
 class Row(NamedTuple):
-    """What became of a suite: "passed" or what went wrong."""
+    """What became of a suite: "passed" or what went wrong. `failed` are the tests of pytest that did, by their ids."""
 
     name: str
     verdict: str
     seconds: float
     cpu_seconds: float
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,12 @@ class Suite:
         return command + list(self.paths)
 
     def missing(self) -> list[str]:
-        return [path for path in self.paths if not (ROOT / path).exists()]
+        return [path for path in self.paths if not (ROOT / path.partition("::")[0]).exists()]
+
+    def again(self, failed: Sequence[str]) -> Suite:
+        """These tests alone. A notebook is run from its beginning: its cells need each other."""
+        whole = (name.partition("::")[0] if ".ipynb" in name else name for name in failed)
+        return dataclasses.replace(self, paths=tuple(dict.fromkeys(whole)), cores=CORES, yields=False)
 
 
 TAIL_BYTES = 100
@@ -89,6 +101,8 @@ LAST_TURN = 19
 """The priority of a suite that yields."""
 PATIENT = ("-o", "time_limit=900", "-o", "faulthandler_timeout=1800")
 """Who waits for others is not to be ended for it."""
+MOST_AGAIN = 6
+"""If more tests of a run failed, none gets a second try: it is not the machine then."""
 CORES = 2
 """Of the machine that the limits are made for."""
 
@@ -211,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     rows = list(run(suites, chosen.set))
+    if chosen.set == "full":
+        rows = tried_again(suites, rows)
     return summarize(chosen.set, rows, time.monotonic() - started)
 
 
@@ -236,10 +252,11 @@ class Running:
     def __init__(self, suite: Suite, set_name: str, folder: str, output: IO[bytes] | None = None) -> None:
         """`folder` is for its tests' files: two at once must not clear up in each other's."""
         self.suite = suite
+        self._cache = pathlib.Path(folder) / "cache"
         self._output = output
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            suite.command(set_name),
+            [*suite.command(set_name), *(("-o", f"cache_dir={self._cache}") if suite.module == "pytest" else ())],
             cwd=ROOT,
             env={**inherited(), "PYTEST_DEBUG_TEMPROOT": folder, **dict(suite.variables)},
             stdin=subprocess.DEVNULL,
@@ -267,7 +284,12 @@ class Running:
             headline(self.suite.name)
             self._output.seek(0)
             say(self._output.read().decode(errors="replace").rstrip())
-        return Row(self.suite.name, verdict, seconds, cpu)
+        return Row(self.suite.name, verdict, seconds, cpu, () if is_late else self._failed())
+
+    def _failed(self) -> tuple[str, ...]:
+        with contextlib.suppress(FileNotFoundError):
+            return tuple(json.loads((self._cache / "v" / "cache" / "lastfailed").read_text()))
+        return ()
 
     def progress(self) -> str:
         """A line while its output is held back, else nothing. The suite writes at the file's own position: it is left
@@ -337,6 +359,20 @@ def run(suites: Sequence[Suite], set_name: str) -> Iterator[Row]:
                 one.end()
 
 
+def tried_again(suites: Sequence[Suite], rows: Sequence[Row]) -> list[Row]:
+    """The rows, with another verdict where all that failed passes when it is alone."""
+    by_name = {suite.name: suite for suite in suites}
+    if not 0 < sum(len(row.failed) for row in rows) <= MOST_AGAIN:
+        return list(rows)
+    return [_tried_again(by_name[row.name], row) if row.failed else row for row in rows]
+
+
+def _tried_again(suite: Suite, row: Row) -> Row:
+    (again,) = run([suite.again(row.failed)], "full")
+    verdict = f"passed, but {', '.join(row.failed)} only alone" if again.verdict == "passed" else row.verdict
+    return Row(row.name, verdict, row.seconds + again.seconds, row.cpu_seconds + again.cpu_seconds)
+
+
 def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:
     """The suite that may begin now: the first that waits, if there are cores for it; or else the first of those that
     yield, if it is their turn. Who needs all cores comes after those, and has them for itself."""
@@ -363,7 +399,7 @@ def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def summarize(set_name: str, rows: Sequence[Row], seconds: float) -> int:
-    failed = [row.name for row in rows if row.verdict != "passed"]
+    failed = [row.name for row in rows if not row.verdict.startswith("passed")]
     headline(set_name)
     width = max(len(row.name) for row in rows) + 2
     for row in rows:

@@ -147,8 +147,8 @@ def test_output_is_utf_8_wherever_it_goes(cluster: Cluster) -> None:
 def test_what_a_dead_node_leaves_behind_is_shown(cluster: Cluster) -> None:
     """The last test here: afterwards there is only one broker."""
     topic = make_topic(cluster, "bereaved")
-    lone = run(cluster, "topics", "--create", "--topic", "lone", "--replica-assignment", "2")
-    assert lone.returncode == 0, lone.stderr
+    create = ("topics", "--create", "--topic", "lone", "--replica-assignment", "2")
+    wait_until(lambda: run(cluster, *create).returncode == 0, "node 2 is not fenced")
     cluster.kill(2)
 
     def shown(which: str) -> list[str]:

@@ -8,7 +8,8 @@ import pathlib
 import re
 import signal
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -98,6 +99,65 @@ def test_each_suite_has_a_folder_for_its_tests_which_is_gone_afterwards(
     assert runner.main(["quick"]) == 0
     folders = {line.split()[1] for line in capfd.readouterr().out.splitlines() if line.startswith("folder ")}
     assert len(folders) == 2 and not any(map(os.path.exists, folders))
+
+
+FAILS_ONCE = """
+import pathlib, pytest
+COUNT = pathlib.Path(__file__).with_name("count")
+
+def test_fails_beside_others():
+    COUNT.write_text(str(1 + int(COUNT.read_text()) if COUNT.exists() else 1))
+    assert int(COUNT.read_text()) == 2
+
+def test_passes(): ...
+"""
+FAILS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(FAILURES))
+def test_fails(number):
+    assert number is None
+"""
+
+
+@pytest.fixture
+def below_the_root() -> Iterator[pathlib.Path]:
+    """The ids of its tests are paths from the root."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+        yield pathlib.Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        (FAILS_ONCE, 0, "passed, but "),
+        (FAILS.replace("FAILURES", "1"), 1, "1 failed"),
+        (FAILS.replace("FAILURES", str(runner.MOST_AGAIN + 1)), 1, f"{runner.MOST_AGAIN + 1} failed"),
+    ],
+    ids=["once", "always", "too many"],
+)
+def test_a_few_failed_tests_of_the_full_set_get_a_second_try_alone_and_the_table_names_them(
+    code: str,
+    status: int,
+    said: str,
+    below_the_root: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (below_the_root / "test_this.py").write_text(code)
+    path = (below_the_root / "test_this.py").relative_to(ROOT).as_posix()
+    suite = runner.Suite("tried", "pytest", (path,), ("full",))
+    monkeypatch.setattr(runner, "SUITES", (suite,))
+    assert runner.main(["full"]) == status
+    output = capfd.readouterr().out
+    assert said in output and output.count("--- tried ") == (1 if said.startswith(str(runner.MOST_AGAIN + 1)) else 2)
+    assert status or "test_fails_beside_others only alone" in output
+
+
+def test_a_notebook_is_tried_again_from_its_beginning() -> None:
+    failed = ("notebooks/a.ipynb::Cell 3", "notebooks/a.ipynb::Cell 4", "tests/x/test_y.py::test_z[a::b]")
+    assert GREEN.again(failed).paths == ("notebooks/a.ipynb", "tests/x/test_y.py::test_z[a::b]")
 
 
 def test_a_green_run_is_green(monkeypatch: pytest.MonkeyPatch) -> None:
