@@ -36,8 +36,10 @@ KILLS = 20
 """In a long run: of each of these in turn."""
 ROLES = ("leader", "controller", "anybody", *ONCE)
 TOPIC, PARTITIONS = "kept", 3
-CONFIG = {"min.insync.replicas": "2", "segment.bytes": str(1 << 20), "index.interval.bytes": "4096"}
-VALUE_BYTES = 300
+SEGMENT_BYTES = 1 << 20
+"""Kafka takes no smaller ones."""
+CONFIG = {"min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "4096"}
+VALUE_BYTES = 1000
 LAWS = (
     log_laws.batches_are_whole_and_in_order,
     log_laws.marks_are_in_order,
@@ -69,6 +71,7 @@ class Killer:
             self.let_pass(self.random.randint(1, 200))
             self.kill(self.victims(role, view))
         self.wait_until_whole()
+        self.let_pass(2 * PARTITIONS * SEGMENT_BYTES // VALUE_BYTES - len(self.load.acknowledged))  # so all roll
 
     def wait_until_whole(self) -> ClusterView:
         nodes = [node for node in self.cluster._nodes.values() if isinstance(node, NodeProcess)]
@@ -160,7 +163,7 @@ def replicas_are_equal(folder: Path) -> None:
 def keeps_the_laws(home: Path, key: TopicPartition) -> None:
     log = loader(
         OsFileSystem(),
-        settings(segment_bytes=1 << 20, index_interval_bytes=4096),
+        settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=4096),
         directory=str(home),
         topic_partition=key,
         topic_id=None,
