@@ -137,7 +137,8 @@ def test_the_metrics_mean_what_kafkas_do(staged: Cluster) -> None:
     ended = time.monotonic_ns()
     idle = [(each.total(ended) - was) / (ended - began) for each, was in zip(waits, before, strict=True)]
     assert sorted(idle)[0] < 0.4 and sorted(idle)[1] > 0.8
-    assert thread.call(lambda node: node.metrics.value("RequestChannel", "RequestQueueSize", NETWORK)).result() == 0
+    size = ("RequestChannel", "RequestQueueSize", NETWORK)
+    wait_until(lambda: thread.call(lambda node: node.metrics.value(*size)).result() == 0, "the queue is empty")
 
 
 def test_each_metric_is_one_of_kafkas(staged: Cluster) -> None:
