@@ -47,41 +47,21 @@ class ReplicationControl:
 
     def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may neither lead nor count as in sync any more."""
-
-        def may_lead(replica: int) -> bool:
-            return replica != broker_id and image.is_active(replica)
-
-        return [
-            record
-            for topic_id, number, partition in all_partitions(image)
-            if broker_id in partition.isr or partition.leader == broker_id
-            for record in self.plan(
-                image,
-                topic_id,
-                number,
-                may_lead=may_lead,
-                new_isr=[replica for replica in partition.isr if replica != broker_id],
-            )
-        ]
+        return self._plan_without(
+            image, broker_id, lambda partition: broker_id in partition.isr or partition.leader == broker_id
+        )
 
     def plan_broker_replaced(self, image: MetadataImage, broker_id: int, is_clean: bool) -> list[VersionedRecord]:
         """Another process has the broker's id now. Unless the old one stopped in order, the disk may have lost what was
         not synced."""
         if is_clean:
             return self.plan_broker_gone(image, broker_id)
-        return [
-            record
-            for topic_id, number, partition in all_partitions(image)
-            if broker_id in {*partition.isr, partition.leader, *partition.eligible_leader_replicas}
-            for record in self.plan(
-                image,
-                topic_id,
-                number,
-                may_lead=lambda replica: replica != broker_id and image.is_active(replica),
-                new_isr=[replica for replica in partition.isr if replica != broker_id],
-                lost=frozenset({broker_id}),
-            )
-        ]
+        return self._plan_without(
+            image,
+            broker_id,
+            lambda partition: broker_id in {*partition.isr, partition.leader, *partition.eligible_leader_replicas},
+            lost=frozenset({broker_id}),
+        )
 
     def plan_broker_back(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may lead again: partitions without a leader may get one."""
@@ -100,20 +80,31 @@ class ReplicationControl:
         self, image: MetadataImage, broker_id: int, directories: Collection[Uuid]
     ) -> list[VersionedRecord]:
         """What the broker has in these log directories may neither lead nor count as in sync any more."""
+        return self._plan_without(
+            image,
+            broker_id,
+            lambda partition: broker_id in partition.isr and partition.directory_of(broker_id) in directories,
+        )
 
-        def may_lead(replica: int) -> bool:
-            return replica != broker_id and image.is_active(replica)
-
+    def _plan_without(
+        self,
+        image: MetadataImage,
+        broker_id: int,
+        is_affected: Callable[[PartitionRegistration], bool],
+        lost: frozenset[int] = frozenset(),
+    ) -> list[VersionedRecord]:
+        """The broker leaves the ISR of the affected partitions, and others lead them."""
         return [
             record
             for topic_id, number, partition in all_partitions(image)
-            if broker_id in partition.isr and partition.directory_of(broker_id) in directories
+            if is_affected(partition)
             for record in self.plan(
                 image,
                 topic_id,
                 number,
-                may_lead=may_lead,
+                may_lead=lambda replica: replica != broker_id and image.is_active(replica),
                 new_isr=[replica for replica in partition.isr if replica != broker_id],
+                lost=lost,
             )
         ]
 
