@@ -18,10 +18,7 @@ from collections.abc import Callable
 from random import Random
 
 from pykraft.client.admin import AdminCalls, NewTopic
-from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.features import FeatureCalls, FeatureUpdate, UpgradeType
-from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.reassignments import ReassignmentCalls
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -30,6 +27,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import METADATA_VERSION, METADATA_VERSIONS
 from pykraft.sim.invariants import require
 from pykraft.sim.reassignment_workload import MADE, Reassignments
+from pykraft.sim.workload import admin_core
 
 _PATIENCE_MS = 3_000
 _DELETES = 0.4
@@ -53,10 +51,7 @@ class Administrator:
         """`moves` is how often it moves a partition, `level_changes` how often it changes the level of the metadata,
         instead of making or deleting a topic; the cluster begins at this `level`. `newest_image` gives the newest one
         that a node has."""
-        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
-        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self._metadata.request_update()
-        self._driver = ApiDriver(config, self._metadata, random)
+        self._metadata, self._driver = admin_core(bootstrap_servers, random)
         self._brokers = brokers
         self._every_ms = every_ms
         self._moves = moves

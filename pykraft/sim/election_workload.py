@@ -6,11 +6,9 @@ here. An election that is refused, or whose answer is lost, is ordered again wit
 
 from random import Random
 
-from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.elections import ElectionCalls, ElectionType
-from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
+from pykraft.sim.workload import admin_core
 
 _PATIENCE_MS = 2_000
 
@@ -19,10 +17,7 @@ class Elector:
     """An admin client's core that acts of its own accord. It is a RequestManager."""
 
     def __init__(self, bootstrap_servers: str, every_ms: int, orders_unclean: bool, random: Random) -> None:
-        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
-        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self._metadata.request_update()
-        self._driver = ApiDriver(config, self._metadata, random)
+        self._metadata, self._driver = admin_core(bootstrap_servers, random)
         self._calls = ElectionCalls(self._driver)
         self._every_ms = every_ms
         self._kinds = list(ElectionType) if orders_unclean else [ElectionType.PREFERRED]

@@ -25,15 +25,20 @@ TOPIC = "t"
 _TAKE = 500
 
 
+def admin_core(bootstrap_servers: str, random: Random) -> tuple[ClusterMetadata, ApiDriver]:
+    """What an admin client asks with: both are RequestManagers. It gives a broker up after a second."""
+    config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
+    metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
+    metadata.request_update()
+    return metadata, ApiDriver(config, metadata, random)
+
+
 class TopicMaker:
     """Makes the topic; an admin client's core. It is a RequestManager."""
 
     def __init__(self, topic: NewTopic, bootstrap_servers: str, random: Random, pause_ms: int = 0) -> None:
         """`pause_ms` is the pause between two attempts."""
-        config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
-        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self._metadata.request_update()
-        self._driver = ApiDriver(config, self._metadata, random)
+        self._metadata, self._driver = admin_core(bootstrap_servers, random)
         self._topic = topic
         self._pause_ms = pause_ms
         self._ask_at = 0

@@ -15,10 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.features import FeatureCalls, FeatureUpdate
-from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import TraceEvent
@@ -30,6 +27,7 @@ from pykraft.sim.invariants import require
 from pykraft.sim.knobs import draw
 from pykraft.sim.outages import Outages
 from pykraft.sim.scheduler import US_PER_MS
+from pykraft.sim.workload import admin_core
 from tests.sim.histories import in_processes
 
 SEEDS = (10,)
@@ -43,11 +41,8 @@ class Upgrader:
     """Asks for level 1 until it has it. It is a RequestManager."""
 
     def __init__(self, servers: str, random: Random) -> None:
-        config = client_config(COMMON_CONFIG, {"bootstrap.servers": servers, "request.timeout.ms": 1000})
         self._random = random
-        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self._metadata.request_update()
-        self._driver = ApiDriver(config, self._metadata, random)
+        self._metadata, self._driver = admin_core(servers, random)
         self._next = 0
         self.is_told = False
         self.refusals = 0

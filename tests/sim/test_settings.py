@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
 from pykraft.client.configs import ConfigCalls, ConfigResource, ConfigResourceType
-from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import KafkaError
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.workload import TOPIC
+from pykraft.sim.workload import TOPIC, admin_core
 from tests.harness.log_laws import all_batches
 from tests.sim.histories import in_processes
 
@@ -36,11 +33,8 @@ class Changer:
     """Changes one setting after another. It is a RequestManager."""
 
     def __init__(self, servers: str, random: Random) -> None:
-        config = client_config(COMMON_CONFIG, {"bootstrap.servers": servers, "request.timeout.ms": 1000})
         self._random = random
-        self._metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self._metadata.request_update()
-        self._driver = ApiDriver(config, self._metadata, random)
+        self._metadata, self._driver = admin_core(servers, random)
         self._next = 0
         self.is_done = False
         self.made = 0
