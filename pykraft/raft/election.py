@@ -11,9 +11,9 @@ At kraft.version 0 it has an older form, with the static voters, and without the
 
 (in one line). Which form is written follows from the level when it is written, and both are read at both levels.
 
-The file says the last epoch that the node knows, who leads it, and for whom it voted in it. It is written, synced and
-renamed into place *before* the node acts on it: a vote that is answered before it is on the disk can be given twice,
-to two candidates of one epoch, by a node that crashed in between, and then the epoch has two leaders.
+The file has the last epoch that the node knows, its leader, and the candidate that got the node's vote. It is written,
+synced and renamed into place *before* the node acts on it. A vote that is answered before it is on the disk can be
+given twice, to two candidates of one epoch, by a node that crashed in between, and then the epoch has two leaders.
 
 Follows org.apache.kafka.raft.{ElectionState,FileQuorumStateStore}.
 """

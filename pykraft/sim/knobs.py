@@ -293,8 +293,8 @@ def _has_snapshots(seed: int) -> bool:
 
 
 def _levels(seed: int, elections: ElectionKnobs | None) -> dict[str, int]:
-    """One cluster of four keeps no eligible leader replicas. An administrator who changes the level of the metadata may
-    find an older one, and then those that its release has."""
+    """One cluster of four keeps no eligible leader replicas. Where the level of the metadata changes during the
+    history, the cluster may begin at an older one, with the levels of that release."""
     if _has_snapshots(seed):
         metadata_version = Random(f"level {seed}").choice(METADATA_VERSIONS).level
         return {METADATA_VERSION: metadata_version, ELR_VERSION: default_level(ELR_VERSION, metadata_version)}
