@@ -1,0 +1,51 @@
+"""A slice of time: for how long a node does one thing before it looks after the others.
+
+One thread owns a node, and heartbeats wait for whatever that thread does. Long work is therefore done in pieces, and
+what does it asks after each piece whether its slice of time is over::
+
+    time_slice.begin()
+    for item in items:
+        answer(item)
+        if time_slice.is_over():
+            ...  # go on in the next turn of the node's loop
+
+How long a piece takes need not be known beforehand: a slice is measured, not counted. Within a step of the simulator no
+time passes, so a slice there ends as the seed says (`sim.slices`), and histories go through cuts at every place.
+
+This is ours: Kafka's request handlers are threads of their own, and the operating system slices them.
+"""
+
+from typing import Protocol
+
+from pykraft.common.core import Clock
+
+SLICE_US = 3_000
+"""A slice lasts this long. An idle node answers a small request in a twentieth of it."""
+
+
+class TimeSlice(Protocol):
+    """What ends a piece of work."""
+
+    def begin(self) -> None:
+        """A slice begins now."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether the slice is over, so that the rest of the work is to wait for the next one."""
+        ...
+
+
+class ClockSlice:
+    """A slice of `SLICE_US` on a stopwatch."""
+
+    __slots__ = ("_clock", "_ends_us")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends_us = 0
+
+    def begin(self) -> None:
+        self._ends_us = self._clock.elapsed_us() + SLICE_US
+
+    def is_over(self) -> bool:
+        return self._clock.elapsed_us() >= self._ends_us
