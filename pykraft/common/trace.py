@@ -65,5 +65,5 @@ class Tracer:
         self.now = 0
         self._sink = sink
 
-    def __call__(self, name: str, **fields: Any) -> None:
+    def __call__(self, name: str, /, **fields: Any) -> None:
         self._sink.emit(TraceEvent(self.now, self.node, name, fields))
