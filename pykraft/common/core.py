@@ -162,14 +162,12 @@ class Promise(Generic[T]):
 
 
 Steps = Generator[Any, int, T]
-"""Work that takes long, done in pieces: it pauses at each yield, is sent the time when it goes on, and returns a value.
-What runs it (`server.turns`) lets others come between. A handler may yield a promise, and then goes on once it is kept;
-work that is not a handler's yields nothing but None."""
+"""Work that takes long, done in pieces: it may be interrupted at each yield, is sent the time when it goes on, and returns
+a value. What runs it (`server.slices`) lets others come between."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """What the steps return, without a pause: where nothing else waits, or the work is known to be small. They must not
-    wait for a promise."""
+    """What the steps return, without a pause: where nothing else waits, or the work is known to be small."""
     try:
         next(steps)
         while True:

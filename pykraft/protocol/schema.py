@@ -36,11 +36,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import KafkaError, ProtocolError
 from pykraft.common.types import Uuid
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.primitives import UNLIMITED
-from pykraft.protocol.source import decoder_source, encoder_source
+from pykraft.protocol.source import decoder_source, encoder_source, has_loops
 from pykraft.protocol.wire import FOR_EVER, Field, Fixed, Variable, Wire
 
 int8 = Annotated[int, Fixed("b", 1, 0)]
@@ -278,6 +279,7 @@ Decoder = Callable[[memoryview, int, list[int]], tuple[Any, int]]
 
 
 _encoders: dict[tuple[Any, int, bool], Encoder] = {}
+_pausing_encoders: dict[tuple[Any, int, bool], Any] = {}
 _decoders: dict[tuple[Any, int, bool], Decoder] = {}
 _marking_decoders: dict[tuple[Any, int, bool], Decoder] = {}
 
@@ -299,6 +301,26 @@ def _struct_encoder(structure: type[Struct], version: int, flexible: bool) -> En
     if known is None:
         text, names = encoder_source(structure, version, flexible, _struct_encoder)
         known = _encoders[structure, version, flexible] = _compiled(text, names, "encode", structure, version)
+    return known
+
+
+def encode_in_steps(message: Message, version: int) -> Steps[list[Any]]:
+    """What ``message.encode(version)`` returns, in steps of a few elements."""
+    if not has_loops(type(message), version):
+        return message.encode(version)
+    parts: list[Any] = []
+    cls = type(message)
+    yield from _pausing_encoder(cls, version, version >= cls.flexible)(message, parts.append)
+    return parts
+
+
+def _pausing_encoder(structure: type[Struct], version: int, flexible: bool) -> Any:
+    if not has_loops(structure, version):
+        return _struct_encoder(structure, version, flexible)
+    known = _pausing_encoders.get((structure, version, flexible))
+    if known is None:
+        text, names = encoder_source(structure, version, flexible, _pausing_encoder, pauses=True)
+        known = _pausing_encoders[structure, version, flexible] = _compiled(text, names, "encode", structure, version)
     return known
 
 

@@ -51,6 +51,8 @@ from pykraft.protocol.primitives import (
 )
 from pykraft.protocol.wire import Field, Fixed, Variable, Wire
 
+ELEMENTS_PER_STEP = 32
+"""An encoder that pauses does so after this many elements of an array."""
 CoderOf = Callable[[Any, int, bool], Any]
 """(structure, version, flexible) -> its compiled encoder or decoder: how the code of a nested structure is found."""
 
@@ -58,7 +60,15 @@ CoderOf = Callable[[Any, int, bool], Any]
 class Text:
     """Source under construction, and the names that it refers to."""
 
-    def __init__(self, head: str, coder_of: CoderOf, version: int, flexible: bool, marks: bool = False) -> None:
+    def __init__(
+        self,
+        head: str,
+        coder_of: CoderOf,
+        version: int,
+        flexible: bool,
+        marks: bool = False,
+        pauses: bool = False,
+    ) -> None:
         self.lines = [head]
         self.names: dict[str, Any] = {
             "uvarint": decode_unsigned_varint,
@@ -73,6 +83,7 @@ class Text:
         self.version = version
         self.flexible = flexible
         self.marks = marks
+        self.pauses = pauses
         self._indent = 1
         self._depth = 0
 
@@ -108,9 +119,12 @@ class Text:
         return "\n".join(self.lines)
 
 
-def encoder_source(structure: Any, version: int, flexible: bool, coder_of: CoderOf) -> tuple[str, dict[str, Any]]:
-    """The text of ``encode(m, w)``, and the names that it needs."""
-    text = Text("def encode(m, w):", coder_of, version, flexible)
+def encoder_source(
+    structure: Any, version: int, flexible: bool, coder_of: CoderOf, pauses: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The text of ``encode(m, w)``, and the names that it needs. With `pauses` it is a generator that yields after
+    every few elements of an array; `has_loops` says whether there is any place for that."""
+    text = Text("def encode(m, w):", coder_of, version, flexible, pauses=pauses)
     plain, tagged = _fields(structure, version)
     for run in _runs(plain):
         if _is_fixed(run[0].wire):
@@ -158,6 +172,16 @@ def _fields(structure: Any, version: int) -> tuple[list[Field], list[Field]]:
     present = [f for f in structure.fields if f.present(version)]
     tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
     return [f for f in present if f.tag is None], tagged
+
+
+def has_loops(structure: Any, version: int) -> bool:
+    """Whether structures of this version have arrays that are written element by element, themselves or in a part."""
+    plain, tagged = _fields(structure, version)
+    return any(
+        (f.wire.array and not isinstance(f.wire.element, Fixed))
+        or (isinstance(f.wire.element, type) and has_loops(f.wire.element, version))
+        for f in (*plain, *tagged)
+    )
 
 
 def _is_fixed(wire: Wire) -> bool:
@@ -229,7 +253,8 @@ def _write_value(text: Text, wire: Wire, value: str, flexible: bool) -> None:
         text.line(f"w({text.name('fixed', struct.Struct('>' + wire.element.letter).pack)}({value}))")
     else:
         encode = text.coder_of(wire.element, text.version, text.flexible)
-        text.line(f"{text.name('encode', encode)}({value}, w)")
+        steps = "yield from " if text.pauses and has_loops(wire.element, text.version) else ""
+        text.line(f"{steps}{text.name('encode', encode)}({value}, w)")
 
 
 def _write_length(text: Text, length: str, letter: str, flexible: bool) -> None:
@@ -245,8 +270,12 @@ def _write_array(text: Text, wire: Wire, value: str, flexible: bool) -> None:
         text.names["pack"] = struct.pack
         text.line(f"w(pack('>%d{wire.element.letter}' % len({value}), *{value}))")
         return
-    with text.loop() as depth, text.block(f"for x{depth} in {value}:"):
-        _write_value(text, wire._replace(array=False), f"x{depth}", flexible)
+    with text.loop() as depth:
+        elements = f"i{depth}, x{depth} in enumerate({value})" if text.pauses else f"x{depth} in {value}"
+        with text.block(f"for {elements}:"):
+            if text.pauses:
+                text.line(f"if not i{depth} % {ELEMENTS_PER_STEP}: yield")
+            _write_value(text, wire._replace(array=False), f"x{depth}", flexible)
 
 
 def _write_tags(text: Text, tagged: Sequence[Field]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pykraft.common.core import Promise, Steps, finish
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import TopicPartition
 from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
@@ -113,7 +113,12 @@ class DelayedFetch:
     replicas: ReplicaManager
     places: list[FetchPlace]
     params: FetchParams
-    promise: Promise[list[FetchResult]] = field(default_factory=Promise)
+    promise: Promise[bool] = field(default_factory=Promise)
+    """Kept when it is time to read: with whether it is the last time."""
+
+    def again(self) -> "DelayedFetch":
+        """The same fetch, to wait on."""
+        return DelayedFetch(replicas=self.replicas, places=self.places, params=self.params)
 
     def has_enough(self) -> bool:
         """Whether the reader is to be answered now. Nothing is read for that."""
@@ -142,15 +147,30 @@ class DelayedFetch:
     def try_complete(self) -> bool:
         if not self.has_enough():
             return False
-        results = finish(self.read())
-        if not self.is_worth_an_answer(results):
-            return False
-        self.promise.keep(results)
+        self.promise.keep(False)
         return True
 
     def expire(self) -> None:
-        self.promise.keep(finish(self.read()))
+        self.promise.keep(True)
 
-    def read(self) -> Steps[list[FetchResult]]:
+    def reader(self) -> "FetchReader":
+        return FetchReader(self.replicas, self.params)
+
+
+class FetchReader:
+    """Reads one partition of a fetch after the other. The first batch of the first partition that has any comes whole,
+    however large; the others get what is left of `max_bytes`."""
+
+    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
+        self._replicas = replicas
+        self._params = params
+        self._left_bytes = params.max_bytes
+        self._has_some = False
+
+    def read(self, place: FetchPlace, now: int) -> FetchResult:
         """What there is now."""
-        return self.replicas.read(self.places, self.params)
+        result = self._replicas.read(place, self._params, self._left_bytes, at_least_one=not self._has_some)
+        size = len(result.records)
+        self._has_some = self._has_some or size > 0
+        self._left_bytes = max(0, self._left_bytes - size)
+        return result

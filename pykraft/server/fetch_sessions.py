@@ -100,7 +100,7 @@ class FetchSession:
         """That the next request must have."""
         self.size = 0
         """How many partitions it had when it was last used."""
-        self.waiting: Promise[list[FetchResult]] | None = None
+        self.waiting: Promise[bool] | None = None
         """The results of its last fetch that had to wait."""
 
     @property
@@ -136,8 +136,8 @@ class FetchContext:
         """Why the fetch is not answered after all."""
         return ErrorCode.NONE
 
-    def begin_wait(self, results: Promise[list[FetchResult]]) -> None:
-        """The fetch waits for its results."""
+    def begin_wait(self, waiting: Promise[bool]) -> None:
+        """The fetch waits until it is time to read."""
 
     def note(self, asked: Asked, result: FetchResult) -> bool:
         """Whether the result is to be in the answer, where it will be noted as known to the reader."""
@@ -179,8 +179,8 @@ class IncrementalFetchContext(FetchContext):
         is_last = self._session.epoch == self._epoch
         return ErrorCode.NONE if is_last else ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
-    def begin_wait(self, results: Promise[list[FetchResult]]) -> None:
-        self._session.waiting = results
+    def begin_wait(self, waiting: Promise[bool]) -> None:
+        self._session.waiting = waiting
 
     def note(self, asked: Asked, result: FetchResult) -> bool:
         cached = self._session.partitions.get(asked)

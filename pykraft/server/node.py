@@ -22,7 +22,9 @@ from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, Promise
 from pykraft.common.errors import ConfigError
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.time_slice import ClockSlice, TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.common.trace import Tracer, TraceSink
@@ -89,12 +91,15 @@ class Node:
         metrics: Metrics | None = None,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
+        time_slice: TimeSlice | None = None,
     ) -> None:
         """Open the directories and recover what a crash may have left.
 
         ConfigError if they are not formatted; UnsupportedFeatureError if their cluster runs a feature at a level that
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
+
+        `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
         """
         self.config = config
         self._filesystem = filesystem
@@ -105,7 +110,9 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self._timer = Timer()
         self._locks: list[Lock] = []
-        self.dispatcher = Dispatcher(quotas, clock, now=lambda: self._trace.now)
+        self.fault_handler = FaultHandler(self._trace, self.metrics)
+        time_slice = time_slice or ClockSlice(clock)
+        self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
         self.loader = MetadataLoader()
         self.controller: QuorumController | None = None
         self._registration: ControllerRegistration | None = None
@@ -340,6 +347,7 @@ class Node:
 
     def _poll(self, now: int) -> Poll:
         self._trace.now = now
+        self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
         self._timer.expire(now)
         self.metrics.tick(now)
         quorum = self.raft.poll(now)
@@ -356,8 +364,8 @@ class Node:
             self._serve_waiting(now)
             deadline = min(deadline, brokers.deadline)
             requests += brokers.requests
-        self.dispatcher.turns.go_on(now)
-        if len(self.dispatcher.turns):
+        self.dispatcher.slices.go_on(now)
+        if len(self.dispatcher.slices):
             deadline = now
         self._continue_shutdown(now)
         return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)

@@ -20,7 +20,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import FOREVER_MS
 from pykraft.common.trace import Tracer
-from pykraft.common.types import Node, TopicIdPartition, TopicPartition
+from pykraft.common.types import ZERO_UUID, Node, TopicIdPartition, TopicPartition, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage, TopicImage
 from pykraft.records.batch import RecordBatch
@@ -35,7 +35,6 @@ from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.server.replication_quotas import ReplicationQuotas
 from pykraft.server.topic_configs import TopicConfigs
 from pykraft.server.topic_metrics import BrokerTopicMetrics
-from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
@@ -319,21 +318,35 @@ class ReplicaManager:
         *,
         needs_all: bool,
         budget: UnpackBudget,
+        topic_id: Uuid = ZERO_UUID,
         check: AppendCheck = NO_CHECK,
-    ) -> Steps[AppendInfo]:
-        """Check a client's batch and append it here, where its partition is led. With `needs_all` it counts only once
-        all in-sync replicas have it, so there must be enough of them. KafkaError says why it was not appended."""
+    ) -> AppendInfo | Steps[AppendInfo]:
+        """Check a client's batch and append it here, where its partition is led; in steps if the check takes long. With
+        `needs_all` it counts only once all in-sync replicas have it, so there must be enough of them. With a `topic_id`
+        it is for that topic, and not for a later one of its name. KafkaError says why it was not appended."""
         partition = self.partition(topic_partition)
+        if topic_id not in (ZERO_UUID, partition.key.topic_id):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{topic_partition} is of another topic by now")
         partition.check_may_append(needs_all)
         validation = partition.log.validation(batch, budget)
         try:
             next(validation)
         except StopIteration as end:
             return self._append(partition, end.value, now, AppendOrigin.CLIENT, check)
+        return self._append_when_checked(partition, validation, needs_all, check)
+
+    def _append_when_checked(
+        self, partition: Partition, validation: Steps[ValidatedBatch], needs_all: bool, check: AppendCheck
+    ) -> Steps[AppendInfo]:
+        leader_epoch = partition.leader_epoch
         yield
         validated = yield from validation
-        # While the validation paused, the partition may have moved, or have lost replicas: ask again.
-        return self.append(topic_partition, validated, now, needs_all=needs_all, check=check)
+        # Between the steps the partition may have moved, lost replicas, or made room for another of its name.
+        is_here = self.partitions.get(partition.key.topic_partition) is partition
+        if not is_here or partition.leader_epoch != leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership changed while the batch was checked")
+        partition.check_may_append(needs_all)
+        return self._append(partition, validated, self._trace.now, AppendOrigin.CLIENT, check)
 
     def append(
         self,
@@ -425,37 +438,20 @@ class ReplicaManager:
             partition.check_epoch(place.current_leader_epoch)
         return partition
 
-    def read(self, places: Sequence[FetchPlace], params: FetchParams) -> Steps[list[FetchResult]]:
-        """What these partitions give now. The first batch of the first partition that has any comes whole, however
-        large; the others get what is left of `max_bytes`."""
-        left = params.max_bytes
-        has_some = False
-        results = []
-        for number, place in enumerate(places, 1):
-            if number % PARTS_PER_TURN == 0:
-                yield
-            try:
-                partition = self.readable(place, params.needs_leader)
-                result = read_partition(partition, place, params, left, at_least_one=not has_some)
-            except KafkaError as error:
-                result = FetchResult(place, error.code)
-            except OSError as error:
-                result = FetchResult(place, self.on_disk_failure(error).code)
-            has_some = has_some or len(result.records) > 0
-            left = max(0, left - len(result.records))
-            results.append(result)
-        return results
+    def read(self, place: FetchPlace, params: FetchParams, max_bytes: int, at_least_one: bool) -> FetchResult:
+        """What a partition gives now, `max_bytes` at most; with `at_least_one` its first batch comes whole."""
+        try:
+            return read_partition(self.readable(place, params.needs_leader), place, params, max_bytes, at_least_one)
+        except KafkaError as error:
+            return FetchResult(place, error.code)
+        except OSError as error:
+            return FetchResult(place, self.on_disk_failure(error).code)
 
     # --- replication, as the leader -----------------------------------------------------------------------------------
 
-    def record_fetches(
-        self, places: Sequence[FetchPlace], replica: int, broker_epoch: int, now: int
-    ) -> list[FetchPlace]:
-        """A follower's fetch is the news that it has everything before its offsets. Returns the places, refused where
-        the follower is no replica or its process is gone."""
-        return [self._record_fetch(place, replica, broker_epoch, now) for place in places]
-
-    def _record_fetch(self, place: FetchPlace, replica: int, broker_epoch: int, now: int) -> FetchPlace:
+    def record_fetch(self, place: FetchPlace, replica: int, broker_epoch: int, now: int) -> FetchPlace:
+        """A follower's fetch is the news that it has everything before its offset. Returns the place, refused if the
+        follower is no replica or its process is gone."""
         partition = self._prefixed_by(place)
         if partition is None:
             return place

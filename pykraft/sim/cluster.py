@@ -47,6 +47,7 @@ from pykraft.sim.level_laws import check_record_versions
 from pykraft.sim.network import Network
 from pykraft.sim.reassignment_workload import in_progress
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.slices import SeededSlice
 from pykraft.sim.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.transaction_storm import TransactionStorm
 from pykraft.sim.watcher import Progress, Watcher
@@ -158,6 +159,7 @@ class SimulatedCluster:
                 self._before_end,
                 dice.randint(-self.knobs.clock_skew_ms, self.knobs.clock_skew_ms),
                 self.knobs.background_us,
+                SeededSlice(self._dice(f"slices of node {node_id}"), self.knobs.slice_ends),
             )
             self.nodes[node_id] = machine
             format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, levels=self._levels)

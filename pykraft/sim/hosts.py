@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.core import FOREVER, RequestManager
+from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.server.config import Listener, NodeConfig
@@ -227,6 +228,7 @@ class SimulatedNode(Machine):
         before_end: Callable[["SimulatedNode"], None],
         clock_skew_ms: int,
         background_us: int,
+        time_slice: TimeSlice | None = None,
     ) -> None:
         super().__init__(f"node-{config.node_id}", scheduler, network)
         self.node_id = config.node_id
@@ -237,6 +239,7 @@ class SimulatedNode(Machine):
         self._before_end = before_end
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
+        self._time_slice = time_slice
         self._connections = 0
         self._requests: RequestChannel
         self.node: Node | None = None
@@ -301,6 +304,7 @@ class SimulatedNode(Machine):
             random=self._random,
             background=background,
             trace_sink=self,
+            time_slice=self._time_slice,
         )
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random, is_of_node=True)

@@ -153,6 +153,8 @@ class Knobs:
     """From when until when all this goes on, unless too much has happened by then."""
     clock_skew_ms: int
     background_us: int
+    slice_ends: float
+    """How likely a slice of time is over, whenever a node asks."""
     admin_every_ms: int
     """How often a topic is made or deleted, a partition moved, or the level of the metadata changed; 0 for never."""
     moves: float
@@ -217,6 +219,7 @@ def _draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
+        slice_ends=Random(f"slices {seed}").choice((0.0, 0.05, 0.5)),
         admin_every_ms=_admin_every_ms(seed),
         moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
         level_changes=0.25 if _has_snapshots(seed) else 0.0,

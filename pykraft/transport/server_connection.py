@@ -69,6 +69,8 @@ class Answer(NamedTuple):
     throttled."""
     hang_up: bool = False
     """There is no way to tell this client what went wrong but to close its connection."""
+    body: list[Any] | None = None
+    """The bytes of the response, if it was encoded before, in pieces."""
 
     def encode(self, context: RequestContext) -> tuple[list[Any], int]:
         """The frame of the response as parts, and for how many milliseconds the client is throttled. The response tells
@@ -76,7 +78,7 @@ class Answer(NamedTuple):
         response, version = self.response, context.api_version
         if response is None:
             return [], 0 if self.charge is None else self.charge(0)
-        body, throttle_ms = response.encode(version), 0
+        body, throttle_ms = response.encode(version) if self.body is None else self.body, 0
         if self.charge is not None:
             throttle_ms = self.charge(SIZE.size + sum(map(len, body)))
             if type(response).tells_throttling:

@@ -31,7 +31,7 @@ from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import new_topic, registration
-from tests.harness.storage import Inline, ManualClock
+from tests.harness.storage import CountedSlice, Inline, ManualClock
 
 CLUSTER_ID = str(Uuid(bytes(15) + b"\xc8"))
 REQUEST_BYTES = 200
@@ -60,6 +60,8 @@ class LoneNode:
         self.filesystem = filesystem or MemoryFileSystem()
         self.sent: list[Outbound] = []
         self.clock = ManualClock()
+        self.time_slice = CountedSlice(500)
+        """How many items of a request are answered in one turn of the node."""
         config = read_node_config(
             {
                 "process.roles": "broker,controller",
@@ -89,6 +91,7 @@ class LoneNode:
             trace_sink=self.journal,
             authorizer=authorizer,
             quotas=quotas,
+            time_slice=self.time_slice,
         )
         self.node.bind(PORTS)
         try:

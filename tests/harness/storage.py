@@ -54,6 +54,21 @@ class ManualClock:
         return self.now_us
 
 
+class CountedSlice:
+    """A slice of time that is over when it was asked about often enough."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._left = length
+
+    def begin(self) -> None:
+        self._left = self.length
+
+    def is_over(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+
 class Inline:
     """A background that does every job at once."""
 

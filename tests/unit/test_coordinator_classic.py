@@ -563,7 +563,7 @@ def test_what_no_record_can_hold_is_refused(groups: Groups) -> None:
 def test_a_request_about_many_groups_takes_several_turns(kind: Any, groups: Groups) -> None:
     names = [f"g{number}" for number in range(1200)]
     answer = groups.send(kind(groups=names) if kind is DescribeGroupsRequest else kind(groups_names=names))
-    assert not answer.kept and len(groups.lone.node.dispatcher.turns) == 1
+    assert not answer.kept and len(groups.lone.node.dispatcher.slices) == 1
     groups.run(10)
     found = response(answer)
     results = found.groups if kind is DescribeGroupsRequest else found.results

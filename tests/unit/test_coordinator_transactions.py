@@ -469,7 +469,7 @@ def test_a_transaction_gets_many_partitions_in_several_turns() -> None:
         v3_and_below_topics=[topic],
     )
     answer = t.node.handle(request, version=3)
-    assert not answer.kept and len(t.node.node.dispatcher.turns) == 1
+    assert not answer.kept and len(t.node.node.dispatcher.slices) == 1
     t.run(10)
     response: Any = answer.value.response
     errors = [part.partition_error_code for part in response.results_by_topic_v3_and_below[0].results_by_partition]

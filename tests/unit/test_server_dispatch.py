@@ -8,6 +8,8 @@ import pytest
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.trace import RingBuffer, Tracer
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -22,10 +24,11 @@ from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Answer, CloseConnection, Dispatcher, Handled, Handlers
 from pykraft.server.quotas import Quotas, Used
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
-from tests.harness.storage import ManualClock, batch
+from tests.harness.storage import CountedSlice, ManualClock, batch
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
 KINDS = pytest.mark.parametrize("kind", list(ListenerKind), ids=lambda kind: kind.value)
@@ -66,7 +69,13 @@ def inbound(request: Request, kind: ListenerKind = BROKER) -> InboundRequest:
 
 
 def dispatcher_of(quotas: Quotas | None) -> Dispatcher:
-    return Dispatcher(quotas, ManualClock(), now=lambda: 0)
+    return Dispatcher(
+        quotas,
+        ManualClock(),
+        now=lambda: 0,
+        time_slice=CountedSlice(1),
+        fault_handler=FaultHandler(Tracer(1, RingBuffer())),
+    )
 
 
 @pytest.fixture
@@ -132,7 +141,9 @@ class Huge:
         raise MemoryError
 
     def after_a_pause(self, request: Request, context: RequestContext, now: int) -> Handled:
-        yield
+        return ItemByItem((1, 2), lambda item, _: item, self.gather)
+
+    def gather(self, answers: list[int], now: int) -> Handled:
         raise MemoryError
 
 
@@ -153,8 +164,8 @@ def test_a_request_without_enough_memory_loses_its_connection_and_the_next_one_i
     assert dispatcher.handle(inbound(MetadataRequest()), 0) == Answer(None, hang_up=True)
     paused = dispatcher.handle(inbound(DescribeClusterRequest()), 0)
     assert isinstance(paused, Promise) and not paused.kept
-    dispatcher.turns.go_on(1)
-    assert paused.value == Answer(None, hang_up=True) and len(dispatcher.turns) == 0
+    dispatcher.slices.go_on(1)
+    assert paused.value == Answer(None, hang_up=True) and len(dispatcher.slices) == 0
     answer = dispatcher.handle(inbound(ApiVersionsRequest()), 0)
     assert isinstance(answer, Answer) and answer.response == ApiVersionsResponse(api_keys=[])
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pykraft.common.core import Promise
+from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.trace import RingBuffer, Tracer
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.header import decode_response
 from pykraft.protocol.messages.brokers import EnvelopeRequest
@@ -20,7 +22,7 @@ from pykraft.server.quotas import Used
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import REQUEST_BYTES, LoneNode
-from tests.harness.storage import ManualClock, batch
+from tests.harness.storage import CountedSlice, ManualClock, batch
 from tests.protocol.values import each_version
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
@@ -67,7 +69,8 @@ def dispatched(
     """What comes of a request of 123 bytes whose handler returns this."""
     context = context_of(request, version)
     clock = ManualClock()
-    dispatcher = Dispatcher(quotas, clock, now=lambda: now)
+    faults = FaultHandler(Tracer(1, RingBuffer()))
+    dispatcher = Dispatcher(quotas, clock, now=lambda: now, time_slice=CountedSlice(1), fault_handler=faults)
     dispatcher.serve(context.kind, SomeApis(clock, handled, needs_us), {request: SomeApis.answer})
     return dispatcher.handle(InboundRequest(context, request()), 0)
 

@@ -176,7 +176,7 @@ def test_a_client_that_hangs_up_while_it_is_verified_leaves_nothing_behind(node:
     answer.abandon()
     node.answer(question)
     assert node.log().log_end_offset == 0
-    assert len(node.lone.node.dispatcher.turns) == 0
+    assert len(node.lone.node.dispatcher.slices) == 0
 
 
 def test_with_verification_off_only_new_clients_are_asked_about() -> None:

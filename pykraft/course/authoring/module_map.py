@@ -45,7 +45,7 @@ SPINE: tuple[tuple[str, tuple[str, ...]], ...] = (
             "server/apis/fetch.py",
             "server/purgatory.py",
             "server/delayed.py",
-            "server/turns.py",
+            "server/slices.py",
         ),
     ),
     (

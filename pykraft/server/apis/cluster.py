@@ -26,7 +26,7 @@ Follows kafka.server.KafkaApis and kafka.server.metadata.KRaftMetadataCache.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.core import Steps
@@ -61,8 +61,8 @@ from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.coordinators import GROUP_TOPIC, group_topic
+from pykraft.server.slices import ItemByItem
 from pykraft.server.transactions import transaction_topic
-from pykraft.server.turns import PARTS_PER_TURN
 from pykraft.transport.server_channel import RequestContext
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC})
@@ -80,6 +80,8 @@ _COORDINATORS = {
 }
 
 
+_PARTITIONS_PER_STEP = 50
+"""A topic with more partitions is described in steps."""
 _SUPPORTED_FEATURES = tuple(
     ApiVersionsResponse.SupportedFeature(name=name, min_version=low, max_version=high)
     for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
@@ -139,33 +141,37 @@ class ClusterApis:
 
     # --- Metadata -----------------------------------------------------------------------------------------------------
 
-    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> Steps[MetadataResponse]:
+    def metadata(self, request: MetadataRequest, context: RequestContext, now: int) -> ItemByItem:
         image = self._image()
         asked = request.topics
         if asked and context.api_version < _FIRST_METADATA_BY_ID and any(map(_is_by_id, asked)):
             # Versions 10 and 11 have a field for ids, but no broker ever answered by them.
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics go by id from version 12 on")
+        makes_missing = False
         if asked is None or (context.api_version == 0 and not asked):
-            by_name = _by_name(image)
-            shown = self._describable(by_name, context)
-            topics = [self._topic(topic, context) for name, topic in sorted(by_name.items()) if name in shown]
+            names = sorted(image.topic_ids)
+            shown = self._describable(names, context)
+            named: Sequence[str | Uuid] = [name for name in names if name in shown]
         else:
-            topics = yield from self._asked(image, asked, context)
-            if request.allow_auto_topic_creation and self._config.values[keys.AUTO_CREATE_TOPICS_ENABLE]:
+            named = _named(asked)
+            names = [name for name in (_name(image, each) for each in named) if name is not None]
+            shown = self._describable(names, context)
+            makes_missing = request.allow_auto_topic_creation and self._config.values[keys.AUTO_CREATE_TOPICS_ENABLE]
+        with_operations = request.include_topic_authorized_operations
+        describe = partial(self._topic, image, shown, context, with_operations)
+
+        def respond(topics: list[MetadataResponse.Topic], now: int) -> MetadataResponse:
+            if makes_missing:
                 self._create_missing(topics, context, now)
-        if request.include_topic_authorized_operations:
-            for topic in topics:
-                if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                    topic.topic_authorized_operations = authorized_operations(
-                        self._authorizer, context, AclResourceType.TOPIC, topic.name
-                    )
-        return MetadataResponse(
-            brokers=self._brokers(image, context.listener),
-            cluster_id=self._cluster_id,
-            controller_id=self._reachable_controller(image),
-            topics=topics,
-            cluster_authorized_operations=self._operations(request.include_cluster_authorized_operations, context),
-        )
+            return MetadataResponse(
+                brokers=self._brokers(image, context.listener),
+                cluster_id=self._cluster_id,
+                controller_id=self._reachable_controller(image),
+                topics=topics,
+                cluster_authorized_operations=self._operations(request.include_cluster_authorized_operations, context),
+            )
+
+        return ItemByItem(named, describe, respond)
 
     def _describable(self, names: Collection[str], context: RequestContext) -> Collection[str]:
         return self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
@@ -211,57 +217,34 @@ class ClusterApis:
         active = self._controller_id()
         return active if active in alive else alive[0] if alive else -1
 
-    def _asked(
-        self, image: MetadataImage, asked: Sequence[MetadataRequest.Topic], context: RequestContext
-    ) -> Steps[list[MetadataResponse.Topic]]:
-        """Each topic once."""
-        found = []
-        ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
-        if ids:
-            known = {image.topics[topic_id].name for topic_id in ids if topic_id in image.topics}
-            shown = self._describable(known, context)
-            for number, topic_id in enumerate(ids, 1):
-                found.append(self._topic_with_id(image, topic_id, shown, context))
-                if number % PARTS_PER_TURN == 0:
-                    yield
-            return found
-        names = dict.fromkeys(topic.name or "" for topic in asked)
-        shown = self._describable(names, context)
-        for number, name in enumerate(names, 1):
-            found.append(self._topic_named(image, name, shown, context))
-            if number % PARTS_PER_TURN == 0:
-                yield
-        return found
-
-    def _topic_with_id(
-        self, image: MetadataImage, topic_id: Uuid, shown: Collection[str], context: RequestContext
-    ) -> MetadataResponse.Topic:
-        topic = image.topics.get(topic_id)
-        if topic is None or topic.name not in shown:
-            error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            return MetadataResponse.Topic(error_code=error, name=None, topic_id=topic_id, partitions=[])
-        return self._topic(topic, context)
-
-    def _topic_named(
-        self, image: MetadataImage, name: str, shown: Collection[str], context: RequestContext
-    ) -> MetadataResponse.Topic:
-        if name not in shown:
+    def _topic(
+        self,
+        image: MetadataImage,
+        shown: Collection[str],
+        context: RequestContext,
+        with_operations: bool,
+        named: str | Uuid,
+        now: int,
+    ) -> MetadataResponse.Topic | Steps[MetadataResponse.Topic]:
+        """A topic by its name or its id, or why it is not described."""
+        topic = image.topics.get(named) if isinstance(named, Uuid) else image.topic_named(named)
+        name = topic.name if topic is not None else None if isinstance(named, Uuid) else named
+        if name is not None and name not in shown:
             refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if isinstance(named, Uuid):
+                return MetadataResponse.Topic(error_code=refused, name=None, topic_id=named, partitions=[])
             return MetadataResponse.Topic(error_code=refused, name=name, partitions=[])
-        topic = image.topic_named(name)
-        if topic is None:
-            return MetadataResponse.Topic(error_code=why_missing(name), name=name, partitions=[])
-        return self._topic(topic, context)
-
-    def _topic(self, topic: TopicImage, context: RequestContext) -> MetadataResponse.Topic:
-        image = self._image()
+        operations = OPERATIONS_NOT_ASKED_FOR
+        if with_operations and name is not None:
+            operations = authorized_operations(self._authorizer, context, AclResourceType.TOPIC, name)
+        if topic is not None:
+            return _described(image, topic, context, operations)
+        if isinstance(named, Uuid):
+            return MetadataResponse.Topic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=named, partitions=[]
+            )
         return MetadataResponse.Topic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[
-                _partition(image, number, partition, context) for number, partition in sorted(topic.partitions.items())
-            ],
+            error_code=why_missing(named), name=named, partitions=[], topic_authorized_operations=operations
         )
 
     # --- DescribeCluster ----------------------------------------------------------------------------------------------
@@ -319,7 +302,7 @@ class ClusterApis:
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext, now: int
-    ) -> FindCoordinatorResponse:
+    ) -> FindCoordinatorResponse | ItemByItem:
         if context.api_version < _FIRST_FIND_OF_SEVERAL:
             found = self._coordinator(request.key_type, request.key, context, now)
             return FindCoordinatorResponse(
@@ -329,9 +312,16 @@ class ClusterApis:
                 host=found.host,
                 port=found.port,
             )
-        keys = dict.fromkeys(request.coordinator_keys)
-        found_by_key = {key: self._coordinator(request.key_type, key, context, now) for key in keys}
-        return FindCoordinatorResponse(coordinators=[found_by_key[key] for key in request.coordinator_keys])
+
+        def respond(found: list[FindCoordinatorResponse.Coordinator], now: int) -> FindCoordinatorResponse:
+            by_key = {coordinator.key: coordinator for coordinator in found}
+            return FindCoordinatorResponse(coordinators=[by_key[key] for key in request.coordinator_keys])
+
+        return ItemByItem(
+            list(dict.fromkeys(request.coordinator_keys)),
+            lambda key, now: self._coordinator(request.key_type, key, context, now),
+            respond,
+        )
 
     def _coordinator(
         self, key_type: int, key: str, context: RequestContext, now: int
@@ -386,8 +376,48 @@ def _check_controllers_register(image: MetadataImage) -> None:
         )
 
 
-def _by_name(image: MetadataImage) -> dict[str, TopicImage]:
-    return {topic.name: topic for topic in image.topics.values()}
+def _named(asked: Sequence[MetadataRequest.Topic]) -> list[str | Uuid]:
+    """What a request asks for, each topic once: by id, if it names an id anywhere."""
+    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    return list(ids) if ids else list(dict.fromkeys(topic.name or "" for topic in asked))
+
+
+def _name(image: MetadataImage, named: str | Uuid) -> str | None:
+    """The name of a topic by its name or its id; None for an id that is not known."""
+    if isinstance(named, str):
+        return named
+    topic = image.topics.get(named)
+    return None if topic is None else topic.name
+
+
+def _described(
+    image: MetadataImage, topic: TopicImage, context: RequestContext, operations: int
+) -> MetadataResponse.Topic | Steps[MetadataResponse.Topic]:
+    described = MetadataResponse.Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
+        partitions=[],
+    )
+    if len(topic.partitions) > _PARTITIONS_PER_STEP:
+        return _with_many_partitions(image, topic, context, described)
+    described.partitions = [
+        _partition(image, number, partition, context) for number, partition in sorted(topic.partitions.items())
+    ]
+    return described
+
+
+def _with_many_partitions(
+    image: MetadataImage, topic: TopicImage, context: RequestContext, described: MetadataResponse.Topic
+) -> Steps[MetadataResponse.Topic]:
+    partitions = []
+    for number, partition in sorted(topic.partitions.items()):
+        partitions.append(_partition(image, number, partition, context))
+        if len(partitions) % _PARTITIONS_PER_STEP == 0:
+            yield
+    described.partitions = partitions
+    return described
 
 
 def _is_by_id(topic: MetadataRequest.Topic) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -24,7 +24,7 @@ from pykraft.server.apis.configs import check_is_here
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.config import NodeConfig
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _SERVED = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP)
@@ -39,18 +39,32 @@ class ConfigChangeApis:
 
     def alter(
         self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, context: RequestContext, now: int
-    ) -> Steps[Response | Promise[Response]]:
+    ) -> ItemByItem:
         """Refuse what can be refused here, and pass the rest on; the answers come in the order of the request."""
-        refused = yield from self._refusals(request.resources)
         resources: Sequence[Any] = request.resources
-        rest = [resource for resource in resources if id(resource) not in refused]
+        times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        return ItemByItem(
+            resources,
+            lambda resource, _: self._refusal(resource, times_named),
+            lambda refusals, now: self._pass_on(request, refusals, context, now),
+            is_write=True,
+        )
+
+    def _pass_on(
+        self,
+        request: IncrementalAlterConfigsRequest | AlterConfigsRequest,
+        refusals: list[KafkaError | None],
+        context: RequestContext,
+        now: int,
+    ) -> Response | Promise[Response]:
+        resources: Sequence[Any] = request.resources
+        rest = [resource for resource, refusal in zip(resources, refusals, strict=True) if refusal is None]
 
         def completed(response: Any) -> Response:
             decided = {(result.resource_type, result.resource_name): result for result in response.responses}
             results = []
-            for resource in resources:
+            for resource, error in zip(resources, refusals, strict=True):
                 result = decided.get((resource.resource_type, resource.resource_name))
-                error = refused.get(id(resource))
                 if result is None or error is not None:
                     missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller said nothing of it")
                     (result,) = request.replace(resources=[resource]).refusal(error or missing).responses
@@ -62,26 +76,21 @@ class ConfigChangeApis:
             return completed(type(request).response(responses=[]))
         return self._forwarding.forward(request.replace(resources=rest), context, now).map(completed)
 
-    def _refusals(self, resources: Sequence[Any]) -> Steps[dict[int, KafkaError]]:
-        """What is wrong with each resource that is refused, by the identity of its entry in the request."""
-        times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-        refused = {}
-        for number, resource in enumerate(resources, 1):
-            if number % PARTS_PER_TURN == 0:
-                yield
-            try:
-                if times_named[resource.resource_type, resource.resource_name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource twice")
-                _check_names_and_values(resource.configs)
-                if resource.resource_type not in _SERVED:
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here"
-                    )
-                if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-                    check_is_here(self._config, resource.resource_name)
-            except KafkaError as error:
-                refused[id(resource)] = error
-        return refused
+    def _refusal(self, resource: Any, times_named: Counter[tuple[int, str]]) -> KafkaError | None:
+        """What is wrong with a resource that is refused."""
+        try:
+            if times_named[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource twice")
+            _check_names_and_values(resource.configs)
+            if resource.resource_type not in _SERVED:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here"
+                )
+            if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+                check_is_here(self._config, resource.resource_name)
+        except KafkaError as error:
+            return error
+        return None
 
 
 HANDLERS: Handlers = {

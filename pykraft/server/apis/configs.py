@@ -13,10 +13,11 @@ Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 Follows kafka.server.ConfigHelper and kafka.server.KafkaApis.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from pykraft.common.acl import AclOperation
-from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
@@ -40,13 +41,23 @@ from pykraft.protocol.messages.configs import (
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster, check_configs
 from pykraft.server.config import NODE_CONFIG, NodeConfig
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_LIST_OF_ALL_TYPES = 1
 
-_Known = dict[tuple[frozenset[str], tuple[tuple[str, str], ...]], list[DescribeConfigsResponse.Result.Config]]
-"""The descriptions in one answer, by what is wanted and a topic's own settings: most topics have the same."""
+
+class _Configs(list[DescribeConfigsResponse.Result.Config]):
+    """The settings of a resource in an answer, and their size."""
+
+    def __init__(self, configs: Iterable[DescribeConfigsResponse.Result.Config]) -> None:
+        super().__init__(configs)
+        self.size_bytes = sum(map(_size, self))
+
+
+_Known = dict[tuple[ResourceType, str | None, frozenset[str], tuple[tuple[str, str], ...]], _Configs]
+"""The descriptions in one answer, by what is wanted and a resource's own settings: most topics have the same, and a
+resource may be named again and again."""
 
 
 class ConfigApis:
@@ -59,28 +70,26 @@ class ConfigApis:
 
     # --- describing ---------------------------------------------------------------------------------------------------
 
-    def describe_configs(
-        self, request: DescribeConfigsRequest, context: RequestContext, now: int
-    ) -> Steps[DescribeConfigsResponse]:
+    def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext, now: int) -> ItemByItem:
         types = {resource.resource_type for resource in request.resources}
         if not types <= set(ResourceType):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {max(types)}")
         layers = node_layers(self._image(), self._config.node_id, self._config.properties)
-        known: _Known = {}
-        results = []
-        for number, each in enumerate(request.resources, 1):
-            results.append(self._result(request, each, context, layers, known))
-            if number % PARTS_PER_TURN == 0:
-                yield
-        return DescribeConfigsResponse(results=results)
+        return ItemByItem(
+            request.resources,
+            partial(self._result, request, context, layers, {}),
+            lambda results, _: DescribeConfigsResponse(results=results),
+            weigh=lambda result: _weight(result.configs),
+        )
 
     def _result(
         self,
         request: DescribeConfigsRequest,
-        resource: DescribeConfigsRequest.Resource,
         context: RequestContext,
         layers: NodeLayers,
         known: _Known,
+        resource: DescribeConfigsRequest.Resource,
+        now: int,
     ) -> DescribeConfigsResponse.Result:
         result = DescribeConfigsResponse.Result(
             resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
@@ -89,20 +98,33 @@ class ConfigApis:
         try:
             kind = ResourceType(resource.resource_type)
             check_configs(self._authorizer, context, AclOperation.DESCRIBE_CONFIGS, kind, resource.resource_name)
+            name: str | None = resource.resource_name
             if kind is ResourceType.TOPIC:
                 own = self._settings_of(resource.resource_name)
-                key = wanted, tuple(sorted(own.items()))
-                if key not in known:
-                    known[key] = _described(describe_topic(own, layers), wanted, request)
-                result.configs = known[key]
+                name = None
             elif kind is ResourceType.GROUP:
-                result.configs = _described(self._settings_of_group(resource.resource_name), wanted, request)
+                own = self._settings_of_group(resource.resource_name)
+                name = None
             else:
-                settings = self._settings_of_brokers(kind, resource.resource_name, layers)
-                result.configs = _described(settings, wanted, request)
+                own = {}
+                self._check_broker(kind, resource.resource_name)
+            key = kind, name, wanted, tuple(sorted(own.items()))
+            if key not in known:
+                settings = self._settings(kind, resource.resource_name, own, layers)
+                known[key] = _Configs(_described(settings, wanted, request))
+            result.configs = known[key]
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.detail or None
         return result
+
+    def _settings(self, kind: ResourceType, name: str, own: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
+        if kind is ResourceType.TOPIC:
+            return describe_topic(own, layers)
+        if kind is ResourceType.GROUP:
+            return describe_group(own, self._config.properties)
+        if not name:
+            return describe_all_brokers(layers)
+        return describe_broker(NODE_CONFIG, self._config.properties, layers)
 
     def _settings_of(self, topic: str) -> Mapping[str, str]:
         """A topic's own settings."""
@@ -111,19 +133,17 @@ class ConfigApis:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         return self._image().config_of(ResourceType.TOPIC, topic)
 
-    def _settings_of_group(self, group_id: str) -> list[Setting]:
+    def _settings_of_group(self, group_id: str) -> Mapping[str, str]:
+        """A group's own settings."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
-        own = self._image().config_of(ResourceType.GROUP, group_id)
-        return describe_group(own, self._config.properties)
+        return self._image().config_of(ResourceType.GROUP, group_id)
 
-    def _settings_of_brokers(self, kind: ResourceType, name: str, layers: NodeLayers) -> list[Setting]:
+    def _check_broker(self, kind: ResourceType, name: str) -> None:
         if kind is not ResourceType.BROKER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind.name} resources have no settings here")
-        if not name:
-            return describe_all_brokers(layers)
-        check_is_here(self._config, name)
-        return describe_broker(NODE_CONFIG, self._config.properties, layers)
+        if name:
+            check_is_here(self._config, name)
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
@@ -161,6 +181,16 @@ def check_is_here(config: NodeConfig, name: str) -> None:
     """KafkaError(INVALID_REQUEST) unless this node is the broker of that name."""
     if broker_number(name) != config.node_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {config.node_id}, not {name}")
+
+
+def _size(config: DescribeConfigsResponse.Result.Config) -> int:
+    texts = [config.name, config.value, config.documentation]
+    texts += [text for synonym in config.synonyms for text in (synonym.name, synonym.value)]
+    return sum(len(text or "") + 4 for text in texts)
+
+
+def _weight(configs: Sequence[Any]) -> int:
+    return configs.size_bytes if isinstance(configs, _Configs) else 0
 
 
 def _described(

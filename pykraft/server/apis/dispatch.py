@@ -5,8 +5,13 @@ which request. A node makes the objects and hands them to `Dispatcher.serve`; th
 declared with the request itself.
 
 A handler returns its response, or None if the client wants none. It returns a `Promise` of that only if it has to wait:
-until a high watermark has moved, or the controller has answered. If it raises KafkaError, the whole request is refused,
-in the way that is declared with the request (`Request.refusal`).
+until a high watermark has moved, or the controller has answered. A request that is a list is answered item by item, a
+slice of time at a time: its handler returns an `ItemByItem` (`server.slices`). An answer about many items is encoded in
+slices, too. If a handler raises KafkaError, the whole request is refused, in the way that is declared with the request
+(`Request.refusal`).
+
+Any other exception is a fault of ours. It costs its request and nothing else: the client gets UNKNOWN_SERVER_ERROR, the
+journal the traceback, and the node goes on. Only the failure of a disk is the node's own affair.
 
 On a node with quotas an answer is charged to its client when it is encoded, for then its size is known. An envelope is
 free: what is in it is charged to its client.
@@ -16,16 +21,18 @@ Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import GeneratorType, MethodType
-from typing import Any
+from types import MethodType
+from typing import Any, NamedTuple
 
 from pykraft.common.core import Clock, Promise, Steps
-from pykraft.common.errors import KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.time_slice import TimeSlice
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.schema import Request, Response
+from pykraft.protocol.schema import Request, Response, encode_in_steps
 from pykraft.server.quotas import Quotas, Used
-from pykraft.server.turns import Turns
+from pykraft.server.slices import ItemByItem, Slices, Work
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
 
@@ -36,14 +43,14 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
 
 _NO_MEMORY = CloseConnection("there is not enough memory for this request")
 """Made ahead: then there may be none for it."""
-_ENDS = (KafkaError, CloseConnection, MemoryError)
-"""What a handler may raise."""
+_ENCODED_AT_ONCE = 200
+"""An answer about more items than this is encoded in slices."""
+_FROM_THE_START = object()
+_LATER = object()
 
-Handled = Response | None | Promise[Any] | Steps[Any]
-"""What a handler returns: the response, None for none, a promise of one of them, or the steps that lead to one."""
-Ended = Response | CloseConnection | None
-Responded = Ended | Promise[Any]
-"""What a request comes to; a promise is one of the others."""
+Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem
+"""What a handler returns: the response, None for none, a promise of what another handler might return, or a list to be
+worked through."""
 Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Handled]]
 """Functions of one class by the request that they answer; called with (self, request, context, now)."""
 
@@ -51,12 +58,21 @@ Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Hand
 class Dispatcher:
     """The handlers of a node, by listener and request."""
 
-    def __init__(self, quotas: Quotas | None, clock: Clock, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        quotas: Quotas | None,
+        clock: Clock,
+        now: Callable[[], int],
+        time_slice: TimeSlice,
+        fault_handler: FaultHandler,
+    ) -> None:
         """`now` is for answers that come later than their requests; `clock` measures the handlers."""
         self._quotas = quotas
-        self.turns = Turns()
         self._clock = clock
         self._now = now
+        self.time_slice = time_slice
+        self.slices = Slices(time_slice, self._go_on_later)
+        self._fault_handler = fault_handler
         self._handlers: dict[tuple[ListenerKind, type[Request]], Callable[[Any, RequestContext, int], Handled]] = {}
 
     def serve(self, kind: ListenerKind, apis: object, handlers: Handlers) -> None:
@@ -72,79 +88,109 @@ class Dispatcher:
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
-        quotas, context = self._quotas, inbound.context
+        self.time_slice.begin()
+        work = Work(inbound)
+        ended = self._work(work, _FROM_THE_START, now)
+        if ended is not _LATER:
+            return self._answer(work, ended)
+        assert work.promise is not None
+        return work.promise
+
+    def _work(self, work: Work, handled: Any, now: int) -> Any:
+        """Handle a request from where it is: `handled` is what was made of it up to now. Returns what it comes to, or
+        `_LATER` if it has to wait, or if the slice is over."""
+        began_us = None if self._quotas is None else self._clock.elapsed_us()
+        try:
+            if handled is _FROM_THE_START:
+                context, request = work.inbound
+                handled = self._handlers[context.kind, type(request)](request, context, now)
+            while True:
+                if type(handled) is ItemByItem:
+                    if handled is not work.listed:
+                        work.begin(handled)
+                    if not work.go_on(self.time_slice, now):
+                        self._promise(work)
+                        self.slices.pause(work)
+                        return _LATER
+                    handled = handled.gather(work.answers, now)
+                elif isinstance(handled, Promise):
+                    if not handled.kept:
+                        self._wait(work, handled)
+                        return _LATER
+                    handled = handled.value
+                elif len(work.answers) > _ENCODED_AT_ONCE and isinstance(handled, Response):
+                    handled = ItemByItem((handled,), partial(_encoded, work.inbound.context.api_version), _only)
+                else:
+                    return handled
+        except Exception as error:  # a fault of ours must cost this request and no other
+            return self._ended(work.inbound, error)
+        finally:
+            if began_us is not None:
+                work.handling_us += self._clock.elapsed_us() - began_us
+
+    def _go_on_later(self, work: Work, now: int) -> None:
+        self._keep(work, self._work(work, work.listed, now))
+
+    def _promise(self, work: Work) -> Promise[Any]:
+        """The promise of the answer, made when it is first needed."""
+        if work.promise is None:
+            work.promise = Promise()
+            work.promise.on_abandoned(partial(self.slices.drop, work))
+        return work.promise
+
+    def _wait(self, work: Work, awaited: Promise[Any]) -> None:
+        """The handler waits for something. If its client hangs up before that, nothing wants it."""
+        self._promise(work).on_abandoned(awaited.abandon)
+        awaited.then(lambda value: self._keep(work, self._work(work, value, self._now())))
+
+    def _keep(self, work: Work, ended: Any) -> None:
+        if ended is not _LATER:
+            self._promise(work).keep(self._answer(work, ended))
+
+    def _ended(self, inbound: InboundRequest, error: Exception) -> Response | CloseConnection:
+        """What a request comes to whose handler has raised this."""
+        request = inbound.message
+        if isinstance(error, OSError):  # a disk has failed: that is the node's affair
+            raise error
+        if isinstance(error, MemoryError):
+            return _NO_MEMORY
+        if isinstance(error, CloseConnection):
+            return error
+        if not isinstance(error, KafkaError):
+            self._fault_handler.handle_fault(type(request).__name__, error)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        refusal = request.refusal(error)
+        if refusal is None:
+            return CloseConnection(f"a client that wants no answer is refused: {error}")
+        return refusal
+
+    def _answer(self, work: Work, ended: Any) -> Answer:
+        if isinstance(ended, CloseConnection):
+            return Answer(None, hang_up=True)
+        body = None
+        if type(ended) is _Encoded:
+            ended, body = ended
+        quotas, context = self._quotas, work.inbound.context
         if quotas is None or context.api_key == EnvelopeRequest.api:
-            handled, answer = self._respond(inbound, now, None), _answer
-        else:
-            handling_us = [0]
-            handled = self._respond(inbound, now, handling_us)
-            answer = partial(_answer, charge=partial(self._charge, quotas, context, handling_us))
-        if not isinstance(handled, Promise):
-            return answer(handled)
-        return answer(handled.value) if handled.kept else handled.map(answer)
+            return Answer(ended, body=body)
+        return Answer(ended, partial(self._charge, quotas, context, work.handling_us), body=body)
 
-    def _respond(self, inbound: InboundRequest, now: int, handling_us: list[int] | None) -> Responded:
-        """What the handler returns, or the refusal if it raises KafkaError; or the order to hang up on the client. The
-        time that it takes is added to `handling_us`."""
-        context, request = inbound
-        handler = self._handlers[context.kind, type(request)]
-        if handling_us is None:
-            try:
-                handled: Any = handler(request, context, now)
-                if isinstance(handled, GeneratorType):
-                    handled = self.turns.run(inbound, _guarded(request, handled))
-            except _ENDS as error:
-                return _ended(request, error)
-            responded: Responded = handled
-            return responded
-        steps = _guarded(request, _steps(handler, request, context, now))
-        return self.turns.run(inbound, self._timed(steps, handling_us))
-
-    def _timed(self, steps: Steps[Any], handling_us: list[int]) -> Steps[Any]:
-        """The same steps, with the time that each takes added up."""
-        now: int | None = None
-        while True:
-            began_us = self._clock.elapsed_us()
-            try:
-                awaited = steps.send(now)  # type: ignore[arg-type]  # a generator begins with None
-            except StopIteration as end:
-                return end.value
-            finally:
-                handling_us[0] += self._clock.elapsed_us() - began_us
-            now = yield awaited
-
-    def _charge(self, quotas: Quotas, context: RequestContext, handling_us: list[int], response_bytes: int) -> int:
+    def _charge(self, quotas: Quotas, context: RequestContext, handling_us: int, response_bytes: int) -> int:
         """Let the quotas know what the request has used; for how many milliseconds its client is throttled."""
-        return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us[0]), self._now())
+        return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us), self._now())
 
 
-def _steps(handler: Callable[[Any, RequestContext, int], Handled], *arguments: Any) -> Steps[Any]:
-    """What a handler does as steps, also if it needs only one."""
-    handled = handler(*arguments)
-    return (yield from handled) if isinstance(handled, GeneratorType) else handled
+class _Encoded(NamedTuple):
+    """A response and its bytes."""
+
+    response: Response
+    body: list[Any]
 
 
-def _guarded(request: Request, steps: Steps[Any]) -> Steps[Any]:
-    """The steps of a handler, with what they raise made into what is answered."""
-    try:
-        return (yield from steps)
-    except _ENDS as error:
-        return _ended(request, error)
+def _encoded(version: int, response: Response, now: int) -> Steps[_Encoded]:
+    body = yield from encode_in_steps(response, version)
+    return _Encoded(response, body)
 
 
-def _ended(request: Request, error: KafkaError | CloseConnection | MemoryError) -> Response | CloseConnection:
-    """What a request comes to whose handler has raised this."""
-    if isinstance(error, MemoryError):
-        return _NO_MEMORY
-    if isinstance(error, CloseConnection):
-        return error
-    refusal = request.refusal(error)
-    if refusal is None:
-        return CloseConnection(f"a client that wants no answer is refused: {error}")
-    return refusal
-
-
-def _answer(handled: Ended, charge: Callable[[int], int] | None = None) -> Answer:
-    if isinstance(handled, CloseConnection):
-        return Answer(None, hang_up=True)
-    return Answer(handled, charge)
+def _only(answers: list[_Encoded], now: int) -> Any:
+    return answers[0]

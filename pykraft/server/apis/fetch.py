@@ -11,15 +11,16 @@
 Follows kafka.server.KafkaApis.handleFetchRequest.
 """
 
-from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from pykraft.common.acl import AclOperation
-from pykraft.common.core import Promise, Steps, finish
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NO_EPOCH, FetchRequest, FetchResponse, NodeEndpoint
 from pykraft.server import config as keys
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.apis.partitions import (
     FIRST_VERSION_BY_ID,
     NOT_LEADER,
@@ -35,7 +36,7 @@ from pykraft.server.fetch_sessions import FetchContext, FetchSessionCache, Reade
 from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, SelectReplica
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.replica_selector import nearest_replica
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.storage.answers import Isolation
 from pykraft.transport.server_channel import RequestContext
 
@@ -46,6 +47,22 @@ _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_WITH_LEADER = 16
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class _Asking(NamedTuple):
+    """A fetch on its way through the handler."""
+
+    request: FetchRequest
+    context: RequestContext
+    session: FetchContext
+    replica: FetchRequest.ReplicaState
+    """Of a consumer, the one without an id."""
+    is_stranger: bool
+    """It claims to be a replica, and may not act for the cluster."""
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica.replica_id >= 0
 
 
 class FetchApis:
@@ -60,52 +77,60 @@ class FetchApis:
         self._sessions = sessions
         self._selects_replicas = config.values[keys.REPLICA_SELECTOR_CLASS] == keys.RACK_AWARE_SELECTOR
 
-    def fetch(
-        self, request: FetchRequest, context: RequestContext, now: int
-    ) -> Steps[FetchResponse | Promise[FetchResponse]]:
-        state = request.replica_state or FetchRequest.ReplicaState()
-        has_state = context.api_version >= _FIRST_VERSION_WITH_REPLICA_STATE
-        replica_id = state.replica_id if has_state else request.replica_id
-        is_replica = replica_id >= 0
+    def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Handled:
+        replica = request.replica_state or FetchRequest.ReplicaState()
+        if context.api_version < _FIRST_VERSION_WITH_REPLICA_STATE:
+            replica = FetchRequest.ReplicaState(replica_id=request.replica_id)
+        is_replica = replica.replica_id >= 0
         # A replica is asked about once, as a part of the cluster; a consumer for each topic.
         is_stranger = is_replica and not allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         try:
             session = self._session(request, context, is_replica and not is_stranger)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, responses=[])
-        places = []
-        for number, (key, partition) in enumerate(session.wanted.items(), 1):
-            place = self._place(key, partition, context)
-            if is_stranger or (not is_replica and self._is_denied(place, context)):
-                place = place._replace(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            places.append(place)
-            if number % PARTS_PER_TURN == 0:
-                now = yield
-        most_bytes = request.max_bytes
-        if is_replica:
-            places = self._replicas.record_fetches(places, replica_id, state.replica_epoch, now)
-        else:
+        asking = _Asking(request, context, session, replica, is_stranger)
+        return ItemByItem(list(session.wanted.items()), partial(self._place, asking), partial(self._placed, asking))
+
+    def _placed(self, asking: _Asking, places: list[FetchPlace], now: int) -> Handled:
+        """Read at once, or once there is enough."""
+        request = asking.request
+        fetch = DelayedFetch(replicas=self._replicas, places=places, params=self._params(asking))
+        if request.max_wait_ms <= 0 or not places:
+            return self._read(asking, fetch, 0, True)
+        deadline = now + request.max_wait_ms
+        return self._read(asking, fetch, deadline, False) if fetch.has_enough() else self._wait(asking, fetch, deadline)
+
+    def _params(self, asking: _Asking) -> FetchParams:
+        request, context, _, replica, _ = asking
+        most_bytes, is_replica = request.max_bytes, asking.is_replica
+        if not is_replica:
             most_bytes = min(most_bytes, self._config.values[keys.FETCH_MAX_BYTES])
-        params = FetchParams(
-            isolation_of(replica_id, request.isolation_level),
+        return FetchParams(
+            isolation_of(replica.replica_id, request.isolation_level),
             max_bytes=max(0, most_bytes),
             min_bytes=max(0, request.min_bytes),
-            replica_id=replica_id,
+            replica_id=replica.replica_id,
             needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
             select_replica=None if is_replica else self._selector(request, context),
             holds_back=self._replicas.quotas.holds_back if is_replica else None,
             tells_high_watermark=is_replica and self._selects_replicas,
         )
-        fetch = DelayedFetch(replicas=self._replicas, places=places, params=params)
-        may_wait = request.max_wait_ms > 0 and bool(places)
-        if not may_wait or fetch.has_enough():
-            results = yield from fetch.read()
-            if not may_wait or fetch.is_worth_an_answer(results):
-                return (yield from self._fetched(session, context, results, replica_id))
-        session.begin_wait(fetch.promise)
-        watched = sorted({place.topic_partition for place in places})
-        self._replicas.fetches.watch(fetch, watched, now + request.max_wait_ms)
-        return fetch.promise.map(lambda late: finish(self._fetched(session, context, late, replica_id)))
+
+    def _wait(self, asking: _Asking, fetch: DelayedFetch, deadline: int) -> Promise[ItemByItem]:
+        asking.session.begin_wait(fetch.promise)
+        watched = sorted({place.topic_partition for place in fetch.places})
+        self._replicas.fetches.watch(fetch, watched, deadline)
+        return fetch.promise.map(partial(self._read, asking, fetch, deadline))
+
+    def _read(self, asking: _Asking, fetch: DelayedFetch, deadline: int, is_last: bool) -> ItemByItem:
+        """Read what is there. If it is not the last time, the fetch may wait on."""
+
+        def judge(results: list[FetchResult], now: int) -> Handled:
+            if is_last or fetch.is_worth_an_answer(results):
+                return self._fetched(asking, results)
+            return self._wait(asking, fetch.again(), deadline)
+
+        return ItemByItem(fetch.places, fetch.reader().read, judge)
 
     def _selector(self, request: FetchRequest, context: RequestContext) -> SelectReplica | None:
         """How this consumer is sent to other replicas; None if it never is."""
@@ -134,14 +159,15 @@ class FetchApis:
         is_known = place.refused is not ErrorCode.UNKNOWN_TOPIC_ID
         return is_known and is_denied(self._authorizer, context, AclOperation.READ, topic)
 
-    def _place(self, asked: Asked, partition: FetchRequest.Topic.Partition, context: RequestContext) -> FetchPlace:
-        name = topic_name(self._replicas, asked, context)
+    def _place(self, asking: _Asking, wanted: tuple[Asked, FetchRequest.Topic.Partition], now: int) -> FetchPlace:
+        asked, partition = wanted
+        name = topic_name(self._replicas, asked, asking.context)
         refused = ErrorCode.UNKNOWN_TOPIC_ID if name is None else None
         topic_partition = TopicPartition(name or "", partition.partition)
         held = self._replicas.partitions.get(topic_partition)
         if held is not None and asked[1] not in (ZERO_UUID, held.key.topic_id):
             refused = ErrorCode.INCONSISTENT_TOPIC_ID
-        return FetchPlace(
+        place = FetchPlace(
             topic_partition,
             partition.fetch_offset,
             max(0, partition.partition_max_bytes),
@@ -150,48 +176,58 @@ class FetchApis:
             partition.log_start_offset,
             refused,
         )
+        is_replica = asking.is_replica
+        if asking.is_stranger or (not is_replica and self._is_denied(place, asking.context)):
+            place = place._replace(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if is_replica:
+            return self._replicas.record_fetch(place, asking.replica.replica_id, asking.replica.replica_epoch, now)
+        return place
 
-    def _fetched(
-        self, session: FetchContext, context: RequestContext, results: Sequence[FetchResult], replica_id: int
-    ) -> Steps[FetchResponse]:
+    def _fetched(self, asking: _Asking, results: list[FetchResult]) -> Handled:
+        session, replica_id = asking.session, asking.replica.replica_id
         if session.error is not ErrorCode.NONE:
             return FetchResponse(error_code=session.error, session_id=session.session_id(), responses=[])
         if replica_id >= 0:
             self._replicas.note_told(results, replica_id)
-        tells_leader = context.api_version >= _FIRST_VERSION_WITH_LEADER
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
-        for number, (asked, result) in enumerate(zip(session.wanted, results, strict=True), 1):
-            if number % PARTS_PER_TURN == 0:
-                yield
-            if not session.note(asked, result):
-                continue
-            answer = self._fetched_partition(result)
-            if result.error is ErrorCode.NONE:
-                topic_partition = result.place.topic_partition
-                is_added = replica_id >= 0 and self._replicas.is_adding(topic_partition, replica_id)
-                self._replicas.topic_metrics.fetched(
-                    topic_partition.topic, len(result.records), replica_id >= 0, is_added
-                )
-                if replica_id >= 0:
-                    self._replicas.quotas.leader.record(topic_partition, len(result.records))
-            else:
-                self._replicas.topic_metrics.not_fetched(result.place.topic_partition.topic, result.error)
-            if tells_leader and result.error in NOT_LEADER:
-                answer.current_leader = current_leader(
-                    self._replicas, result.error, result.place.topic_partition, context, leaders
-                )
-            name, topic_id, _ = asked
-            topics.setdefault((name, topic_id), []).append(answer)
-        return FetchResponse(
-            session_id=session.session_id(),
-            responses=[
-                FetchResponse.Topic(topic=name, topic_id=topic_id, partitions=answers)
-                for (name, topic_id), answers in topics.items()
-            ],
-            # A follower has the endpoints from the metadata log.
-            node_endpoints=list(leaders.values()) if replica_id < 0 else (),
-        )
+
+        def answer_one(wanted: tuple[Asked, FetchResult], now: int) -> None:
+            (name, topic_id, _), result = wanted
+            if session.note(wanted[0], result):
+                topics.setdefault((name, topic_id), []).append(self._answer(asking, result, leaders))
+
+        def respond(_: list[None], now: int) -> FetchResponse:
+            return FetchResponse(
+                session_id=session.session_id(),
+                responses=[
+                    FetchResponse.Topic(topic=name, topic_id=topic_id, partitions=answers)
+                    for (name, topic_id), answers in topics.items()
+                ],
+                # A follower has the endpoints from the metadata log.
+                node_endpoints=list(leaders.values()) if replica_id < 0 else (),
+            )
+
+        return ItemByItem(list(zip(session.wanted, results, strict=True)), answer_one, respond)
+
+    def _answer(
+        self, asking: _Asking, result: FetchResult, leaders: dict[int, NodeEndpoint]
+    ) -> FetchResponse.Topic.Partition:
+        """The answer about a partition, and what the metrics and quotas need to know of it."""
+        answer = self._fetched_partition(result)
+        topic_partition, replica_id = result.place.topic_partition, asking.replica.replica_id
+        if result.error is ErrorCode.NONE:
+            is_added = replica_id >= 0 and self._replicas.is_adding(topic_partition, replica_id)
+            self._replicas.topic_metrics.fetched(topic_partition.topic, len(result.records), replica_id >= 0, is_added)
+            if replica_id >= 0:
+                self._replicas.quotas.leader.record(topic_partition, len(result.records))
+            return answer
+        self._replicas.topic_metrics.not_fetched(topic_partition.topic, result.error)
+        if asking.context.api_version >= _FIRST_VERSION_WITH_LEADER and result.error in NOT_LEADER:
+            answer.current_leader = current_leader(
+                self._replicas, result.error, topic_partition, asking.context, leaders
+            )
+        return answer
 
     @staticmethod
     def _fetched_partition(result: FetchResult) -> FetchResponse.Topic.Partition:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.coordinator.group import config as keys
@@ -55,10 +55,10 @@ from pykraft.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from pykraft.protocol.schema import Request, Response
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations
 from pykraft.server.coordinators import GroupCoordinator
-from pykraft.server.turns import in_turns
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_COMMIT_BY_ID = 10
@@ -67,6 +67,8 @@ _FIRST_FETCH_BY_ID = 10
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_NULL_PROTOCOL = 7
 _FIRST_MANDATORY_PROTOCOL = 5
+_OFFSET_BYTES = 20
+"""Of one offset in an answer of OffsetFetch, at least."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
 
@@ -210,11 +212,31 @@ class GroupApis:
             topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
         return OffsetCommitResponse(topics=topics)
 
-    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext, now: int) -> Handled:
         version = context.api_version
         if version >= _FIRST_FETCH_OF_SEVERAL:
-            answers = [self._fetch(group, request.require_stable, context, now) for group in request.groups]
-            return gather(answers).map(lambda groups: OffsetFetchResponse(groups=groups))
+            fetched: dict[str, Promise[OffsetFetchResponse.Group]] = {}
+
+            def fetch(group: OffsetFetchRequest.Group, now: int) -> Promise[OffsetFetchResponse.Group]:
+                """A group that is named again gets the same answer again, if all its offsets are asked for."""
+                if group.topics is not None:
+                    return self._fetch(group, request.require_stable, context, now)
+                if group.group_id not in fetched:
+                    fetched[group.group_id] = self._fetch(group, request.require_stable, context, now)
+                return fetched[group.group_id]
+
+            def respond(answers: list[Promise[OffsetFetchResponse.Group]], now: int) -> Promise[Handled]:
+                # What is put together only now may be large: it is weighed, and encoded in slices.
+                return gather(answers).map(
+                    lambda groups: ItemByItem(
+                        groups,
+                        lambda group, _: group,
+                        lambda groups, _: OffsetFetchResponse(groups=groups),
+                        weigh=_weight,
+                    )
+                )
+
+            return ItemByItem(request.groups, fetch, respond)
         group_type = OffsetFetchRequest.Group
         topics = None
         if request.topics is not None:
@@ -222,8 +244,8 @@ class GroupApis:
                 group_type.Topic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
             ]
         asked = group_type(group_id=request.group_id, topics=topics)
-        fetched = self._fetch(asked, request.require_stable, context, now)
-        return fetched.map(lambda group: _of_one(request, group, version))
+        answer = self._fetch(asked, request.require_stable, context, now)
+        return answer.map(lambda group: _of_one(request, group, version))
 
     def _fetch(
         self, asked: OffsetFetchRequest.Group, require_stable: bool, context: RequestContext, now: int
@@ -317,9 +339,7 @@ class GroupApis:
 
     # --- seen from outside --------------------------------------------------------------------------------------------
 
-    def describe_groups(
-        self, request: DescribeGroupsRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, now: int) -> ItemByItem:
         group_type = DescribeGroupsResponse.Group
 
         def described(group_id: str, now: int) -> Promise[DescribeGroupsResponse.Group]:
@@ -341,12 +361,15 @@ class GroupApis:
 
             return self._coordinator.read(group_id, look, now).map(answered)
 
-        answers = yield from in_turns(described, request.groups, now)
-        return gather(answers).map(lambda groups: DescribeGroupsResponse(groups=groups))
+        return ItemByItem(
+            request.groups,
+            described,
+            lambda answers, _: gather(answers).map(lambda groups: DescribeGroupsResponse(groups=groups)),
+        )
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    ) -> ItemByItem:
         self._check_consumer_groups()
         group_type = ConsumerGroupDescribeResponse.Group
 
@@ -362,8 +385,11 @@ class GroupApis:
             look = self._coordinator.read(group_id, lambda committed, _: committed.consumer.describe([group_id]), now)
             return look.map(answered)
 
-        answers = yield from in_turns(described, request.group_ids, now)
-        return gather(answers).map(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+        return ItemByItem(
+            request.group_ids,
+            described,
+            lambda answers, _: gather(answers).map(lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
+        )
 
     def _shown(
         self, group: ConsumerGroupDescribeResponse.Group, with_operations: bool, context: RequestContext
@@ -389,31 +415,32 @@ class GroupApis:
             )
         return group
 
-    def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext, now: int) -> ItemByItem:
         """DESCRIBE on the cluster shows all groups; else those that the client may DESCRIBE."""
         runtime = self._coordinator.runtime
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runtime.is_loading else ErrorCode.NONE
 
-        def answered(found: Sequence[Any]) -> ListGroupsResponse:
+        def look(committed: GroupShard, live: GroupShard) -> list[ListGroupsResponse.Group]:
+            return committed.listed(states, types, live)
+
+        def listed(found: Sequence[Any]) -> ListGroupsResponse:
             # A partition whose coordinator has moved has no groups here any more.
-            groups = [group for listed in found if not isinstance(listed, KafkaError) for group in listed]
+            groups = [group for groups in found if not isinstance(groups, KafkaError) for group in groups]
             if not allows_on_cluster(self._authorizer, context, AclOperation.DESCRIBE):
                 names = {group.group_id for group in groups}
                 shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.GROUP, names)
                 groups = [group for group in groups if group.group_id in shown]
             return ListGroupsResponse(error_code=code, groups=groups)
 
-        def look(committed: GroupShard, live: GroupShard) -> list[ListGroupsResponse.Group]:
-            return committed.listed(states, types, live)
+        return ItemByItem(
+            runtime.active_partitions(),
+            lambda partition, now: runtime.read(partition, look, now),
+            lambda reads, _: gather(reads).map(listed),
+        )
 
-        reads = [runtime.read(partition, look, now) for partition in runtime.active_partitions()]
-        return gather(reads).map(answered)
-
-    def delete_groups(
-        self, request: DeleteGroupsRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, now: int) -> ItemByItem:
         result_type = DeleteGroupsResponse.Result
 
         def deleted(group_id: str, now: int) -> Promise[DeleteGroupsResponse.Result]:
@@ -426,8 +453,12 @@ class GroupApis:
                 )
             )
 
-        answers = yield from in_turns(deleted, dict.fromkeys(request.groups_names), now)
-        return gather(answers).map(lambda results: DeleteGroupsResponse(results=results))
+        return ItemByItem(
+            list(dict.fromkeys(request.groups_names)),
+            deleted,
+            lambda answers, _: gather(answers).map(lambda results: DeleteGroupsResponse(results=results)),
+            is_write=True,
+        )
 
     # --- how all of them ask ------------------------------------------------------------------------------------------
 
@@ -461,6 +492,11 @@ def _response(request: Request, found: Any) -> Response:
     refusal = request.refusal(found)
     assert refusal is not None, "every request about groups is answered"
     return refusal
+
+
+def _weight(group: OffsetFetchResponse.Group) -> int:
+    """About how many bytes a group's offsets have in an answer."""
+    return sum(_OFFSET_BYTES * len(topic.partitions) for topic in group.topics)
 
 
 def _of_one(request: OffsetFetchRequest, group: OffsetFetchResponse.Group, version: int) -> OffsetFetchResponse:

@@ -22,7 +22,6 @@ handleAlterReplicaLogDirsRequest}.
 from collections.abc import Sequence
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
@@ -35,11 +34,11 @@ from pykraft.protocol.messages.logs import (
     DescribeLogDirsResponse,
 )
 from pykraft.server.apis.cluster import INTERNAL_TOPICS
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
 from pykraft.server.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.storage.filesystem import FileSystem
 from pykraft.storage.log_manager import LogManager
 from pykraft.transport.server_channel import RequestContext
@@ -58,9 +57,7 @@ class LogApis:
 
     # --- DeleteRecords ------------------------------------------------------------------------------------------------
 
-    def delete_records(
-        self, request: DeleteRecordsRequest, context: RequestContext, now: int
-    ) -> Steps[DeleteRecordsResponse | Promise[DeleteRecordsResponse]]:
+    def delete_records(self, request: DeleteRecordsRequest, context: RequestContext, now: int) -> ItemByItem:
         offsets = {
             TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in request.topics
@@ -68,23 +65,23 @@ class LogApis:
         }
         names = {topic.name for topic in request.topics}
         allowed = self._authorizer.allowed(context, AclOperation.DELETE, AclResourceType.TOPIC, names)
-        results = []
-        for number, (topic_partition, offset) in enumerate(offsets.items(), 1):
-            is_allowed = topic_partition.topic in allowed
-            results.append(
-                self._delete(topic_partition, offset)
-                if is_allowed
-                else DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            )
-            if number % PARTS_PER_TURN == 0:
-                now = yield
-        self._write_down(results)
-        delayed = DelayedDeleteRecords(self._replicas, results)
-        if delayed.is_decided():
-            return _deleted(results)
-        waiting = sorted(result.topic_partition for result in results if result.error is None)
-        self._replicas.deletes.watch(delayed, waiting, now + max(0, request.timeout_ms))
-        return delayed.promise.map(_deleted)
+
+        def delete(named: tuple[TopicPartition, int], now: int) -> DeleteResult:
+            topic_partition, offset = named
+            if topic_partition.topic not in allowed:
+                return DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return self._delete(topic_partition, offset)
+
+        def deleted(results: list[DeleteResult], now: int) -> Handled:
+            self._write_down(results)
+            delayed = DelayedDeleteRecords(self._replicas, results)
+            if delayed.is_decided():
+                return _deleted(results)
+            waiting = sorted(result.topic_partition for result in results if result.error is None)
+            self._replicas.deletes.watch(delayed, waiting, now + max(0, request.timeout_ms))
+            return delayed.promise.map(_deleted)
+
+        return ItemByItem(list(offsets.items()), delete, deleted, is_write=True)
 
     def _delete(self, topic_partition: TopicPartition, offset: int) -> DeleteResult:
         try:
@@ -108,9 +105,7 @@ class LogApis:
 
     # --- DescribeLogDirs ----------------------------------------------------------------------------------------------
 
-    def describe_log_dirs(
-        self, request: DescribeLogDirsRequest, context: RequestContext, now: int
-    ) -> DescribeLogDirsResponse:
+    def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext, now: int) -> Handled:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
         result_type = DescribeLogDirsResponse.Result
         directory = self._filesystem.absolute(self._logs.directory)
@@ -119,19 +114,16 @@ class LogApis:
             if self._logs.failure is not None:
                 raise self._logs.failure
             result.total_bytes, result.usable_bytes = self._filesystem.space(self._logs.directory)
-            result.topics = self._topics(request)
         except OSError:
             result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        return DescribeLogDirsResponse(results=[result])
-
-    def _topics(self, request: DescribeLogDirsRequest) -> Sequence[DescribeLogDirsResponse.Result.Topic]:
-        asked = set(self._logs.logs)
-        if request.topics is not None:
-            asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-        topic_type = DescribeLogDirsResponse.Result.Topic
+            return DescribeLogDirsResponse(results=[result])
+        topic_type = result_type.Topic
         topics: dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]] = {}
-        for topic_partition in sorted(asked):
-            log = self._logs.logs[topic_partition]
+
+        def describe(topic_partition: TopicPartition, now: int) -> None:
+            log = self._logs.logs.get(topic_partition)
+            if log is None:
+                return  # it was deleted a moment ago
             is_replica = topic_partition in self._replicas.partitions
             topics.setdefault(topic_partition.topic, []).append(
                 topic_type.Partition(
@@ -140,13 +132,21 @@ class LogApis:
                     offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
                 )
             )
-        return [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+        def respond(_: list[None], now: int) -> DescribeLogDirsResponse:
+            result.topics = [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+            return DescribeLogDirsResponse(results=[result])
+
+        asked = set(self._logs.logs)
+        if request.topics is not None:
+            asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        return ItemByItem(sorted(asked), describe, respond)
 
     # --- AlterReplicaLogDirs ------------------------------------------------------------------------------------------
 
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext, now: int
-    ) -> AlterReplicaLogDirsResponse:
+    ) -> ItemByItem:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         wanted = {
             TopicPartition(topic.name, number): directory.path
@@ -156,12 +156,18 @@ class LogApis:
         }
         topic_type = AlterReplicaLogDirsResponse.Topic
         topics: dict[str, list[AlterReplicaLogDirsResponse.Topic.Partition]] = {}
-        for (topic, number), path in wanted.items():
+
+        def answer_one(named: tuple[TopicPartition, str], now: int) -> None:
+            (topic, number), path = named
             error = self._keep_in(TopicPartition(topic, number), path)
             topics.setdefault(topic, []).append(topic_type.Partition(partition_index=number, error_code=error))
-        return AlterReplicaLogDirsResponse(
-            results=[topic_type(topic_name=name, partitions=partitions) for name, partitions in topics.items()]
-        )
+
+        def respond(_: list[None], now: int) -> AlterReplicaLogDirsResponse:
+            return AlterReplicaLogDirsResponse(
+                results=[topic_type(topic_name=name, partitions=partitions) for name, partitions in topics.items()]
+            )
+
+        return ItemByItem(list(wanted.items()), answer_one, respond)
 
     def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         if path != self._filesystem.absolute(self._logs.directory):

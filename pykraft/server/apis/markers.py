@@ -17,11 +17,12 @@ Follows kafka.server.KafkaApis.{handleWriteTxnMarkersRequest,handleDescribeProdu
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.config import Config
-from pykraft.common.core import Clock, Promise, Steps
+from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.controller.topics import check_topic_name
@@ -39,8 +40,11 @@ from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_clust
 from pykraft.server.coordinators import GROUP_TOPIC, GroupCoordinator, append_marker, check_producer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
+
+_PRODUCER_BYTES = 39
+"""Of one producer in an answer of DescribeProducers."""
 
 
 class _Place(NamedTuple):
@@ -69,37 +73,37 @@ class MarkerApis:
 
     # --- WriteTxnMarkers ----------------------------------------------------------------------------------------------
 
-    def write_txn_markers(
-        self, request: WriteTxnMarkersRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[WriteTxnMarkersResponse]]:
+    def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext, now: int) -> ItemByItem:
         if not allows_on_cluster(self._authorizer, context, AclOperation.ALTER):
             check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         for marker in request.markers:
             check_producer(marker.producer_id, marker.producer_epoch)
         in_logs: list[tuple[_Place, ProduceResult]] = []
         in_groups: list[tuple[_Place, Promise[Any]]] = []
-        for number, place in enumerate(_places(request), 1):
-            if number % PARTS_PER_TURN == 0:
-                now = yield
+
+        def write(place: _Place, now: int) -> None:
             if place.topic_partition.topic == GROUP_TOPIC and place.topic_partition in self._replicas.partitions:
                 number_of_groups = place.topic_partition.partition
                 ended = self._groups.end_transaction(number_of_groups, place.end, self._timeout_ms, now)
                 in_groups.append((place, ended))
             else:
                 in_logs.append((place, self._append(place, now)))
-        delayed = DelayedProduce(self._replicas, [result for _, result in in_logs])
-        if not delayed.is_decided():
-            watched = sorted({result.topic_partition for _, result in in_logs if result.error is None})
-            self._replicas.produces.watch(delayed, watched, now + self._timeout_ms)
-        else:
-            delayed.promise.keep([result for _, result in in_logs])
+
+        def written(_: list[None], now: int) -> Promise[WriteTxnMarkersResponse]:
+            delayed = DelayedProduce(self._replicas, [result for _, result in in_logs])
+            if not delayed.is_decided():
+                watched = sorted({result.topic_partition for _, result in in_logs if result.error is None})
+                self._replicas.produces.watch(delayed, watched, now + self._timeout_ms)
+            else:
+                delayed.promise.keep([result for _, result in in_logs])
+            return gather([delayed.promise, *(ended for _, ended in in_groups)]).map(answered)
 
         def answered(_: Any) -> WriteTxnMarkersResponse:
             outcomes = [(place, result.error) for place, result in in_logs]
             outcomes += [(place, _error_of(ended.value)) for place, ended in in_groups]
             return _response(outcomes)
 
-        return gather([delayed.promise, *(ended for _, ended in in_groups)]).map(answered)
+        return ItemByItem(list(_places(request)), write, written, is_write=True)
 
     def _append(self, place: _Place, now: int) -> ProduceResult:
         topic_partition = place.topic_partition
@@ -113,22 +117,28 @@ class MarkerApis:
 
     # --- DescribeProducers --------------------------------------------------------------------------------------------
 
-    def describe_producers(
-        self, request: DescribeProducersRequest, context: RequestContext, now: int
-    ) -> Steps[DescribeProducersResponse]:
+    def describe_producers(self, request: DescribeProducersRequest, context: RequestContext, now: int) -> ItemByItem:
         topic_type = DescribeProducersResponse.Topic
-        topics = []
-        number = 0
-        for topic in request.topics:
-            refusal = self._refusal(topic.name, context)
-            partitions = []
-            for index in topic.partition_indexes:
-                number += 1
-                if number % PARTS_PER_TURN == 0:
-                    yield
-                partitions.append(self._described(TopicPartition(topic.name, index), refusal))
-            topics.append(topic_type(name=topic.name, partitions=partitions))
-        return DescribeProducersResponse(topics=topics)
+        refusals = {topic.name: self._refusal(topic.name, context) for topic in request.topics}
+        named = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+        described: dict[TopicPartition, DescribeProducersResponse.Topic.Partition] = {}
+
+        def describe(place: TopicPartition, now: int) -> DescribeProducersResponse.Topic.Partition:
+            """A partition that is named again gets the same answer again."""
+            if place not in described:
+                described[place] = self._described(place, refusals[place.topic])
+            return described[place]
+
+        def respond(answers: list[Any], now: int) -> DescribeProducersResponse:
+            rest = iter(answers)
+            return DescribeProducersResponse(
+                topics=[
+                    topic_type(name=topic.name, partitions=list(islice(rest, len(topic.partition_indexes))))
+                    for topic in request.topics
+                ]
+            )
+
+        return ItemByItem(named, describe, respond, weigh=lambda answer: _PRODUCER_BYTES * len(answer.active_producers))
 
     def _refusal(self, name: str, context: RequestContext) -> KafkaError | None:
         try:

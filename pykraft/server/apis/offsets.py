@@ -9,9 +9,10 @@ Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpo
 """
 
 from collections import Counter
+from itertools import islice
+from typing import Any
 
 from pykraft.common.acl import AclOperation
-from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import (
@@ -32,7 +33,7 @@ from pykraft.server.apis.partitions import is_denied
 from pykraft.server.authorizer import Authorizer, allows_on_cluster
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.storage.answers import Isolation, TimestampedOffset
 from pykraft.transport.server_channel import RequestContext
 
@@ -55,9 +56,7 @@ class OffsetApis:
 
     # --- ListOffsets --------------------------------------------------------------------------------------------------
 
-    def list_offsets(
-        self, request: ListOffsetsRequest, context: RequestContext, now: int
-    ) -> Steps[ListOffsetsResponse]:
+    def list_offsets(self, request: ListOffsetsRequest, context: RequestContext, now: int) -> ItemByItem:
         named = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         twice = {topic_partition for topic_partition, times in Counter(named).items() if times > 1}
         asked = {
@@ -66,26 +65,42 @@ class OffsetApis:
             for partition in topic.partitions
         }
         topics: dict[str, list[ListOffsetsResponse.Topic.Partition]] = {}
-        for number, (topic_partition, partition) in enumerate(asked.items(), 1):
-            if number % PARTS_PER_TURN == 0:
-                yield
+
+        def answer_one(named: tuple[TopicPartition, ListOffsetsRequest.Topic.Partition], now: int) -> Any:
+            topic_partition, partition = named
             answer = ListOffsetsResponse.Topic.Partition(partition_index=topic_partition.partition)
             topics.setdefault(topic_partition.topic, []).append(answer)
-            try:
-                if is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic_partition.topic):
-                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                if topic_partition in twice:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named twice")
-                _check_mark(partition.timestamp, context.api_version)
-                found = self._offset(self._replicas.partition(topic_partition), partition, request)
-                answer.timestamp, answer.offset, answer.leader_epoch = found
-            except KafkaError as error:
-                answer.error_code = error.code
-            except OSError as error:
-                answer.error_code = self._replicas.on_disk_failure(error).code
-        return ListOffsetsResponse(
-            topics=[ListOffsetsResponse.Topic(name=name, partitions=answers) for name, answers in topics.items()]
-        )
+            if topic_partition in twice:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+                return None
+            return self._find(topic_partition, partition, request, context, answer)
+
+        def respond(_: list[Any], now: int) -> ListOffsetsResponse:
+            return ListOffsetsResponse(
+                topics=[ListOffsetsResponse.Topic(name=name, partitions=answers) for name, answers in topics.items()]
+            )
+
+        return ItemByItem(list(asked.items()), answer_one, respond)
+
+    def _find(
+        self,
+        topic_partition: TopicPartition,
+        asked: ListOffsetsRequest.Topic.Partition,
+        request: ListOffsetsRequest,
+        context: RequestContext,
+        answer: ListOffsetsResponse.Topic.Partition,
+    ) -> None:
+        """Put the offset, or why there is none, into the answer."""
+        try:
+            if is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic_partition.topic):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            _check_mark(asked.timestamp, context.api_version)
+            found = self._offset(self._replicas.partition(topic_partition), asked, request)
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        except KafkaError as error:
+            answer.error_code = error.code
+        except OSError as error:
+            answer.error_code = self._replicas.on_disk_failure(error).code
 
     @staticmethod
     def _offset(
@@ -123,30 +138,40 @@ class OffsetApis:
 
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext, now: int
-    ) -> Steps[OffsetForLeaderEpochResponse]:
+    ) -> ItemByItem:
         topic_type = OffsetForLeaderEpochResponse.Topic
-        topics = []
         is_replica = allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
-        for topic in request.topics:
-            is_hidden = not is_replica and is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic.topic)
-            answers = []
-            for number, asked in enumerate(topic.partitions, 1):
-                if number % PARTS_PER_TURN == 0:
-                    yield
-                answer = topic_type.Partition(partition=asked.partition)
-                answers.append(answer)
-                try:
-                    if is_hidden:
-                        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    partition = self._replicas.partition(TopicPartition(topic.topic, asked.partition))
-                    partition.check_leader(asked.current_leader_epoch)
-                    end = partition.log.end_offset_for(asked.leader_epoch)
-                    if end is not None:
-                        answer.end_offset, answer.leader_epoch = end
-                except KafkaError as error:
-                    answer.error_code = error.code
-            topics.append(topic_type(topic=topic.topic, partitions=answers))
-        return OffsetForLeaderEpochResponse(topics=topics)
+        named = [(topic.topic, asked) for topic in request.topics for asked in topic.partitions]
+
+        def answer_one(
+            named: tuple[str, OffsetForLeaderEpochRequest.Topic.Partition], now: int
+        ) -> OffsetForLeaderEpochResponse.Topic.Partition:
+            name, asked = named
+            answer = topic_type.Partition(partition=asked.partition)
+            try:
+                if not is_replica and is_denied(self._authorizer, context, AclOperation.DESCRIBE, name):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                partition = self._replicas.partition(TopicPartition(name, asked.partition))
+                partition.check_leader(asked.current_leader_epoch)
+                end = partition.log.end_offset_for(asked.leader_epoch)
+                if end is not None:
+                    answer.end_offset, answer.leader_epoch = end
+            except KafkaError as error:
+                answer.error_code = error.code
+            return answer
+
+        def respond(
+            answers: list[OffsetForLeaderEpochResponse.Topic.Partition], now: int
+        ) -> OffsetForLeaderEpochResponse:
+            rest = iter(answers)
+            return OffsetForLeaderEpochResponse(
+                topics=[
+                    topic_type(topic=topic.topic, partitions=list(islice(rest, len(topic.partitions))))
+                    for topic in request.topics
+                ]
+            )
+
+        return ItemByItem(named, answer_one, respond)
 
 
 HANDLERS: Handlers = {

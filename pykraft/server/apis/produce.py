@@ -10,11 +10,12 @@
 Follows kafka.server.KafkaApis.handleProduceRequest.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps, finish
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
@@ -26,6 +27,7 @@ from pykraft.server.apis.partitions import NOT_LEADER, Asked, current_leader, is
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.delayed import DelayedProduce, ProduceResult
 from pykraft.server.replica_manager import ReplicaManager
+from pykraft.server.slices import ItemByItem
 from pykraft.server.transaction_verification import (
     NOTHING_TO_VERIFY,
     Transaction,
@@ -33,7 +35,7 @@ from pykraft.server.transaction_verification import (
     TransactionVerification,
     Verified,
 )
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.storage.answers import AppendInfo
 from pykraft.storage.validator import UnpackBudget, only_batch
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 from pykraft.transport.server_channel import RequestContext
@@ -58,6 +60,7 @@ _BEFORE_THE_LOG = (
 class _Part(NamedTuple):
     """What a request brings for one partition: a batch, or why it is refused before the log is asked."""
 
+    asked: Asked
     topic_partition: TopicPartition
     batch: RecordBatch | None
     refusal: KafkaError | None = None
@@ -71,48 +74,56 @@ class ProduceApis:
         self._authorizer = authorizer
         self._verification = verification
 
-    def produce(
-        self, request: ProduceRequest, context: RequestContext, now: int
-    ) -> Steps[ProduceResponse | Promise[ProduceResponse] | None]:
+    def produce(self, request: ProduceRequest, context: RequestContext, now: int) -> ItemByItem:
         asked: dict[Asked, ProduceRequest.Topic.Partition] = {
             (topic.name, topic.topic_id, partition.index): partition
             for topic in request.topic_data
             for partition in topic.partition_data
         }
-        parts = []
-        for number, (key, partition) in enumerate(asked.items(), 1):
-            if number % PARTS_PER_TURN == 0:
-                now = yield
-            parts.append(self._part(request, context, key, partition))
+        judge, verify = partial(self._part, request, context), partial(self._verified, request, context)
+        return ItemByItem(list(asked.items()), judge, verify, is_write=True)
+
+    def _verified(
+        self, request: ProduceRequest, context: RequestContext, parts: list[_Part], now: int
+    ) -> ItemByItem | Promise[ItemByItem]:
+        """Append once the transaction's coordinator has said what it knows, if it has to be asked."""
+        appended = partial(self._appended, request, context, parts)
+
+        def append(verified: Verified) -> ItemByItem:
+            return ItemByItem(parts, partial(self._append, request, verified, UnpackBudget()), appended, is_write=True)
+
         verified = self._verify(request, context, parts)
-        if not verified.kept:
-            now = yield verified
-        results = []
-        budget = UnpackBudget()
-        for number, part in enumerate(parts, 1):
-            if budget.is_turn_over or number % PARTS_PER_TURN == 0:
-                budget.turn_bytes = 0
-                now = yield
-            results.append((yield from self._append(request, part, verified.value, budget, now)))
+        return append(verified.value) if verified.kept else verified.map(append)
+
+    def _appended(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        parts: list[_Part],
+        results: list[ProduceResult],
+        now: int,
+    ) -> ItemByItem | Promise[ItemByItem] | None:
+        """Answer once what has to be replicated is."""
         if request.acks == 0:
             if any(result.error not in (None, ErrorCode.NONE) for result in results):
                 raise CloseConnection("a produce with acks=0 failed")
             return None
         delayed = DelayedProduce(self._replicas, results)
         if delayed.is_decided():
-            return (yield from self._produced(asked, context, results))
+            return self._produced(parts, context, results)
         watched = sorted({result.topic_partition for result in results if result.error is None})
         self._replicas.produces.watch(delayed, watched, now + max(0, request.timeout_ms))
-        return delayed.promise.map(lambda late: finish(self._produced(asked, context, late)))
+        return delayed.promise.map(partial(self._produced, parts, context))
 
     def _part(
         self,
         request: ProduceRequest,
         context: RequestContext,
-        asked: Asked,
-        partition: ProduceRequest.Topic.Partition,
+        named: tuple[Asked, ProduceRequest.Topic.Partition],
+        now: int,
     ) -> _Part:
         """The partition's batch, as far as it can be judged without the log."""
+        asked, partition = named
         name = topic_name(self._replicas, asked, context)
         topic_partition = TopicPartition(name or "", partition.index)
         batch, refusal = None, None
@@ -130,7 +141,7 @@ class ProduceApis:
             refusal = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
         elif refusal is None and request.acks not in (0, 1, ALL_REPLICAS):
             refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        return _Part(topic_partition, batch, refusal)
+        return _Part(asked, topic_partition, batch, refusal)
 
     def _verify(self, request: ProduceRequest, context: RequestContext, parts: Sequence[_Part]) -> Promise[Verified]:
         """Ask the transaction coordinator about what is part of a transaction, if anything is."""
@@ -160,9 +171,9 @@ class ProduceApis:
         return self._verification.verify(transaction, sequences, retries=True)
 
     def _append(
-        self, request: ProduceRequest, part: _Part, verified: Verified, budget: UnpackBudget, now: int
-    ) -> Steps[ProduceResult]:
-        topic_partition, batch, refusal = part
+        self, request: ProduceRequest, verified: Verified, budget: UnpackBudget, part: _Part, now: int
+    ) -> ProduceResult | Steps[ProduceResult]:
+        _, topic_partition, batch, refusal = part
         refusal = refusal or verified.refusal(topic_partition)
         if refusal is not None or batch is None:
             assert refusal is not None, "a part without a batch is refused"
@@ -173,39 +184,56 @@ class ProduceApis:
             verification = verified.verifications.get(topic_partition)
             check = AppendCheck(verification, needs_verification=self._verification.is_required)
         try:
-            info = yield from self._replicas.produce(
-                topic_partition, batch, now, needs_all=needs_all, budget=budget, check=check
+            info = self._replicas.produce(
+                topic_partition, batch, now, topic_id=part.asked[1], needs_all=needs_all, budget=budget, check=check
             )
         except KafkaError as error:
-            self._replicas.topic_metrics.refused(topic_partition.topic, error.code, batch.size)
-            result = ProduceResult(topic_partition, error.code, error.detail)
-            if isinstance(error, InvalidRecordsError):
-                result.record_errors = error.records[: budget.left_errors]
-                budget.left_errors -= len(result.record_errors)
-            if error.code not in _BEFORE_THE_LOG:
-                result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
-            return result
-        return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+            return self._not_appended(part, budget, error)
+        if isinstance(info, AppendInfo):
+            return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+        return self._append_in_steps(info, part, budget, needs_all)
 
-    def _produced(
-        self, asked: Collection[Asked], context: RequestContext, results: Sequence[ProduceResult]
-    ) -> Steps[ProduceResponse]:
+    def _append_in_steps(
+        self, steps: Steps[AppendInfo], part: _Part, budget: UnpackBudget, needs_all: bool
+    ) -> Steps[ProduceResult]:
+        try:
+            info = yield from steps
+        except KafkaError as error:
+            return self._not_appended(part, budget, error)
+        return ProduceResult(part.topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+
+    def _not_appended(self, part: _Part, budget: UnpackBudget, error: KafkaError) -> ProduceResult:
+        topic_partition = part.topic_partition
+        assert part.batch is not None, "a part without a batch is refused before"
+        self._replicas.topic_metrics.refused(topic_partition.topic, error.code, part.batch.size)
+        result = ProduceResult(topic_partition, error.code, error.detail)
+        if isinstance(error, InvalidRecordsError):
+            result.record_errors = error.records[: budget.left_errors]
+            budget.left_errors -= len(result.record_errors)
+        if error.code not in _BEFORE_THE_LOG:
+            result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
+        return result
+
+    def _produced(self, parts: list[_Part], context: RequestContext, results: list[ProduceResult]) -> ItemByItem:
         leaders: dict[int, NodeEndpoint] = {}
-        topics: dict[tuple[str, Uuid], list[ProduceResponse.Topic.Partition]] = {}
-        for number, ((name, topic_id, _), result) in enumerate(zip(asked, results, strict=True), 1):
-            if number % PARTS_PER_TURN == 0:
-                yield
-            topics.setdefault((name, topic_id), []).append(self._produced_partition(result, context, leaders))
-        return ProduceResponse(
-            responses=[
-                ProduceResponse.Topic(name=name, topic_id=topic_id, partition_responses=answers)
-                for (name, topic_id), answers in topics.items()
-            ],
-            node_endpoints=list(leaders.values()),
-        )
+
+        def respond(answers: list[ProduceResponse.Topic.Partition], now: int) -> ProduceResponse:
+            topics: dict[tuple[str, Uuid], list[ProduceResponse.Topic.Partition]] = {}
+            for part, answer in zip(parts, answers, strict=True):
+                name, topic_id, _ = part.asked
+                topics.setdefault((name, topic_id), []).append(answer)
+            return ProduceResponse(
+                responses=[
+                    ProduceResponse.Topic(name=name, topic_id=topic_id, partition_responses=of_topic)
+                    for (name, topic_id), of_topic in topics.items()
+                ],
+                node_endpoints=list(leaders.values()),
+            )
+
+        return ItemByItem(results, partial(self._produced_partition, context, leaders), respond)
 
     def _produced_partition(
-        self, result: ProduceResult, context: RequestContext, leaders: dict[int, NodeEndpoint]
+        self, context: RequestContext, leaders: dict[int, NodeEndpoint], result: ProduceResult, now: int
     ) -> ProduceResponse.Topic.Partition:
         assert result.error is not None
         partition = result.topic_partition.partition

@@ -17,7 +17,8 @@ which partition comes next; the client sends the cursor with its next request. B
 Follows kafka.server.handlers.DescribeTopicPartitionsRequestHandler and kafka.server.metadata.KRaftMetadataCache.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Steps
@@ -36,11 +37,12 @@ from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, authorized_operations
 from pykraft.server.config import NodeConfig
 from pykraft.server.coordinators import GROUP_TOPIC
-from pykraft.server.turns import PARTS_PER_TURN
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 """Metadata calls the metadata log internal, too; this API does not."""
+_PARTITIONS_PER_STEP = 50
 _Topic = DescribeTopicPartitionsResponse.Topic
 
 
@@ -52,43 +54,30 @@ class TopicPartitionApis:
         self._image = image
         self._authorizer = authorizer
 
-    def describe(
-        self, request: DescribeTopicPartitionsRequest, context: RequestContext, now: int
-    ) -> Steps[DescribeTopicPartitionsResponse]:
-        image, cursor = self._image(), request.cursor
+    def describe(self, request: DescribeTopicPartitionsRequest, context: RequestContext, now: int) -> ItemByItem:
+        image = self._image()
         names = _wanted(image, request)
         shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
-        topics: list[_Topic] = []
-        next_cursor = None
-        left = max(1, min(self._limit, request.response_partition_limit))
-        done = 0
-        for name in (name for name in names if name in shown):
-            if not left:
-                next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
-                break
-            first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        limit = max(1, min(self._limit, request.response_partition_limit))
+        pieces, next_cursor = _page(image, [name for name in names if name in shown], request.cursor, limit)
+
+        def describe_one(piece: _Piece, now: int) -> _Topic | Steps[_Topic]:
+            name, first, length = piece
+            operations = authorized_operations(self._authorizer, context, AclResourceType.TOPIC, name)
             found = image.topic_named(name)
             if found is None:
                 topic = _without_partitions(why_missing(name), name, is_internal=name in _INTERNAL_TOPICS)
-            else:
-                topic = _described(image, found, first, left, context.listener)
-            topic.topic_authorized_operations = authorized_operations(
-                self._authorizer, context, AclResourceType.TOPIC, name
-            )
-            topics.append(topic)
-            left -= len(topic.partitions)
-            following = first + len(topic.partitions)
-            if found is not None and following < len(found.partitions):
-                next_cursor = TopicPartitionCursor(topic_name=name, partition_index=following)
-                break
-            done += 1 + len(topic.partitions)
-            if done >= PARTS_PER_TURN:
-                done = 0
-                yield
-        if request.topics:
-            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            topics += [_without_partitions(refused, name) for name in names if name not in shown]
-        return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+                topic.topic_authorized_operations = operations
+                return topic
+            return _described(image, found, range(first, first + length), context.listener, operations)
+
+        def respond(topics: list[_Topic], now: int) -> DescribeTopicPartitionsResponse:
+            if request.topics:
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics += [_without_partitions(refused, name) for name in names if name not in shown]
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+
+        return ItemByItem(pieces, describe_one, respond)
 
 
 HANDLERS: Handlers = {DescribeTopicPartitionsRequest: TopicPartitionApis.describe}
@@ -116,14 +105,48 @@ def _without_partitions(error: ErrorCode, name: str, is_internal: bool = False) 
     return _Topic(error_code=error, name=name, is_internal=is_internal, partitions=[])
 
 
-def _described(image: MetadataImage, topic: TopicImage, first: int, limit: int, listener: str) -> _Topic:
-    """The topic with at most `limit` partitions, from number `first` on."""
-    numbers = range(first, min(len(topic.partitions), first + limit))
+class _Piece(NamedTuple):
+    """A topic, and which of its partitions an answer describes."""
+
+    name: str
+    first: int
+    length: int
+
+
+def _page(
+    image: MetadataImage, names: Sequence[str], cursor: TopicPartitionCursor | None, limit: int
+) -> tuple[list[_Piece], TopicPartitionCursor | None]:
+    """What fits into an answer of `limit` partitions, and where the next one begins."""
+    pieces: list[_Piece] = []
+    for name in names:
+        if not limit:
+            return pieces, TopicPartitionCursor(topic_name=name, partition_index=0)
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        found = image.topic_named(name)
+        left = 0 if found is None else max(0, len(found.partitions) - first)
+        count = min(left, limit)
+        pieces.append(_Piece(name, first, count))
+        limit -= count
+        if count < left:
+            return pieces, TopicPartitionCursor(topic_name=name, partition_index=first + count)
+    return pieces, None
+
+
+def _described(
+    image: MetadataImage, topic: TopicImage, numbers: range, listener: str, operations: int
+) -> Steps[_Topic]:
+    """The topic with these partitions."""
+    partitions = []
+    for number in numbers:
+        partitions.append(_partition(image, number, topic.partitions[number], listener))
+        if len(partitions) % _PARTITIONS_PER_STEP == 0:
+            yield
     return _Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in _INTERNAL_TOPICS,
-        partitions=[_partition(image, number, topic.partitions[number], listener) for number in numbers],
+        partitions=partitions,
+        topic_authorized_operations=operations,
     )
 
 

@@ -21,11 +21,11 @@ id is answered by any broker, from its block of ids. Behaviour to know:
 Follows kafka.server.KafkaApis.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.config import OFFSETS_TOPIC_NUM_PARTITIONS
@@ -51,19 +51,17 @@ from pykraft.protocol.messages.transactions import (
 )
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.cluster import INTERNAL_TOPICS
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.apis.groups import gather
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.producer_ids import ProducerIds
+from pykraft.server.slices import ItemByItem
 from pykraft.server.transactions import TransactionCoordinator
-from pykraft.server.turns import PARTS_PER_TURN, in_turns
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_ADD_BY_BROKERS = 4
 _FIRST_END_WITH_EPOCH_BUMP = 5
-_WRITES_PER_TURN = 100
-"""This many transactions get partitions in one turn: 20 ms together."""
 _FIRST_FENCED = {
     InitProducerIdRequest: 4,
     AddPartitionsToTxnRequest: 2,
@@ -120,48 +118,51 @@ class TransactionApis:
 
     def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    ) -> ItemByItem:
         if context.api_version < _FIRST_ADD_BY_BROKERS:
-            return (yield from self._add_for_client(request, context, now))
+            return self._add_for_client(request, context)
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
-        answers = []
-        for number, each in enumerate(request.transactions, 1):
-            if number % _WRITES_PER_TURN == 0:
-                now = yield
-            answers.append((yield from self._add_for_broker(each, context, now)))
-        return gather(answers).map(lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+        return ItemByItem(
+            request.transactions,
+            self._add_for_broker,
+            lambda answers, _: gather(answers).map(
+                lambda results: AddPartitionsToTxnResponse(results_by_transaction=results)
+            ),
+            is_write=True,
+        )
 
-    def _add_for_client(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    def _add_for_client(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> ItemByItem:
         name = request.v3_and_below_transactional_id
         self._check(context, AclOperation.WRITE, name)
         places = _places(request.v3_and_below_topics)
         topics = {place.topic for place in places} - INTERNAL_TOPICS
         allowed = self._authorizer.allowed(context, AclOperation.WRITE, AclResourceType.TOPIC, topics)
         topic_type = AddPartitionsToTxnResponse.Topic
+        producer = Expected(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
 
         def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topic_type, codes))
 
-        refused, now = yield from self._refused(places, allowed, now)
-        if refused:
-            return Promise.of(answered(refused))
-        producer = Expected(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-        added = self._coordinator.write(name, lambda shard: shard.add_partitions(name, producer, places, 0), now)
-        return added.map(lambda found: answered(dict.fromkeys(places, _code(request, found, context))))
+        def add(refusals: list[ErrorCode], now: int) -> Handled:
+            """One plan for all, or none."""
+            if refused := _refused(places, refusals):
+                return answered(refused)
+            added = self._coordinator.write(name, lambda shard: shard.add_partitions(name, producer, places, 0), now)
+            return added.map(lambda found: answered(dict.fromkeys(places, _code(request, found, context))))
+
+        return ItemByItem(places, lambda place, _: self._refusal(place, allowed), add, is_write=True)
 
     def _add_for_broker(
-        self, asked: AddPartitionsToTxnRequest.Transaction, context: RequestContext, now: int
-    ) -> Steps[Promise[AddPartitionsToTxnResponse.Transaction]]:
+        self, asked: AddPartitionsToTxnRequest.Transaction, now: int
+    ) -> Promise[AddPartitionsToTxnResponse.Transaction]:
         name, places = asked.transactional_id, _places(asked.topics)
         result_type = AddPartitionsToTxnResponse.Transaction
 
         def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse.Transaction:
             return result_type(transactional_id=name, topic_results=_results(result_type.Topic, codes))
 
-        refused, now = yield from self._refused(places, {place.topic for place in places}, now)
-        if refused:
+        names = {place.topic for place in places}
+        if refused := _refused(places, [self._refusal(place, names) for place in places]):
             return Promise.of(answered(refused))
         producer = Expected(asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
@@ -176,20 +177,11 @@ class TransactionApis:
             )
         )
 
-    def _refused(
-        self, places: Sequence[TopicPartition], allowed: Any, now: int
-    ) -> Steps[tuple[dict[TopicPartition, ErrorCode], int]]:
-        """What to answer about each partition if any is not to be written to or not there; else nothing. And the time
-        by then."""
-        codes = dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        for number, place in enumerate(places, 1):
-            if number % PARTS_PER_TURN == 0:
-                now = yield
-            if place.topic not in allowed:
-                codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not self._is_there(place):
-                codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return (codes if set(codes.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}), now
+    def _refusal(self, place: TopicPartition, allowed: Collection[str]) -> ErrorCode:
+        """Why the partition is not added; NONE if it may be."""
+        if place.topic not in allowed:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE if self._is_there(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _is_there(self, place: TopicPartition) -> bool:
         topic = self._image().topic_named(place.topic)
@@ -224,7 +216,7 @@ class TransactionApis:
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext, now: int
-    ) -> Steps[Promise[Response]]:
+    ) -> ItemByItem:
         state_type = DescribeTransactionsResponse.TransactionState
 
         def described(name: str, now: int) -> Promise[DescribeTransactionsResponse.TransactionState]:
@@ -243,43 +235,48 @@ class TransactionApis:
 
             return self._coordinator.read(name, lambda shard: shard.describe(name), now).map(answered)
 
-        answers = yield from in_turns(described, request.transactional_ids, now)
-        return gather(answers).map(lambda states: DescribeTransactionsResponse(transaction_states=states))
+        return ItemByItem(
+            request.transactional_ids,
+            described,
+            lambda answers, _: gather(answers).map(
+                lambda states: DescribeTransactionsResponse(transaction_states=states)
+            ),
+        )
 
-    def list_transactions(
-        self, request: ListTransactionsRequest, context: RequestContext, now: int
-    ) -> ListTransactionsResponse:
+    def list_transactions(self, request: ListTransactionsRequest, context: RequestContext, now: int) -> Handled:
         runtime = self._coordinator.runtime
         if runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         pattern = request.transactional_id_pattern
         is_wanted = compile_pattern(pattern).fullmatch if pattern else lambda _: True
         states = {BY_TITLE[title] for title in request.state_filters if title in BY_TITLE}
-        found = [
-            metadata
-            for partition in runtime.active_partitions()
-            for metadata in runtime.active(partition).listed(
-                states if request.state_filters else None,
-                frozenset(request.producer_id_filters),
-                request.duration_filter,
-                is_wanted,
+        wanted_states = states if request.state_filters else None
+        producer_ids = frozenset(request.producer_id_filters)
+
+        def listed(partition: int, now: int) -> Sequence[Any]:
+            if partition not in runtime.active_partitions():
+                return ()  # it has moved
+            return runtime.active(partition).listed(wanted_states, producer_ids, request.duration_filter, is_wanted)
+
+        def respond(answers: list[Sequence[Any]], now: int) -> ListTransactionsResponse:
+            found = [metadata for listed in answers for metadata in listed]
+            names = {metadata.transactional_id for metadata in found}
+            kind = AclResourceType.TRANSACTIONAL_ID
+            shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, kind, names)
+            return ListTransactionsResponse(
+                unknown_state_filters=[t for t in dict.fromkeys(request.state_filters) if t not in BY_TITLE],
+                transaction_states=[
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.title,
+                    )
+                    for metadata in found
+                    if metadata.transactional_id in shown
+                ],
             )
-        ]
-        names = {metadata.transactional_id for metadata in found}
-        kind = AclResourceType.TRANSACTIONAL_ID
-        shown = self._authorizer.allowed(context, AclOperation.DESCRIBE, kind, names)
-        return ListTransactionsResponse(
-            unknown_state_filters=[title for title in dict.fromkeys(request.state_filters) if title not in BY_TITLE],
-            transaction_states=[
-                ListTransactionsResponse.TransactionState(
-                    transactional_id=metadata.transactional_id,
-                    producer_id=metadata.producer_id,
-                    transaction_state=metadata.state.title,
-                )
-                for metadata in found
-                if metadata.transactional_id in shown
-            ],
-        )
+
+        return ItemByItem(runtime.active_partitions(), listed, respond)
 
     def _check(self, context: RequestContext, operation: AclOperation, name: str) -> None:
         if not self._authorizer.allows(context, operation, AclResourceType.TRANSACTIONAL_ID, name):
@@ -289,6 +286,15 @@ class TransactionApis:
 def _places(topics: Iterable[Any]) -> list[TopicPartition]:
     """Each partition that the topics of a request name, once."""
     return list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
+
+
+def _refused(places: Sequence[TopicPartition], refusals: Sequence[ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+    """What to answer about each partition if any is refused: then none is added. Nothing if all may be."""
+    if not any(refusals):
+        return {}
+    return {
+        place: refusal or ErrorCode.OPERATION_NOT_ATTEMPTED for place, refusal in zip(places, refusals, strict=True)
+    }
 
 
 def _results(topic_type: Any, codes: dict[TopicPartition, ErrorCode]) -> list[Any]:
