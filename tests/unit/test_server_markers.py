@@ -195,7 +195,7 @@ def test_thousands_of_places_take_several_turns(node: TransactionalNode) -> None
         markers=[marker(producer_id=7, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0)]
     )
     answer = node.lone.handle(request)
-    assert not answer.kept and len(node.lone.node.dispatcher.turns) == 1
+    assert not answer.kept and len(node.lone.node.dispatcher.slices) == 1
     node.lone.run(10)
     response: Any = answer.value.response
     errors = [part.error_code for topic in response.markers[0].topics for part in topic.partitions]
