@@ -15,6 +15,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 from pykraft.common.core import FileRegion
@@ -30,6 +31,8 @@ RESET = select.EPOLLHUP | select.EPOLLERR if HAS_EPOLL else 0
 _COPIED_BYTES = 64 * 1024
 """A piece of a file up to this size is read and sent with its neighbours: one system call less."""
 _MAX_PARTS = 64
+MAX_TELLING_S = 0.01
+"""After this long the thread looks after the rest of its work before it reads from the other sockets."""
 _MAX_EVENTS_BYTES = 4096
 
 
@@ -56,6 +59,8 @@ class Selector:
     def __init__(self) -> None:
         self._poller: Any = select.epoll() if HAS_EPOLL else _Portable()
         self._owners: dict[int, Ready] = {}
+        self._untold: list[Told] = []
+        """Owners of sockets that were ready, and have not been called yet."""
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
@@ -76,13 +81,25 @@ class Selector:
 
     def wait(self, timeout_s: float) -> list[Told]:
         """Wait until a socket is ready, at most for this long; what is ready is for `tell`."""
-        owners = self._owners
-        return [(owners[number], events) for number, events in self._poller.poll(max(0.0, timeout_s))]
+        owners, untold = self._owners, self._untold
+        if not untold:
+            return [(owners[number], events) for number, events in self._poller.poll(max(0.0, timeout_s))]
+        self._untold = []
+        told = {id(owner) for owner, _ in untold}
+        ready = [(owners[number], events) for number, events in self._poller.poll(0)]
+        return untold + [(owner, events) for owner, events in ready if id(owner) not in told]
 
     def tell(self, ready: list[Told]) -> None:
-        """Call the owners of the sockets that are ready. (A thread that needs a lock for it takes it after `wait`.)"""
-        for owner, events in ready:
+        """Call the owners of the sockets that are ready. (A thread that needs a lock for it takes it after `wait`.)
+
+        After `MAX_TELLING_S` the rest has to wait: a request takes up to a twentieth of a second to be decoded, and may
+        have come on many sockets at once."""
+        enough = perf_counter() + MAX_TELLING_S
+        for number, (owner, events) in enumerate(ready, 1):
             owner.on_ready(events)
+            if perf_counter() >= enough:
+                self._untold = ready[number:]
+                return
 
     def wakeup(self) -> None:
         """Let `wait` return now. This alone may be called from any thread."""

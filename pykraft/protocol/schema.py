@@ -309,9 +309,20 @@ def encode_in_steps(message: Message, version: int) -> Steps[list[Any]]:
     if not has_loops(type(message), version):
         return message.encode(version)
     parts: list[Any] = []
-    cls = type(message)
-    yield from _pausing_encoder(cls, version, version >= cls.flexible)(message, parts.append)
+    cls, joined = type(message), 0
+    for _ in _pausing_encoder(cls, version, version >= cls.flexible)(message, parts.append):
+        # A field of four bytes is an object of forty: what is ready becomes one part, or the answer would be as large.
+        joined = _join(parts, joined)
+        yield
+    _join(parts, joined)
     return parts
+
+
+def _join(parts: list[Any], start: int) -> int:
+    """Make one part of those from `start` on, if all are bytes; returns where those begin that come next."""
+    if all(type(part) is bytes for part in parts[start:]):
+        parts[start:] = [b"".join(parts[start:])]
+    return len(parts)
 
 
 def _pausing_encoder(structure: type[Struct], version: int, flexible: bool) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ProtocolError
 from pykraft.protocol import api
 from pykraft.protocol.field_tree import NOT_READ, FieldNode, FrameTree, read_request_tree, read_tree
@@ -19,7 +20,7 @@ from pykraft.protocol.header import (
     response_header_version,
 )
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
-from pykraft.protocol.schema import Request
+from pykraft.protocol.schema import Request, encode_in_steps
 from tests.protocol.test_golden_frames import FRAMES, Frame
 from tests.protocol.values import example
 
@@ -76,6 +77,14 @@ def test_the_leaves_of_every_request_and_response_in_every_version_cover_each_by
             tree = read_tree(frame, row.request, version, is_response)
             assert not tree.problem, (message, version)
             assert_covered(tree, len(frame))
+
+
+@pytest.mark.parametrize("row", api.apis.values(), ids=lambda row: row.name)
+def test_a_message_that_is_encoded_in_steps_has_the_same_bytes_in_every_version(row: api.Api) -> None:
+    response = row.request.response
+    for version in range(response.versions[0], response.versions[1] + 1):
+        message = example(response, version)
+        assert b"".join(finish(encode_in_steps(message, version))) == message.to_bytes(version), version
 
 
 def header_of(request: type[Request], version: int, is_response: bool) -> bytes:

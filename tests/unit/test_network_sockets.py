@@ -11,6 +11,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,6 +45,36 @@ OPTIONS = SocketOptions(
 
 
 PRODUCE = b"".join(encode_request(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[]), 9, 0, "test"))
+
+
+class Slow:
+    """The owner of a socket that takes long to read, and notes when it was called."""
+
+    def __init__(self, name: str, called: list[str]) -> None:
+        self._name = name
+        self._called = called
+
+    def on_ready(self, events: int) -> None:
+        self._called.append(self._name)
+        end = time.perf_counter() + selector_module.MAX_TELLING_S
+        while time.perf_counter() < end:
+            continue
+
+
+def test_sockets_that_take_long_to_read_leave_the_thread_time_for_its_other_work_and_come_first_next_time() -> None:
+    selector, called = Selector(), list[str]()
+    pairs = [socket.socketpair() for _ in range(3)]
+    for name, (mine, theirs) in zip("abc", pairs, strict=True):
+        selector.watch(mine, 0, selector_module.READ, Slow(name, called))
+        theirs.send(b"x")
+    selector.tell(selector.wait(5))
+    assert len(called) == 1
+    for _ in range(5):
+        selector.tell(selector.wait(5))
+    assert sorted(called[:3]) == sorted(called[3:]) == ["a", "b", "c"], "none is forgotten, and none is starved"
+    for each in (each for pair in pairs for each in pair):
+        each.close()
+    selector.close()
 
 
 class Server:
