@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.time_slice import TimeSlice
+from pykraft.protocol.schema import Struct
 from pykraft.transport.server_channel import InboundRequest
 
 MAX_ANSWER_BYTES = 64 << 20
@@ -57,6 +58,29 @@ class ItemByItem(NamedTuple):
     weigh: Callable[[Any], int] | None = None
     """How many bytes an answer is worth, if few bytes of a request can bring many of an answer. A request that comes to
     more than `MAX_ANSWER_BYTES` is refused before the rest of its answer is built."""
+
+
+class Weights:
+    """Weighs the parts of answers, each object once: what is named again and again is described once, and is encoded
+    again and again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Struct, int]] = {}
+
+    def __call__(self, part: Struct) -> int:
+        known = self._known.get(id(part))
+        if known is None:
+            known = self._known[id(part)] = part, _size(part)
+        return known[1]
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value has in an answer."""
+    if isinstance(value, Struct):
+        return sum(map(_size, value.__dict__.values()))
+    if isinstance(value, list | tuple):
+        return 4 + sum(map(_size, value))
+    return 2 + len(value) if isinstance(value, str | bytes) else 4
 
 
 class Work:

@@ -17,10 +17,11 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
+from pykraft.protocol.messages.groups import DescribeGroupsRequest
 from pykraft.protocol.schema import Request
 from pykraft.records.compression import Compression
 from pykraft.server.apis.dispatch import Answer, Dispatcher, Handled
-from pykraft.server.slices import MAX_ANSWER_BYTES, ItemByItem
+from pykraft.server.slices import MAX_ANSWER_BYTES, ItemByItem, Weights
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
@@ -340,3 +341,18 @@ def test_a_produce_to_many_partitions_is_appended_whole_though_its_client_leaves
     answer.abandon()
     lone.run()
     assert [partitions[TopicPartition("t", number)].log.log_end_offset for number in range(9)] == [1] * 9
+
+
+def test_the_same_part_of_an_answer_weighs_the_same_each_time_and_about_as_much_as_its_bytes() -> None:
+    weights = Weights()
+    topics = [MetadataResponse.Topic(name=f"topic {number}", partitions=[]) for number in range(50)]
+    response = MetadataResponse(brokers=[], topics=topics)
+    size = len(response.to_bytes(8))
+    assert size / 2 < weights(response) < size * 2
+    assert sum(weights(response) for _ in range(3)) == 3 * weights(response)
+
+
+def test_a_group_that_is_named_again_and_again_is_described_once_and_too_large_an_answer_is_refused() -> None:
+    lone = LoneNode()
+    found = lone.ask(DescribeGroupsRequest(groups=["g"] * 2_000))
+    assert len(found.groups) == 2_000 and len({id(group) for group in found.groups}) == 1

@@ -58,7 +58,7 @@ from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations
 from pykraft.server.coordinators import GroupCoordinator
-from pykraft.server.slices import ItemByItem
+from pykraft.server.slices import ItemByItem, Weights
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_COMMIT_BY_ID = 10
@@ -67,8 +67,6 @@ _FIRST_FETCH_BY_ID = 10
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_NULL_PROTOCOL = 7
 _FIRST_MANDATORY_PROTOCOL = 5
-_OFFSET_BYTES = 20
-"""Of one offset in an answer of OffsetFetch, at least."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
 
@@ -215,28 +213,22 @@ class GroupApis:
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext, now: int) -> Handled:
         version = context.api_version
         if version >= _FIRST_FETCH_OF_SEVERAL:
-            fetched: dict[str, Promise[OffsetFetchResponse.Group]] = {}
+            fetched: dict[tuple[str, str | None, int], Promise[OffsetFetchResponse.Group]] = {}
 
             def fetch(group: OffsetFetchRequest.Group, now: int) -> Promise[OffsetFetchResponse.Group]:
                 """A group that is named again gets the same answer again, if all its offsets are asked for."""
                 if group.topics is not None:
                     return self._fetch(group, request.require_stable, context, now)
-                if group.group_id not in fetched:
-                    fetched[group.group_id] = self._fetch(group, request.require_stable, context, now)
-                return fetched[group.group_id]
+                reader = group.group_id, group.member_id, group.member_epoch
+                if reader not in fetched:
+                    fetched[reader] = self._fetch(group, request.require_stable, context, now)
+                return fetched[reader]
 
-            def respond(answers: list[Promise[OffsetFetchResponse.Group]], now: int) -> Promise[Handled]:
-                # What is put together only now may be large: it is weighed, and encoded in slices.
-                return gather(answers).map(
-                    lambda groups: ItemByItem(
-                        groups,
-                        lambda group, _: group,
-                        lambda groups, _: OffsetFetchResponse(groups=groups),
-                        weigh=_weight,
-                    )
-                )
-
-            return ItemByItem(request.groups, fetch, respond)
+            return ItemByItem(
+                request.groups,
+                fetch,
+                lambda answers, _: _put_together(answers, lambda groups: OffsetFetchResponse(groups=groups)),
+            )
         group_type = OffsetFetchRequest.Group
         topics = None
         if request.topics is not None:
@@ -363,8 +355,8 @@ class GroupApis:
 
         return ItemByItem(
             request.groups,
-            described,
-            lambda answers, _: gather(answers).map(lambda groups: DescribeGroupsResponse(groups=groups)),
+            _once_each(described),
+            lambda answers, _: _put_together(answers, lambda groups: DescribeGroupsResponse(groups=groups)),
         )
 
     def consumer_group_describe(
@@ -387,8 +379,8 @@ class GroupApis:
 
         return ItemByItem(
             request.group_ids,
-            described,
-            lambda answers, _: gather(answers).map(lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
+            _once_each(described),
+            lambda answers, _: _put_together(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
         )
 
     def _shown(
@@ -494,9 +486,23 @@ def _response(request: Request, found: Any) -> Response:
     return refusal
 
 
-def _weight(group: OffsetFetchResponse.Group) -> int:
-    """About how many bytes a group's offsets have in an answer."""
-    return sum(_OFFSET_BYTES * len(topic.partitions) for topic in group.topics)
+def _once_each(describe: Callable[[str, int], Promise[Any]]) -> Callable[[str, int], Promise[Any]]:
+    """The same for groups that may be named again and again: what is named again gets the same answer again."""
+    described: dict[str, Promise[Any]] = {}
+
+    def describe_once(group_id: str, now: int) -> Promise[Any]:
+        if group_id not in described:
+            described[group_id] = describe(group_id, now)
+        return described[group_id]
+
+    return describe_once
+
+
+def _put_together(answers: Sequence[Promise[Any]], respond: Callable[[list[Any]], Response]) -> Promise[ItemByItem]:
+    """The response, once all answers are there. They are weighed first, for few bytes of a request can bring many."""
+    return gather(answers).map(
+        lambda found: ItemByItem(found, lambda answer, _: answer, lambda found, _: respond(found), weigh=Weights())
+    )
 
 
 def _of_one(request: OffsetFetchRequest, group: OffsetFetchResponse.Group, version: int) -> OffsetFetchResponse:
