@@ -4,7 +4,8 @@ Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 
 * A node describes its topics and itself from its own image and properties file, so what a broker that lags says may be
   a moment old. A broker does not know another broker's settings: a request for them has come to the wrong one.
-* Resources are topics, brokers and groups. Loggers and subscriptions of clients' metrics have no settings here.
+* Resources are topics, brokers, groups and subscriptions to clients' metrics, which have Kafka's defaults. Loggers have
+  no settings here.
 * A group need not exist to have settings. Only groups with settings of their own are listed.
 * A setting is documented in one sentence of pykraft's, if that is asked for.
 * DescribeConfigs needs DESCRIBE_CONFIGS on each topic or group, and on the cluster for all other resources;
@@ -26,6 +27,7 @@ from pykraft.metadata.settings import (
     broker_number,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_group,
     describe_topic,
     node_layers,
@@ -97,6 +99,8 @@ class ConfigApis:
                 result.configs = known[key]
             elif kind is ResourceType.GROUP:
                 result.configs = _described(self._settings_of_group(resource.resource_name), wanted, request)
+            elif kind is ResourceType.CLIENT_METRICS:
+                result.configs = _described(self._settings_of_client_metrics(resource.resource_name), wanted, request)
             else:
                 settings = self._settings_of_brokers(kind, resource.resource_name, layers)
                 result.configs = _described(settings, wanted, request)
@@ -116,6 +120,11 @@ class ConfigApis:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
         own = self._image().config_of(ResourceType.GROUP, group_id)
         return describe_group(own, self._config.properties)
+
+    def _settings_of_client_metrics(self, subscription: str) -> list[Setting]:
+        if not subscription:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the subscription is empty")
+        return describe_client_metrics(self._image().config_of(ResourceType.CLIENT_METRICS, subscription))
 
     def _settings_of_brokers(self, kind: ResourceType, name: str, layers: NodeLayers) -> list[Setting]:
         if kind is not ResourceType.BROKER:
