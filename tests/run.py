@@ -12,7 +12,11 @@ which nobody else wants a core, and two if nobody else is there.
 
 In the full set a few tests that failed are run once more at the end, alone: brokers in a cluster are fenced, and
 elections are due, if other suites or another tenant of the machine keep them from the processor for seconds. What is
-wrong fails alone, too. The table says how many passed only then, and the log has both outputs.
+wrong fails alone, too. The table counts and names the tests that passed only then, and the log has both outputs.
+
+A second try can also hide a race. So a suite that is deterministic gets none: what fails there once is wrong. And each
+second try that was needed is kept for the last ten runs of its suite, in build/second_tries.json. After the table come
+the tests that needed it twice: they are mended, or leave the full set.
 
 `python tests/run.py full style golden` runs only the named suites of a set, the way the set would.
 """
@@ -30,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, NamedTuple
@@ -50,13 +55,15 @@ PROGRESS_S = 60.0
 
 
 class Row(NamedTuple):
-    """What became of a suite: "passed" or what went wrong. `failed` are the tests of pytest that did, by their ids."""
+    """What became of a suite: "passed" or what went wrong. `failed` are the tests of pytest that did, by their ids;
+    `only_alone` are those that failed, and passed in their second try."""
 
     name: str
     verdict: str
     seconds: float
     cpu_seconds: float
     failed: tuple[str, ...] = ()
+    only_alone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,8 @@ class Suite:
     cores: float = 1
     yields: bool = False
     """Whether it gives way to whatever else runs, and so delays no other."""
+    deterministic: bool = False
+    """Whether the same code always gives the same verdict, on a busy machine too: no test gets a second try."""
     variables: tuple[tuple[str, str], ...] = ()
     """What it gets in its environment besides ours."""
 
@@ -103,6 +112,11 @@ PATIENT = ("-o", "time_limit=900", "-o", "faulthandler_timeout=1800")
 """Who waits for others is not to be ended for it."""
 MOST_AGAIN = 6
 """If more tests of a run failed, none gets a second try: it is not the machine then."""
+SECOND_TRIES = ROOT / "build" / "second_tries.json"
+"""The tests that needed a second try, by suite: a list for each of its last runs, the newest last."""
+RUNS_KEPT = 10
+TOO_OFTEN = 2
+"""In this many of those runs the machine is no excuse any more."""
 CORES = 2
 """Of the machine that the limits are made for."""
 
@@ -148,8 +162,8 @@ SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
-    Suite("unit", "pytest", ("tests/unit",), ALWAYS),
-    Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS),
+    Suite("unit", "pytest", ("tests/unit",), ALWAYS, deterministic=True),
+    Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS, deterministic=True),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.5),
@@ -168,13 +182,15 @@ SUITES = (
     Suite(
         "measured", "pytest", MEASURED_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, cores=2, variables=SMALL
     ),
-    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, yields=True),
-    Suite("story", "pytest", ("tests/story",), ("full",), yields=True),
+    Suite("simulation", "pytest", ("tests/sim",), ("full",), limit_s=1800, yields=True, deterministic=True),
+    Suite("story", "pytest", ("tests/story",), ("full",), yields=True, deterministic=True),
     Suite("story long", "pytest", ("tests/story",), ("soak",), ("--long", "-m", "long"), limit_s=3600),
-    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), limit_s=1800, yields=True),
-    Suite("crash", "pytest", ("tests/crash",), ("full",), limit_s=1800, yields=True),
-    Suite("golden", "pytest", ("tests/golden",), ("full",), limit_s=1800, yields=True),
-    Suite("protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600, yields=True),
+    Suite("property", "pytest", ("tests/property",), (*ALWAYS, "soak"), limit_s=1800, yields=True, deterministic=True),
+    Suite("crash", "pytest", ("tests/crash",), ("full",), limit_s=1800, yields=True, deterministic=True),
+    Suite("golden", "pytest", ("tests/golden",), ("full",), limit_s=1800, yields=True, deterministic=True),
+    Suite(
+        "protocol", "pytest", ("tests/protocol",), ("full", "soak"), limit_s=2 * 3600, yields=True, deterministic=True
+    ),
     *(
         Suite(name, "pytest", ("notebooks",), ("soak",), (*NBVAL, *BUDGET), limit_s=1800, cores=2, variables=size)
         for name, size in (("notebooks-1", SMALL), ("notebooks-2", SMALL), ("notebooks-full", FULL))
@@ -225,9 +241,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     rows = list(run(suites, chosen.set))
+    often = []
     if chosen.set == "full":
         rows = tried_again(suites, rows)
-    return summarize(chosen.set, rows, time.monotonic() - started)
+        often = keep_second_tries(rows)
+    status = summarize(chosen.set, rows, time.monotonic() - started)
+    for line in often:
+        say(line)
+    return status
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -364,13 +385,46 @@ def tried_again(suites: Sequence[Suite], rows: Sequence[Row]) -> list[Row]:
     by_name = {suite.name: suite for suite in suites}
     if not 0 < sum(len(row.failed) for row in rows) <= MOST_AGAIN:
         return list(rows)
-    return [_tried_again(by_name[row.name], row) if row.failed else row for row in rows]
+    return [
+        _tried_again(by_name[row.name], row) if row.failed and not by_name[row.name].deterministic else row
+        for row in rows
+    ]
 
 
 def _tried_again(suite: Suite, row: Row) -> Row:
+    for name in row.failed:
+        say(f"\n... second try of {name}")
     (again,) = run([suite.again(row.failed)], "full")
-    verdict = f"passed, but {', '.join(row.failed)} only alone" if again.verdict == "passed" else row.verdict
-    return Row(row.name, verdict, row.seconds + again.seconds, row.cpu_seconds + again.cpu_seconds)
+    if again.verdict == "passed":
+        count, only_alone = len(row.failed), row.failed
+        verdict = f"passed, {count} in a second {'try' if count == 1 else 'tries'}: {', '.join(only_alone)}"
+    else:
+        # A run that was ended names no test that failed.
+        only_alone = tuple(name for name in row.failed if name not in again.failed) if again.failed else ()
+        verdict = row.verdict
+    seconds, cpu_seconds = row.seconds + again.seconds, row.cpu_seconds + again.cpu_seconds
+    return Row(row.name, verdict, seconds, cpu_seconds, row.failed, only_alone)
+
+
+def keep_second_tries(rows: Sequence[Row]) -> list[str]:
+    """Add this run to the file of second tries; a line for each test of these suites that needs one too often."""
+    kept: dict[str, list[list[str]]] = {}
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        kept = json.loads(SECOND_TRIES.read_text())
+    for row in rows:
+        kept[row.name] = [*kept.get(row.name, []), list(row.only_alone)][-RUNS_KEPT:]
+    SECOND_TRIES.parent.mkdir(exist_ok=True)
+    SECOND_TRIES.write_text(json.dumps(kept, indent=1) + "\n")
+    lines = []
+    for row in rows:
+        runs = kept[row.name]
+        counts = Counter(name for names in runs for name in set(names))
+        lines += [
+            f"{name} needed a second try in {count} of the last {len(runs)} runs: mend it, or take it out of this set"
+            for name, count in sorted(counts.items())
+            if count >= TOO_OFTEN
+        ]
+    return lines
 
 
 def next_of(waiting: Sequence[Suite], running: Sequence[Suite]) -> Suite | None:

@@ -290,8 +290,16 @@ LOG_CONFIG = ConfigDef(
 
 INTERNAL_PREFIX = "internal."
 """Settings for tests begin so; no client sees them."""
-INTERNAL_BROKER_SETTINGS = frozenset({"log.initial.task.delay.ms"})
-"""A client sees these only where a broker's file differs from the default, as in Kafka."""
+INTERNAL_BROKER_SETTINGS = frozenset(
+    {
+        "group.consumer.regex.refresh.interval.ms",
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+        "pykraft.metrics.listener",
+        "unclean.leader.election.interval.ms",
+    }
+)
+"""A client sees these only where a broker's file sets them, as in Kafka. Kafka has no setting named `pykraft...`."""
 
 _WITHOUT_DEFAULT = (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS.name,

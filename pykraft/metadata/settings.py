@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
+from pykraft.common.client_metrics_config import CLIENT_METRICS_CONFIG
 from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
@@ -101,7 +102,7 @@ def _readable(layer: Mapping[str, str]) -> dict[str, str]:
 
 def _can_read(name: str, value: str) -> bool:
     try:
-        for definition in (LOG_CONFIG, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG):
+        for definition in (LOG_CONFIG, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG, CLIENT_METRICS_CONFIG):
             definition.resolve({name: value})
     except ConfigError:
         return False
@@ -231,6 +232,18 @@ def describe_group(own: Mapping[str, str], properties: Mapping[str, str]) -> lis
         source = ConfigSource.GROUP if name in own else ConfigSource.DEFAULT
         value = as_text(values[name])
         found.append(Setting(name, value, (Place(name, value, source),), config_type(key), key.meaning))
+    return found
+
+
+def describe_client_metrics(own: Mapping[str, str]) -> list[Setting]:
+    """All settings of a subscription to clients' metrics, by name. Apache Kafka names no place for a default here."""
+    own = {name: value for name, value in own.items() if _can_read(name, value)}
+    values = CLIENT_METRICS_CONFIG.resolve(own).as_dict()
+    found = []
+    for name, key in sorted(CLIENT_METRICS_CONFIG.keys.items()):
+        value = as_text(values[name])
+        places = (Place(name, value, ConfigSource.CLIENT_METRICS),) if name in own else ()
+        found.append(Setting(name, value, places, config_type(key), key.meaning))
     return found
 
 

@@ -274,7 +274,7 @@ class Node:
         forwarding_apis = None
         if self.broker is not None:
             broker = self.broker
-            forwarding_apis = forwarding.ForwardingApis(broker.forwarding)
+            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, self.config.properties)
             serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
             change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
             serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)

@@ -22,6 +22,7 @@ from tests.conformance.servers import NODES, Server
 from tests.harness.asking import (
     APPEND,
     BROKER,
+    CLIENT_METRICS,
     DELETE,
     GROUP,
     SET,
@@ -368,6 +369,12 @@ def test_the_throttles_of_replication_are_set_while_brokers_run(talk: Dialogue) 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 GROUP_SETTINGS = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+
+
+def test_a_subscription_of_clients_metrics_that_nobody_made_has_the_defaults(talk: Dialogue) -> None:
+    talk.to().ask(describe((CLIENT_METRICS, "configs-subscription"), include_synonyms=True), NEWEST)
+    talk.to().ask(describe((CLIENT_METRICS, "configs-subscription"), only=["interval.ms"]), NEWEST, "one setting")
+    talk.to().ask(describe((CLIENT_METRICS, "")), NEWEST, "no name")
 
 
 def group_told(talk: Dialogue, group: str, *values: str) -> None:

@@ -298,6 +298,7 @@ def delete(*topics: str | Uuid | tuple[str | None, Uuid]) -> DeleteTopicsRequest
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+CLIENT_METRICS = ResourceType.CLIENT_METRICS
 SET, DELETE, APPEND, SUBTRACT = Operation
 
 Change = tuple[str, int, str | None]

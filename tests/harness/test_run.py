@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -25,6 +26,13 @@ RED = runner.Suite("red", "no_such_module", (), ("quick",))
 def paths_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suites here are plain modules whose argument is no path."""
     monkeypatch.setattr(runner.Suite, "missing", lambda suite: [p for p in suite.paths if p.startswith("tests/")])
+
+
+@pytest.fixture(autouse=True)
+def second_tries(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The runs of these tests have a file of second tries of their own."""
+    monkeypatch.setattr(runner, "SECOND_TRIES", tmp_path / "build" / "second_tries.json")
+    return runner.SECOND_TRIES
 
 
 def test_a_red_suite_makes_the_run_red_and_the_next_one_still_runs(
@@ -131,7 +139,7 @@ def below_the_root() -> Iterator[pathlib.Path]:
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [
-        (FAILS_ONCE, 0, "passed, but "),
+        (FAILS_ONCE, 0, "passed, 1 in a second try: "),
         (FAILS.replace("FAILURES", "1"), 1, "1 failed"),
         (FAILS.replace("FAILURES", str(runner.MOST_AGAIN + 1)), 1, f"{runner.MOST_AGAIN + 1} failed"),
     ],
@@ -142,17 +150,80 @@ def test_a_few_failed_tests_of_the_full_set_get_a_second_try_alone_and_the_table
     status: int,
     said: str,
     below_the_root: pathlib.Path,
+    second_tries: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     (below_the_root / "test_this.py").write_text(code)
     path = (below_the_root / "test_this.py").relative_to(ROOT).as_posix()
+    earlier_run = [f"{path}::test_fails_beside_others"]
+    second_tries.parent.mkdir()
+    second_tries.write_text(json.dumps({"tried": [earlier_run]}))
     suite = runner.Suite("tried", "pytest", (path,), ("full",))
     monkeypatch.setattr(runner, "SUITES", (suite,))
     assert runner.main(["full"]) == status
     output = capfd.readouterr().out
     assert said in output and output.count("--- tried ") == (1 if said.startswith(str(runner.MOST_AGAIN + 1)) else 2)
-    assert status or "test_fails_beside_others only alone" in output
+    tried = [line for line in output.splitlines() if line.startswith("... second try of ")]
+    if said.startswith("passed"):
+        assert tried == [f"... second try of {path}::test_fails_beside_others"]
+        assert f"1 in a second try: {path}::test_fails_beside_others" in output.rpartition("--- full ")[2]
+        assert json.loads(second_tries.read_text()) == {"tried": [[f"{path}::test_fails_beside_others"]] * 2}
+        last_line = output.splitlines()[-1]
+        assert last_line.startswith(f"{path}::test_fails_beside_others needed a second try in 2 of the last 2 runs: ")
+
+
+def test_a_deterministic_suite_gets_no_second_try(
+    below_the_root: pathlib.Path,
+    second_tries: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (below_the_root / "test_this.py").write_text(FAILS_ONCE)
+    path = (below_the_root / "test_this.py").relative_to(ROOT).as_posix()
+    monkeypatch.setattr(
+        runner, "SUITES", (runner.Suite("strict", "pytest", (path,), ("full",), deterministic=True), GREEN)
+    )
+    assert runner.main(["full"]) == 1
+    output = capfd.readouterr().out
+    assert output.count("--- strict ") == 1 and "second try" not in output
+    assert json.loads(second_tries.read_text()) == {"strict": [[]]}
+
+
+def test_the_suites_without_a_second_try_are_those_whose_verdict_depends_on_the_code_alone() -> None:
+    assert {suite.name for suite in runner.SUITES if suite.deterministic} == {
+        "unit", "datadriven", "simulation", "story", "property", "crash", "golden", "protocol"
+    }  # fmt: skip
+
+
+def row(name: str, *only_alone: str) -> runner.Row:
+    return runner.Row(name, "passed", 1.0, 1.0, only_alone, only_alone)
+
+
+def test_ten_runs_of_a_suite_are_kept_and_those_of_other_suites_do_not_count(second_tries: pathlib.Path) -> None:
+    for each in (row("one", "a"), row("other"), *[row("one")] * (runner.RUNS_KEPT - 2)):
+        assert runner.keep_second_tries([each]) == []
+    (line,) = runner.keep_second_tries([row("one", "a")])
+    assert line.startswith("a needed a second try in 2 of the last 10 runs: ")
+    assert runner.keep_second_tries([row("one", "b")]) == [], "the first run of ten is forgotten"
+    assert {name: len(runs) for name, runs in json.loads(second_tries.read_text()).items()} == {"one": 10, "other": 1}
+
+
+def test_a_file_of_second_tries_that_was_cut_off_begins_again(second_tries: pathlib.Path) -> None:
+    second_tries.parent.mkdir()
+    second_tries.write_text('{"one": [["a"')
+    assert runner.keep_second_tries([row("one", "a")]) == []
+    assert json.loads(second_tries.read_text()) == {"one": [["a"]]}
+
+
+def test_a_test_that_passed_only_alone_is_counted_beside_one_that_failed_twice(
+    below_the_root: pathlib.Path, second_tries: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (below_the_root / "test_this.py").write_text(FAILS_ONCE + "\ndef test_fails():\n    assert False\n")
+    path = (below_the_root / "test_this.py").relative_to(ROOT).as_posix()
+    monkeypatch.setattr(runner, "SUITES", (runner.Suite("tried", "pytest", (path,), ("full",)),))
+    assert runner.main(["full"]) == 1
+    assert json.loads(second_tries.read_text()) == {"tried": [[f"{path}::test_fails_beside_others"]]}
 
 
 def test_a_notebook_is_tried_again_from_its_beginning() -> None:

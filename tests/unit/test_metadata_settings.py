@@ -13,6 +13,7 @@ from pykraft.metadata.settings import (
     Setting,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_topic,
     node_layers,
     settings_of_new_topic,
@@ -123,13 +124,40 @@ def test_what_nobody_knows_in_a_file_may_be_a_secret() -> None:
     assert places(setting) == [("my.password", None, 4)]
 
 
+@pytest.mark.parametrize(
+    ("own", "described"),
+    [
+        ({}, [("interval.ms", "300000", 5), ("match", "", 5), ("metrics", "", 5)]),
+        (
+            {"interval.ms": "500", "metrics": "a,b"},
+            [("interval.ms", "500", 7), ("match", "", 5), ("metrics", "a,b", 7)],
+        ),
+        ({"interval.ms": "soon", "x": "1"}, [("interval.ms", "300000", 5), ("match", "", 5), ("metrics", "", 5)]),
+    ],
+)
+def test_a_subscription_to_clients_metrics_has_its_own_settings_and_the_defaults(
+    own: dict[str, str], described: list[tuple[str, str, int]]
+) -> None:
+    assert [(each.name, each.value, each.source) for each in describe_client_metrics(own)] == described
+
+
 def test_settings_for_tests_are_not_told_unless_they_are_set() -> None:
     assert not [s for s in describe_broker(NODE_CONFIG, {"internal.x": "1"}, NOTHING) if s.name.startswith("internal")]
     assert not [s for s in describe_topic({}, NOTHING) if s.name.startswith("internal")]
     assert named(describe_topic({"internal.segment.bytes": "9"}, NOTHING), "internal.segment.bytes").value == "9"
 
 
-def test_an_internal_setting_of_brokers_is_told_where_the_file_says_it() -> None:
-    name = "log.initial.task.delay.ms"
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group.consumer.regex.refresh.interval.ms",
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+        "unclean.leader.election.interval.ms",
+        "pykraft.metrics.listener",
+    ],
+)
+def test_an_internal_setting_of_brokers_is_told_where_the_file_says_it(name: str) -> None:
+    assert name in NODE_CONFIG.keys
     assert not [s for s in describe_broker(NODE_CONFIG, {}, NOTHING) if s.name == name]
-    assert named(describe_broker(NODE_CONFIG, {name: "5"}, NOTHING), name).value == "5"
+    assert named(describe_broker(NODE_CONFIG, {name: "12345"}, NOTHING), name).value == "12345"

@@ -240,7 +240,17 @@ def test_the_producers_of_a_partition_are_described(node: TransactionalNode) -> 
     assert (ended.producer_epoch, ended.coordinator_epoch, ended.current_txn_start_offset) == (4, 2, -1)
 
 
-def test_producers_are_described_by_the_leader_of_a_topic_that_there_is(node: TransactionalNode) -> None:
+def test_a_follower_describes_the_producers_too(node: TransactionalNode) -> None:
+    node.lone.create("followed", (2, 1))
+    batch = produced(7, 5, epoch=3)
+    node.log(TopicPartition("followed", 0)).append_as_follower(batch.buffer)
+    answer = described(node, "followed")
+    assert answer.error_code == NONE
+    (producer,) = answer.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 5)
+
+
+def test_only_a_replica_of_a_topic_that_there_is_describes_producers(node: TransactionalNode) -> None:
     node.lone.create("far", (2,))
     assert described(node, "far").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert described(node, "unknown").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,7 +4,8 @@ Versions: DescribeConfigs 1 to 4, ListConfigResources 0 to 1. Behaviour to know:
 
 * A node describes its topics and itself from its own image and properties file, so what a broker that lags says may be
   a moment old. A broker does not know another broker's settings: a request for them has come to the wrong one.
-* Resources are topics, brokers and groups. Loggers and subscriptions of clients' metrics have no settings here.
+* Resources are topics, brokers, groups and subscriptions to clients' metrics, which have Kafka's defaults. Loggers have
+  no settings here.
 * A group need not exist to have settings. Only groups with settings of their own are listed.
 * A setting is documented in one sentence of pykraft's, if that is asked for.
 * DescribeConfigs needs DESCRIBE_CONFIGS on each topic or group, and on the cluster for all other resources;
@@ -27,6 +28,7 @@ from pykraft.metadata.settings import (
     broker_number,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_group,
     describe_topic,
     node_layers,
@@ -98,16 +100,8 @@ class ConfigApis:
         try:
             kind = ResourceType(resource.resource_type)
             check_configs(self._authorizer, context, AclOperation.DESCRIBE_CONFIGS, kind, resource.resource_name)
-            name: str | None = resource.resource_name
-            if kind is ResourceType.TOPIC:
-                own = self._settings_of(resource.resource_name)
-                name = None
-            elif kind is ResourceType.GROUP:
-                own = self._settings_of_group(resource.resource_name)
-                name = None
-            else:
-                own = {}
-                self._check_broker(kind, resource.resource_name)
+            own = self._own_settings(kind, resource.resource_name)
+            name = resource.resource_name if kind is ResourceType.BROKER else None
             key = kind, name, wanted, tuple(sorted(own.items()))
             if key not in known:
                 settings = self._settings(kind, resource.resource_name, own, layers)
@@ -122,6 +116,8 @@ class ConfigApis:
             return describe_topic(own, layers)
         if kind is ResourceType.GROUP:
             return describe_group(own, self._config.properties)
+        if kind is ResourceType.CLIENT_METRICS:
+            return describe_client_metrics(own)
         if not name:
             return describe_all_brokers(layers)
         return describe_broker(NODE_CONFIG, self._config.properties, layers)
@@ -133,17 +129,21 @@ class ConfigApis:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         return self._image().config_of(ResourceType.TOPIC, topic)
 
-    def _settings_of_group(self, group_id: str) -> Mapping[str, str]:
-        """A group's own settings."""
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
-        return self._image().config_of(ResourceType.GROUP, group_id)
-
-    def _check_broker(self, kind: ResourceType, name: str) -> None:
-        if kind is not ResourceType.BROKER:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind.name} resources have no settings here")
-        if name:
-            check_is_here(self._config, name)
+    def _own_settings(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """What is set for this resource, if it is kept by its name; KafkaError if it has no settings here."""
+        match kind:
+            case ResourceType.TOPIC:
+                return self._settings_of(name)
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+                if not name:
+                    whose = "group" if kind is ResourceType.GROUP else "subscription"
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of the {whose} is empty")
+                return self._image().config_of(kind, name)
+            case ResourceType.BROKER:
+                if name:
+                    check_is_here(self._config, name)
+                return {}
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind.name} resources have no settings here")
 
     # --- listing ------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,15 @@ which the envelope carries.
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
 
+from collections.abc import Mapping
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Any
 
+from pykraft.common.config import Key
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from pykraft.controller.result import check_size
 from pykraft.protocol.header import decode_response, encode_request
 from pykraft.protocol.messages.admin import (
@@ -44,8 +48,11 @@ _MADE_AT_ONCE = 100
 class ForwardingApis:
     """Passes requests on to the controller."""
 
-    def __init__(self, channel: ControllerChannel) -> None:
+    def __init__(self, channel: ControllerChannel, properties: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`properties` are the node's file: what it sets for new topics goes before the controller's defaults."""
         self._channel = channel
+        self._num_partitions = _default_in(properties, NUM_PARTITIONS)
+        self._replication_factor = _default_in(properties, DEFAULT_REPLICATION_FACTOR)
         self._creating: set[str] = set()
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
@@ -62,8 +69,8 @@ class ForwardingApis:
         return answered.map(lambda response: _unwrapped(response, request, context))
 
     def create_missing(self, names: list[str], context: RequestContext, now: int) -> None:
-        """Make topics that a client has asked about, with the cluster's defaults; once, however often it asks. The
-        controller takes it for the client's own request."""
+        """Make topics that a client has asked about, with the defaults that this node's file sets, else with the
+        controller's; once, however often it asks. The controller takes it for the client's own request."""
         fresh = [name for name in names if name not in self._creating][:_MADE_AT_ONCE]
         if not fresh:
             return
@@ -71,8 +78,8 @@ class ForwardingApis:
         topics = [
             CreateTopicsRequest.Topic(
                 name=name,
-                num_partitions=CLUSTER_DEFAULT,
-                replication_factor=CLUSTER_DEFAULT,
+                num_partitions=self._num_partitions,
+                replication_factor=self._replication_factor,
                 assignments=[],
                 configs=[],
             )
@@ -107,6 +114,11 @@ HANDLERS: Handlers = {
     DescribeQuorumRequest: ForwardingApis.forward,
     UpdateFeaturesRequest: ForwardingApis.forward,
 }
+
+
+def _default_in(properties: Mapping[str, str], key: Key[int]) -> int:
+    """What the file says; a default that nobody has set is the controller's to choose."""
+    return key.read(properties[key.name]) if key.name in properties else CLUSTER_DEFAULT
 
 
 def _envelope(request: Request, version: int, context: RequestContext) -> EnvelopeRequest:

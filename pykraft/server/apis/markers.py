@@ -11,7 +11,8 @@ Versions: WriteTxnMarkers 1 and 2, DescribeProducers 0. Behaviour to know:
   not ready the answer is NOT_LEADER_OR_FOLLOWER, which the sender retries. Such a marker is written even if too few
   replicas are in sync, and answered when it is committed; other partitions refuse it with NOT_ENOUGH_REPLICAS.
 * The results of all markers of one producer are answered together, and each partition once.
-* DescribeProducers needs READ on the topic, and goes to the leader (KIP-664).
+* DescribeProducers needs READ on the topic (KIP-664). Clients ask the leader unless they name a broker; each replica
+  answers with what its own log knows.
 
 Follows kafka.server.KafkaApis.{handleWriteTxnMarkersRequest,handleDescribeProducersRequest}.
 """
@@ -160,7 +161,6 @@ class MarkerApis:
             if refusal is not None:
                 raise refusal
             partition = self._replicas.partition(topic_partition)
-            partition.check_leader()
         except KafkaError as error:
             answer.error_code = error.code
             answer.error_message = error.detail or error.code.text
