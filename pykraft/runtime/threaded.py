@@ -171,11 +171,14 @@ class NodeThread:
         endpoint = self.node.config.metrics_listener
         if endpoint is not None:
             try:
-                self._metrics_server = MetricsServer(self._selector, endpoint, lambda: exposition(self.node.metrics))
+                self._metrics_server = MetricsServer(self._selector, endpoint, self._exposition)
             except OSError as error:
                 raise ConfigError(
                     f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
+
+    def _exposition(self) -> str:
+        return self.node.fault_handler.attempt("exposition", exposition, self.node.metrics, otherwise="")
 
     @property
     def metrics_endpoint(self) -> Endpoint | None:

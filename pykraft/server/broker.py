@@ -144,6 +144,7 @@ class Broker:
             clock=clock,
             metrics=metrics,
             trace=trace,
+            faults=self._faults,
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
             quotas=ReplicationQuotas(node_id, self._live, now=lambda: trace.now),

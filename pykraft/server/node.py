@@ -155,6 +155,7 @@ class Node:
         self.cluster_id = directories[self.config.log_dir].cluster_id
         self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
         self.raft = self._open_quorum()
+        self.raft.replica.timer.on_error = partial(self.fault_handler.handle_fault, "raft-timer")
         if self.config.is_controller:
             self.controller = self._make_controller()
         tell_quorum(self.metrics, self.raft)

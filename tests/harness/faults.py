@@ -16,6 +16,8 @@ import pytest
 from pykraft.common.fault_handler import FaultHandler
 
 _noted: list[str] = []
+_MOST_NOTED = 10
+_LONGEST_TRACEBACK = 10_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,7 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     def noting(self: FaultHandler, kind: str, error: BaseException, **details: Any) -> None:
         handle_fault(self, kind, error, **details)
-        _noted.append(f"{kind} {details}\n{''.join(traceback.format_exception(error))}")
+        text = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
+        if len(_noted) < _MOST_NOTED:
+            _noted.append(f"{kind} {details}\n{text}")
 
     FaultHandler.handle_fault = noting  # type: ignore[method-assign]
 

@@ -264,3 +264,12 @@ def test_after_a_change_that_it_cannot_apply_a_broker_counts_it_and_writes_no_sn
         lone.create(name)
     assert lone.node.metrics.value("broker-metadata-metrics", "metadata-apply-error-count") == 1
     assert snapshots.newest_id() == before
+
+
+@pytest.mark.survives_faults
+def test_a_task_that_is_done_from_time_to_time_is_done_again_after_it_has_failed(
+    lone: LoneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = Raising(monkeypatch, type(lone.broker.logs), "write_checkpoints")
+    lone.run(30_000)
+    assert not planted.left and [fault["kind"] for fault in faults(lone)] == ["timer"] * RAISED_AT_A_PLACE
