@@ -1,5 +1,5 @@
-"""What holds for every test: no silent skip, no endless test, known Hypothesis profiles, long ones apart, and scripts
-with expected output."""
+"""What holds for every test: no silent skip, no endless test, known Hypothesis profiles, long ones apart, scripts
+with expected output, and no fault that a node has survived in silence."""
 
 pytest_plugins = (
     "tests.harness.skips",
@@ -8,4 +8,5 @@ pytest_plugins = (
     "tests.harness.long",
     "tests.harness.network",
     "tests.harness.datadriven",
+    "tests.harness.faults",
 )

@@ -113,7 +113,8 @@ class Promise(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def keep(self, value: T) -> None:
-        """Give the value to all that asked for it. On an abandoned promise this does nothing."""
+        """Give the value to all that asked for it, also if one of them raises; then the first error is raised. On an
+        abandoned promise this does nothing."""
         if self.abandoned:
             return
         assert not self.kept, "a promise is kept once"
@@ -121,8 +122,14 @@ class Promise(Generic[T]):
         self._value = value
         self._on_abandoned = ()
         callbacks, self._callbacks = self._callbacks, []
+        fault: Exception | None = None
         for callback in callbacks:
-            callback(value)
+            try:
+                callback(value)
+            except Exception as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
 
     def then(self, callback: Callable[[T], None]) -> None:
         """Call back with the value: now, if the promise is kept, or when it is."""

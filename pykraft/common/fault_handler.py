@@ -19,23 +19,35 @@ These are no faults, and `handle_fault` raises them again: OSError, because a di
 (`server.node.Node.disk_failure`), and what is no Exception (KeyboardInterrupt, the crash of a simulated machine). A
 KafkaError that a handler raises is an answer: catch it before.
 
+`FatalFault` is the other case: the node's own state cannot be trusted any more, and must not be answered from or
+persist. It is no Exception, so it passes every place that survives faults, and ends the node.
+
 A simulated node has a `StrictFaultHandler`: there a fault is never survived, so that it fails the run.
 
-Follows org.apache.kafka.server.fault.{FaultHandler,LoggingFaultHandler}.
+Follows org.apache.kafka.server.fault.{FaultHandler,LoggingFaultHandler,ProcessTerminatingFaultHandler}.
 """
 
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pykraft.common.metrics import OWN, Metrics
 from pykraft.common.trace import Tracer
 
+T = TypeVar("T")
+
 MOST_SORTS = 200
 """After this many the journal gets no further traceback."""
+RETRY_AFTER_FAULT_MS = 100
+"""What has failed is tried again after this."""
 _LONGEST_ERROR = 500
 """Characters of an exception's own words: they may quote what a client has sent."""
 _LONGEST_TRACEBACK = 20_000
 """Characters of a traceback; its end says the most."""
+
+
+class FatalFault(BaseException):
+    """The node must stop: for example, its controller cannot apply a record of the metadata log."""
 
 
 class FaultHandler:
@@ -66,6 +78,14 @@ class FaultHandler:
         said = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
         where = {"traceback": "\n" + _traceback(error)} if is_new else {"at": _last_line(error)}
         self._trace("fault", kind=kind, **details, error=said, count=self._counts[sort], **where)
+
+    def attempt(self, kind: str, action: Callable[..., T], *arguments: Any, otherwise: T) -> T:
+        """What ``action(*arguments)`` returns, or `otherwise` if it raises: that is a fault."""
+        try:
+            return action(*arguments)
+        except Exception as error:
+            self.handle_fault(kind, error)
+            return otherwise
 
 
 class StrictFaultHandler(FaultHandler):

@@ -19,6 +19,7 @@ Follows org.apache.kafka.server.metrics.KafkaMetricsGroup and com.yammer.metrics
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 SERVER = "kafka.server"
@@ -127,6 +128,8 @@ class Metrics:
         self._series: dict[tuple[str, str, str], Callable[[], Series]] = {}
         self._summed: set[tuple[str, str, str]] = set()
         self._tick_at = _TICK_MS
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of what a gauge has raised, whose figures `families` then leaves out; None: `families` raises it."""
 
     def meter(self, kind: str, name: str, group: str = SERVER, **tags: str) -> Meter:
         """The meter of that name, made on first use."""
@@ -174,12 +177,23 @@ class Metrics:
         for group, kind, name in sorted({*self._kept, *self._gauges, *self._series}):
             key = group, kind, name
             metrics: dict[Tags, Meter | Histogram | float] = dict(self._kept.get(key, {}))
-            metrics |= {tags: float(read()) for tags, read in self._gauges.get(key, {}).items()}
+            for tags, read in self._gauges.get(key, {}).items():
+                metrics |= self._read_safely(partial(_read_gauge, tags, read))
             if key in self._summed:
                 metrics[()] = Meter(sum(metric.count for metric in metrics.values() if isinstance(metric, Meter)))
             if key in self._series:
-                metrics |= {tuple(tags.items()): float(value) for tags, value in self._series[key]()}
+                metrics |= self._read_safely(partial(_read_series, self._series[key]))
             yield Family(group, kind, name, dict(sorted(metrics.items())))
+
+    def _read_safely(self, read: Callable[[], dict[Tags, float]]) -> dict[Tags, float]:
+        """What a gauge shows; nothing, if it raises."""
+        try:
+            return read()
+        except Exception as error:
+            if self.on_error is None:
+                raise
+            self.on_error(error)
+            return {}
 
     def value(self, kind: str, name: str, group: str = SERVER) -> float:
         """What the metrics of this name show, all tags together; of histograms how many values they have counted."""
@@ -194,3 +208,11 @@ class Metrics:
             for tags, metric in family.metrics.items():
                 name = ",".join([family.name, *(f"{key}={value}" for key, value in tags)])
                 yield family.kind, name, metric if isinstance(metric, float) else metric.count
+
+
+def _read_gauge(tags: Tags, read: Callable[[], float]) -> dict[Tags, float]:
+    return {tags: float(read())}
+
+
+def _read_series(read: Callable[[], Series]) -> dict[Tags, float]:
+    return {tuple(tags.items()): float(value) for tags, value in read()}

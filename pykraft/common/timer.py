@@ -4,6 +4,8 @@
 cancelled entry stays in the heap until it surfaces (removing from the middle of a heap costs more than carrying it),
 so the heap is swept when most of it is dead.
 
+A callback that raises must not keep the others from running. An owner that goes on after that sets `on_error`.
+
 `Backoff` spreads retries: each failure doubles the pause up to a limit, and a random part keeps many clients from
 retrying in step. The dice are handed in.
 
@@ -41,6 +43,8 @@ class Timer:
         self._heap: list[tuple[int, int, TimerTask]] = []
         self._made = 0
         self._dead = 0
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of what a callback has raised; None: `expire` raises it."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
@@ -67,7 +71,12 @@ class Timer:
             _, _, task = heapq.heappop(self._heap)
             callback, task.callback = task.callback, None
             assert callback is not None
-            callback(now)
+            try:
+                callback(now)
+            except Exception as error:
+                if self.on_error is None:
+                    raise
+                self.on_error(error)
             ran += 1
         return ran
 

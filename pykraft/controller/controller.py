@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
@@ -319,11 +320,15 @@ class QuorumController:
         values = [encode_metadata_record(record, version) for record, version in records]
         last_offset = self._raft.append(self._epoch, values, now)
         delta = MetadataDelta(self._image)
+        try:
+            for record, _ in records:
+                delta.replay(record)
+            self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
+        except Exception as error:
+            raise FatalFault(f"the active controller cannot apply what it has written at {last_offset}") from error
         for record, _ in records:
-            delta.replay(record)
             if isinstance(record, BrokerRegistrationChangeRecord):
                 self._trace("broker_change", broker=record.broker_id, fenced=record.fenced)
-        self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
         self._last_append = now
 
 

@@ -39,7 +39,9 @@ class PeriodicTasks:
         """Run what is due, each task on the image that the one before has left; returns when the next one is due."""
         for number, task in enumerate(self._tasks):
             if now >= self._due[number]:
+                self._due[number] = now + task.interval_ms  # also if it fails
                 records = task.plan(image())
                 append(records)
-                self._due[number] = now + (IMMEDIATE_MS if len(records) >= task.most else task.interval_ms)
+                if len(records) >= task.most:
+                    self._due[number] = now + IMMEDIATE_MS
         return min(self._due, default=FOREVER)

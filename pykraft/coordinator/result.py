@@ -14,11 +14,29 @@ Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorResult,Coordinat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from pykraft.common.errors import KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
+
+_SPLIT_BYTES = 1 << 16
+"""Records that need not be written together are written in batches of about this size."""
+_RECORD_OVERHEAD = 20
+"""At most this many bytes of a record are neither its key nor its value."""
+
+_SEEN_AS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a failed append is for a client, which knows of no partition; and a failed question to a transaction's
+coordinator, which old clients do not expect."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -83,3 +101,22 @@ class CoordinatorTimer(Protocol):
         ...
 
     def is_scheduled(self, key: str) -> bool: ...
+
+
+def seen_by_client(error: KafkaError) -> KafkaError:
+    """The error of a partition in the words of a coordinator's client."""
+    return KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
+
+
+def split(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[Sequence[tuple[bytes, bytes | None]]]:
+    """The same records in batches of a moderate size."""
+    batch: list[tuple[bytes, bytes | None]] = []
+    size = 0
+    for key, value in records:
+        batch.append((key, value))
+        size += len(key) + len(value or b"") + _RECORD_OVERHEAD
+        if size >= _SPLIT_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

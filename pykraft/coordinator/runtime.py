@@ -6,6 +6,7 @@ A **shard** is a state machine whose log is that partition. The runtime gives it
 
     leader elected   LOADING   the partition is read from its start, each record is replayed
                      ACTIVE    requests are planned, appended, replayed, and answered once they are committed
+                         FAILED    a record cannot be replayed: requests get NOT_COORDINATOR until the next leader tries
     leader lost      (gone)    requests that wait get NOT_COORDINATOR; the next leader has the log
 
 A *write* calls ``plan(shard)``. It returns a `CoordinatorResult`, which changes nothing yet. The records go into the
@@ -23,6 +24,14 @@ Records may be part of a transaction (TxnOffsetCommit). Then their batch carries
 them with it, and the marker that ends the transaction is written through the runtime as well (`end_transaction`), so
 that the shard replays it in its place among the records, as it does when it is loaded.
 
+Faults
+------
+A client may write to an internal topic, and code has bugs. Neither may stop the node. A record that cannot be replayed
+fails the load of its partition; the journal says which record it was, and why. When a record cannot be replayed that
+was appended a moment ago, the shard may have taken in a part of it. So it is dropped, and loaded again from the log.
+(Kafka replays before it appends, and rolls its timeline tables back.) A plan, a look or a callback that raises changes
+nothing in the log: its request gets UNKNOWN_SERVER_ERROR, and the shard goes on.
+
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
 go out meanwhile. It reads to the log's end: a new leader's whole log will be committed.
 
@@ -34,8 +43,8 @@ CoordinatorOperationExceptionHelper}.
 """
 
 import struct
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -43,37 +52,25 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
 from pykraft.coordinator.committed_view import CommittedView
 from pykraft.coordinator.ports import PartitionLog, Shard
-from pykraft.coordinator.replay import NO_PRODUCER, Change, changes
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, TransactionalWriter, TransactionEnd
+from pykraft.coordinator.replay import NO_PRODUCER, Change, UnreplayableRecordError, changes
+from pykraft.coordinator.result import (
+    CoordinatorResult,
+    CoordinatorTimer,
+    TransactionalWriter,
+    TransactionEnd,
+    seen_by_client,
+    split,
+)
+from pykraft.coordinator.shard_timer import NoTimer, ShardTimer
 from pykraft.protocol.messages.coordinators import RecordTypes, encode_coordinator_record
 
-RETRY_TIMER_MS = 500
-"""A timer whose write failed is tried again after this."""
 _RECORDS_PER_TURN = 2000
 """Of a partition that is loaded, this many records are replayed in one turn of the node's loop."""
-_SPLIT_BYTES = 1 << 16
-"""Records that need not be written together are written in batches of about this size."""
-_RECORD_OVERHEAD = 20
-"""At most this many bytes of a record are neither its key nor its value."""
-
-_SEEN_AS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a failed append is for a client, which knows of no partition; and a failed question to a transaction's
-coordinator, which old clients do not expect."""
-
-
 S = TypeVar("S", bound=Shard)
 
 
@@ -99,64 +96,6 @@ class _Read(NamedTuple):
     promise: Promise[Any]
 
 
-class NoTimer(CoordinatorTimer):
-    """The timer of a shard that only follows: nothing becomes due."""
-
-    def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
-        pass
-
-    def cancel(self, key: str) -> None:
-        pass
-
-    def is_scheduled(self, key: str) -> bool:
-        return False
-
-
-class ShardTimer(CoordinatorTimer):
-    """The timers of one shard, on the node's `Timer`."""
-
-    def __init__(self, timer: Timer, write: Callable[[Callable[[int], CoordinatorResult[None]], int], Any]) -> None:
-        self._timer = timer
-        self._write = write
-        self._tasks: dict[str, TimerTask] = {}
-        self._now = 0
-        self._is_closed = False
-
-    def set_time(self, now: int) -> None:
-        """The time from which delays count until the next call."""
-        self._now = now
-
-    def schedule(self, key: str, delay_ms: int, plan: Callable[[int], CoordinatorResult[None]]) -> None:
-        self.cancel(key)
-        if not self._is_closed:
-            self._tasks[key] = self._timer.at(self._now + delay_ms, lambda now: self._expire(key, plan, now))
-
-    def _expire(self, key: str, plan: Callable[[int], CoordinatorResult[None]], now: int) -> None:
-        self._now = now
-        mine = self._tasks.pop(key)
-
-        def retry(outcome: Any) -> None:
-            is_free = key not in self._tasks and mine is not None
-            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.NOT_COORDINATOR and is_free:
-                self.schedule(key, RETRY_TIMER_MS, plan)
-
-        self._write(plan, now).then(retry)
-
-    def cancel(self, key: str) -> None:
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            task.cancel()
-
-    def is_scheduled(self, key: str) -> bool:
-        return key in self._tasks
-
-    def close(self) -> None:
-        """The shard is gone: nothing that it still wants may reach the one that comes after it."""
-        self._is_closed = True
-        for key in list(self._tasks):
-            self.cancel(key)
-
-
 @dataclass(eq=False)
 class _Context(Generic[S]):
     """A shard, and what the runtime knows of it."""
@@ -179,6 +118,8 @@ class _Context(Generic[S]):
     """The log's end when it was loaded: the leader before may have acknowledged everything up to it."""
     reads_wait_until: int = 0
     """How long reads wait for `loaded_end` to be committed."""
+    skipped: set[int] = field(default_factory=set)
+    """The types of records that were skipped."""
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -195,6 +136,7 @@ class CoordinatorRuntime(Generic[S]):
         trace: Tracer,
         commit_timeout_ms: int,
         has_readers: bool = False,
+        faults: FaultHandler | None = None,
     ) -> None:
         """`make_shard(partition, timer)` makes an empty one; a response whose records are not committed after
         `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE. With `has_readers` there is a committed view of each
@@ -207,6 +149,7 @@ class CoordinatorRuntime(Generic[S]):
         self._trace = trace
         self._commit_timeout_ms = commit_timeout_ms
         self._has_readers = has_readers
+        self._faults = faults or FaultHandler(trace)
         self._contexts: dict[int, _Context[S]] = {}
         self._has_news: set[int] = set()
         self._now = 0
@@ -240,15 +183,53 @@ class CoordinatorRuntime(Generic[S]):
         context = self._contexts.pop(partition, None)
         if context is None:
             return
-        context.timer.close()
-        context.shard.on_unloaded()
-        self._fail_waiting(context, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved"))
+        self._unload(context)
         self._trace("coordinator", topic=self._name, partition=partition, state="resigned", epoch=context.epoch)
+
+    def _unload(self, context: _Context[S]) -> None:
+        """The shard is asked no more: all that wait hear of it."""
+        context.loading = context.catching_up = None
+        context.timer.close()
+        try:
+            context.shard.on_unloaded()
+        except Exception as error:
+            self._faults.handle_fault("coordinator-unload", error, topic=self._name, partition=context.partition)
+        self._fail_waiting(context, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved"))
+
+    def _fail(self, context: _Context[S], kind: str, error: Exception, offset: int) -> None:
+        """The shard cannot be loaded, or its committed view cannot follow. The next leader tries again."""
+        context.state = State.FAILED
+        why = {"offset": offset}
+        cause = error
+        if isinstance(error, UnreplayableRecordError):
+            why, cause = {"offset": error.offset, "record_type": error.record_type}, error.cause
+        place = {"topic": self._name, "partition": context.partition}
+        self._unload(context)
+        self._trace("coordinator", **place, state=f"failed: {error}", epoch=context.epoch, **why)
+        if not isinstance(cause, KafkaError | ProtocolError):  # these are about the bytes; another is our own bug
+            self._faults.handle_fault(kind, cause, **place, **why)
+
+    def _reload(self, context: _Context[S], error: Exception) -> None:
+        """The shard may have taken in a part of what was appended: begin again with what is in the log."""
+        partition, epoch, cause = context.partition, context.epoch, error
+        record_type = -1
+        if isinstance(error, UnreplayableRecordError):
+            record_type, cause = error.record_type, error.cause
+        if self._contexts.get(partition) is context:
+            self.resign(partition)
+            self.lead(partition, epoch, self._now)
+        place = {"topic": self._name, "partition": partition, "record_type": record_type}
+        self._faults.handle_fault("coordinator-replay", cause, **place)
 
     @property
     def is_loading(self) -> bool:
         """Whether some shard cannot be asked yet."""
         return any(context.state is State.LOADING for context in self._contexts.values())
+
+    @property
+    def states(self) -> Mapping[State, int]:
+        """How many shards are in each state."""
+        return Counter(context.state for context in self._contexts.values())
 
     @property
     def has_work(self) -> bool:
@@ -265,28 +246,36 @@ class CoordinatorRuntime(Generic[S]):
         for context in [each for each in self._contexts.values() if each.catching_up is not None]:
             self._catch_up(context, now)
         for context in [each for each in self._contexts.values() if each.loading is not None]:
-            assert context.loading is not None
-            context.timer.set_time(now)
+            self._load_on(context, now)
+
+    def _load_on(self, context: _Context[S], now: int) -> None:
+        """One step of the load."""
+        if context.loading is None:  # another shard's failure has ended it a moment ago
+            return
+        context.timer.set_time(now)
+        try:
+            next(context.loading)
+        except StopIteration:
+            context.loading = None
+            context.state = State.ACTIVE
+            context.loaded_end = context.end_offset
+            context.reads_wait_until = now + self._commit_timeout_ms
             try:
-                next(context.loading)
-            except StopIteration:
-                context.loading = None
-                context.state = State.ACTIVE
-                context.loaded_end = context.end_offset
-                context.reads_wait_until = now + self._commit_timeout_ms
                 context.shard.on_loaded(now)
-                self._trace("coordinator", topic=self._name, partition=context.partition, state="active")
-            except (KafkaError, ProtocolError) as error:
-                context.loading = None
-                context.state = State.FAILED
-                self._trace("coordinator", topic=self._name, partition=context.partition, state=f"failed: {error}")
+            except Exception as error:
+                self._fail(context, "coordinator-loaded", error, context.end_offset)
+                return
+            self._trace("coordinator", topic=self._name, partition=context.partition, state="active")
+        except Exception as error:
+            self._fail(context, "coordinator-load", error, context.end_offset)
 
     def _load(self, context: _Context[S]) -> Steps[None]:
-        """Replay the partition from its start to its end."""
+        """Replay the partition from its start to its end. Meanwhile `end_offset` is where the batch begins."""
         count = 0
         for batch in self._log.batches(context.partition):
+            context.end_offset = batch.base_offset
             found: list[Change] = []
-            for change in changes(self._types, batch):
+            for change in changes(self._types, batch, partial(self._skip, context)):
                 change.apply(context.shard)
                 found.append(change)
                 count += 1
@@ -295,6 +284,14 @@ class CoordinatorRuntime(Generic[S]):
             if context.view is not None:
                 context.view.note(batch.next_offset, found)
         context.end_offset = self._log.end_offset(context.partition)
+
+    def _skip(self, context: _Context[S], offset: int, record_type: int) -> None:
+        """A later release may have written this record, before an upgrade was taken back. The first of its type is
+        told."""
+        if record_type not in context.skipped:
+            context.skipped.add(record_type)
+            place = {"topic": self._name, "partition": context.partition, "offset": offset}
+            self._trace("unknown_record_type", **place, record_type=record_type)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -343,15 +340,22 @@ class CoordinatorRuntime(Generic[S]):
             result = plan(context.shard)
         except KafkaError as error:
             return Promise.of(error)
+        except Exception as error:
+            return Promise.of(self._unexpected("coordinator-plan", error))
         try:
             self._append(context, result, now, writer)
             committed = self._log.high_watermark(partition)
+            if result.after is not None:
+                result.after(now)
         except KafkaError as error:
             seen = seen_by_client(error)
             self._end(context, result, seen, now)
             return result.response if isinstance(result.response, Promise) else Promise.of(seen)
-        if result.after is not None:
-            result.after(now)
+        except Exception as error:
+            unexpected = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records cannot be replayed")
+            self._end(context, result, unexpected, now)
+            self._reload(context, error)
+            return result.response if isinstance(result.response, Promise) else Promise.of(unexpected)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
         return self._answer(context, result, committed, now, self._commit_timeout_ms, late)
 
@@ -363,11 +367,15 @@ class CoordinatorRuntime(Generic[S]):
             context = self._active(partition)
             context.timer.set_time(now)
             context.end_offset = self._log.append_marker(partition, end, now)
-            self._note(context, [Change(None, end.producer_id, end.committed)])
-            context.shard.replay_marker(end.producer_id, end.committed)
+            marker = Change(None, end.producer_id, end.committed)
+            self._note(context, [marker])
+            marker.apply(context.shard)
             committed = self._log.high_watermark(partition)
         except KafkaError as error:
             return Promise.of(error)
+        except Exception as error:
+            self._reload(context, error)
+            return Promise.of(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the marker cannot be replayed"))
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not replicated in time")
         return self._answer(context, CoordinatorResult(None), committed, now, timeout_ms, late)
 
@@ -405,7 +413,12 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             self._fail_reads(context, seen_by_client(error))
             return
-        if not view.catch_up(committed):
+        try:
+            is_caught_up = view.catch_up(committed)
+        except UnreplayableRecordError as error:
+            self._fail(context, "coordinator-view", error, view.offset)
+            return
+        if not is_caught_up:
             context.catching_up = context.catching_up or view.read_log()
             return
         if committed < context.loaded_end and now < context.reads_wait_until:
@@ -413,26 +426,43 @@ class CoordinatorRuntime(Generic[S]):
         reads, context.reads = context.reads, []
         for read in reads:
             try:
-                read.promise.keep(read.look(view.shard, context.shard))
+                found = read.look(view.shard, context.shard)
             except KafkaError as error:
-                read.promise.keep(error)
+                found = error
+            except Exception as error:
+                found = self._unexpected("coordinator-read", error)
+            self._keep(read.promise, found)
+
+    def _unexpected(self, kind: str, error: Exception) -> KafkaError:
+        """What a client gets for an exception that nothing expected."""
+        self._faults.handle_fault(kind, error, topic=self._name)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator met an unexpected error")
+
+    def _keep(self, promise: Promise[Any], value: Any) -> None:
+        """Keep a promise. What an answer leads to is not the shard's business, and must not hold up the others."""
+        try:
+            promise.keep(value)
+        except Exception as error:
+            self._faults.handle_fault("coordinator-answer", error, topic=self._name)
 
     def _catch_up(self, context: _Context[S], now: int) -> None:
-        assert context.catching_up is not None
+        if context.catching_up is None:
+            return
         try:
             next(context.catching_up)
         except StopIteration:
             context.catching_up = None
             self._answer_reads(context, now)
-        except (KafkaError, ProtocolError) as error:
+        except KafkaError as error:
             context.catching_up = None
-            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            self._fail_reads(context, seen_by_client(KafkaError(code, str(error))))
+            self._fail_reads(context, seen_by_client(error))
+        except Exception as error:
+            self._fail(context, "coordinator-view", error, context.end_offset)
 
     def _fail_reads(self, context: _Context[S], error: KafkaError) -> None:
         reads, context.reads = context.reads, []
         for read in reads:
-            read.promise.keep(error)
+            self._keep(read.promise, error)
 
     # --- what the log takes -------------------------------------------------------------------------------------------
 
@@ -447,7 +477,7 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
         done = 0
         producer_id = NO_PRODUCER if writer is None else writer.producer_id
-        for batch in [encoded] if result.is_atomic else _split(encoded):
+        for batch in [encoded] if result.is_atomic else split(encoded):
             context.end_offset = self._log.append(context.partition, batch, now, writer)
             appended = [Change(record, producer_id) for record in result.records[done : done + len(batch)]]
             self._note(context, appended)
@@ -473,7 +503,7 @@ class CoordinatorRuntime(Generic[S]):
         promise: Promise[Any] = Promise()
         if context.end_offset <= committed and not context.waiting:
             self._end(context, result, None, now)
-            promise.keep(result.response)
+            self._keep(promise, result.response)
         else:
             timeout = self._timer.at(now + timeout_ms, lambda then: self._time_out(context, promise, late, then))
             context.waiting.append(_Waiting(context.end_offset, promise, result, timeout))
@@ -484,7 +514,7 @@ class CoordinatorRuntime(Generic[S]):
         waiting = next(each for each in context.waiting if each.promise is promise)
         context.waiting.remove(waiting)
         self._end(context, waiting.result, error, now)
-        promise.keep(error)
+        self._keep(promise, error)
 
     def note_high_watermark(self, partition: int) -> None:
         """The partition's high watermark may have moved: the next `poll` answers what waited for it. Not here, because
@@ -504,19 +534,26 @@ class CoordinatorRuntime(Generic[S]):
             if context is None:
                 continue
             context.timer.set_time(now)
-            committed = self._log.high_watermark(partition)
+            try:
+                committed = self._log.high_watermark(partition)
+            except KafkaError:  # the partition is gone, and the metadata have not said so yet
+                continue
             while context.waiting and context.waiting[0].offset <= committed:
                 waiting = context.waiting.popleft()
                 waiting.timeout.cancel()
                 self._end(context, waiting.result, None, now)
-                waiting.promise.keep(waiting.result.response)
+                self._keep(waiting.promise, waiting.result.response)
             self._answer_reads(context, now)
 
     def _end(self, context: _Context[S], result: CoordinatorResult[Any], error: KafkaError | None, now: int) -> None:
         """The records are committed, or will not be. What `on_end` plans is written as any plan is."""
         if result.on_end is None:
             return
-        more = result.on_end(error, now)
+        try:
+            more = result.on_end(error, now)
+        except Exception as unexpected:
+            self._faults.handle_fault("coordinator-end", unexpected, topic=self._name, partition=context.partition)
+            return
         if more is not None and self._contexts.get(context.partition) is context:
             self.write(context.partition, lambda _: more, now)
 
@@ -525,27 +562,8 @@ class CoordinatorRuntime(Generic[S]):
             waiting = context.waiting.popleft()
             waiting.timeout.cancel()
             self._end(context, waiting.result, error, self._now)
-            waiting.promise.keep(error)
+            self._keep(waiting.promise, error)
         self._fail_reads(context, error)
-
-
-def seen_by_client(error: KafkaError) -> KafkaError:
-    """The error of a partition in the words of a coordinator's client."""
-    return KafkaError(_SEEN_AS.get(error.code, error.code), error.detail)
-
-
-def _split(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[Sequence[tuple[bytes, bytes | None]]]:
-    """The same records in batches of a moderate size."""
-    batch: list[tuple[bytes, bytes | None]] = []
-    size = 0
-    for key, value in records:
-        batch.append((key, value))
-        size += len(key) + len(value or b"") + _RECORD_OVERHEAD
-        if size >= _SPLIT_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def java_hash(text: str) -> int:

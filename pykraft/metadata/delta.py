@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pykraft.common.errors import ProtocolError
 from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
 from pykraft.metadata.image import (
     EMPTY_IMAGE,
@@ -91,8 +92,11 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: MetadataRecord) -> None:
-        """Let a record be true."""
-        _REPLAY[type(record)](self, record)
+        """Let a record be true; ProtocolError if it is about something that is not there, or is another's."""
+        try:
+            _REPLAY[type(record)](self, record)
+        except KeyError as error:
+            raise ProtocolError(f"a {type(record).__name__} is about {error}, which is not there") from error
 
     def apply(self, provenance: OffsetAndEpoch) -> MetadataImage:
         """The image after the changes, as of this offset."""
@@ -136,7 +140,8 @@ class MetadataDelta:
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         broker: BrokerRegistration = self._mapping("brokers")[broker_id]
-        assert broker.epoch == epoch, f"a change of broker {broker_id}, epoch {epoch}, which has epoch {broker.epoch}"
+        if broker.epoch != epoch:
+            raise ProtocolError(f"a change of broker {broker_id}, epoch {epoch}, which has epoch {broker.epoch}")
         return broker
 
     def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:

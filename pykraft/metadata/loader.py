@@ -7,6 +7,11 @@ published, and the image's offset stays before its beginning.
 Publishers (the replicas, the configurations) get each change once, with the delta that made it and the image after it.
 A listener (the controller) hears of every commit, snapshot and leader: one decoding and one replay serve the node.
 
+A record that cannot be replayed is a fault. The node says in `on_load_fault` what follows: a controller must stop, and
+a broker goes on without the record. From then on its image is not that of the log, so `has_failed` is set, and it
+writes no snapshot any more: a wrong image must not outlive the process. A publisher that raises does not keep the
+change from the others.
+
 While there is no publisher, an image is made only when something asks for it: a node that starts reads very many
 batches, and copies the tables of the image once.
 
@@ -18,9 +23,16 @@ from collections.abc import Callable, Sequence
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from pykraft.protocol.messages.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from pykraft.protocol.messages.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+)
 from pykraft.raft.listener import CommittedBatch, Listener
 
+LoadFault = Callable[[Exception, int, str], None]
+"""Hears of a record that cannot be replayed, or an image that cannot be made: why, at which offset, which record."""
 Publisher = Callable[[MetadataDelta, MetadataImage], None]
 
 
@@ -35,6 +47,12 @@ class MetadataLoader:
         self._is_in_transaction = False
         self._publishers: list[Publisher] = []
         self._listeners: list[Listener] = []
+        self.has_failed = False
+        """Whether something of the log, or of an image, could not be taken in."""
+        self.on_load_fault: LoadFault | None = None
+        """None: a fault is raised to what delivers the log."""
+        self.on_publish_fault: Callable[[Exception], None] | None = None
+        """Hears of what a publisher has raised; None: it is raised."""
 
     @property
     def image(self) -> MetadataImage:
@@ -72,7 +90,7 @@ class MetadataLoader:
                 case AbortTransactionRecord():
                     self._undo_transaction()
                 case _:
-                    self._delta.replay(record)
+                    self._replay(self._delta, record, offset)
         self._loaded = OffsetAndEpoch(batch.last_offset, batch.epoch)
         if self._publishers:
             self._update()
@@ -89,10 +107,13 @@ class MetadataLoader:
         whole = MetadataDelta(EMPTY_IMAGE)
         for batch in batches:
             for record in batch.records:
-                whole.replay(record)
+                self._replay(whole, record, snapshot.offset)
         self._undo_transaction()
         self._loaded = OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch)
-        self._delta = MetadataDelta.between(self._image, whole.apply(self._loaded))
+        try:
+            self._delta = MetadataDelta.between(self._image, whole.apply(self._loaded))
+        except Exception as error:
+            self._note_load_fault(error, snapshot.offset, "snapshot")
         self._apply()
         for listener in self._listeners:
             listener.handle_load_snapshot(snapshot, batches)
@@ -107,7 +128,31 @@ class MetadataLoader:
             self._apply()
 
     def _apply(self) -> None:
-        delta, self._image = self._delta, self._delta.apply(self._loaded)
-        self._delta = MetadataDelta(self._image)
+        delta = self._delta
+        try:
+            image = delta.apply(self._loaded)
+        except Exception as error:
+            self._note_load_fault(error, self._loaded.offset, "image")
+            delta = MetadataDelta(self._image)  # what the change was is lost
+            image = delta.apply(self._loaded)
+        self._image, self._delta = image, MetadataDelta(image)
         for publisher in self._publishers:
-            publisher(delta, self._image)
+            try:
+                publisher(delta, image)
+            except Exception as error:
+                self.has_failed = True
+                if self.on_publish_fault is None:
+                    raise
+                self.on_publish_fault(error)
+
+    def _replay(self, delta: MetadataDelta, record: MetadataRecord, offset: int) -> None:
+        try:
+            delta.replay(record)
+        except Exception as error:
+            self._note_load_fault(error, offset, type(record).__name__)
+
+    def _note_load_fault(self, error: Exception, offset: int, record: str) -> None:
+        self.has_failed = True
+        if self.on_load_fault is None:
+            raise error
+        self.on_load_fault(error, offset, record)

@@ -61,7 +61,7 @@ class SnapshotGenerator:
             self._last = self._now()
         waited_ms = self._now() - self._last
         is_due = self._bytes >= self._max_bytes or (self._max_interval_ms and waited_ms >= self._max_interval_ms)
-        if is_due and not self._is_writing:
+        if is_due and not self._is_writing and not self._loader.has_failed:
             self._write(batch)
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:

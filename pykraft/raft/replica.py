@@ -366,8 +366,8 @@ class RaftReplica:
         """Every minute: time alone may let something go. (Kafka looks at sizes, too, only then.)"""
 
         def clean(then: int) -> None:
+            self._clean_later(then)  # first: also if this time it fails
             self._clean()
-            self._clean_later(then)
 
         self.timer.at(now + _CLEAN_INTERVAL_MS, clean)
 

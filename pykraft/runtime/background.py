@@ -1,8 +1,8 @@
 """A thread for long work: the live half of the Background port.
 
 Jobs run one after the other on this thread; their results come back as calls on the node's own thread, which drains
-them between two steps of its loop. A job that fails stops the node: what it was to do (a sync, a removal) cannot be
-taken as done.
+them between two steps of its loop. A job whose disk fails stops the node: what it was to do (a sync, a removal) cannot
+be taken as done. Another error of a job is a fault: `on_error` hears of it, and nothing is taken as done.
 """
 
 import queue
@@ -24,6 +24,8 @@ class BackgroundThread:
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = queue.SimpleQueue()
         self._done: deque[tuple[Callable[[Any], None], Any, BaseException | None]] = deque()
         self._wakeup = wakeup
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of what a job, or what follows from its result, has raised; None: `drain` raises it."""
         self._thread = threading.Thread(target=self._run, name=f"{name}-background", daemon=True)
         self._thread.start()
 
@@ -41,12 +43,17 @@ class BackgroundThread:
             self._wakeup()
 
     def drain(self) -> None:
-        """Hand over what is done, on the caller's thread; raises what a job raised."""
+        """Hand over what is done, on the caller's thread; raises what a job raised, unless `on_error` is set."""
         while self._done:
             on_done, result, error = self._done.popleft()
-            if error is not None:
-                raise error
-            on_done(result)
+            try:
+                if error is not None:
+                    raise error
+                on_done(result)
+            except Exception as fault:
+                if self.on_error is None:
+                    raise
+                self.on_error(fault)
 
     def finish(self) -> None:
         """Before an orderly stop: wait for the job that is being done, and hand over what is done, as `drain` does.

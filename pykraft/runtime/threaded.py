@@ -18,8 +18,9 @@ of the loop and hands back its result.
 Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
 meanwhile, and only then judges which nodes have been silent for too long.
 
-An exception that reaches the node's loop is a bug, or a disk that fails: the node stops at once, as a crashed process
-would, and the error is kept in `failure`. It is never swallowed.
+An exception of a handler, a timer, a gauge, a background job or a callback is a fault: the node counts it, tells it,
+and goes on (`common.fault_handler`). What reaches the loop all the same is fatal, for example a disk that fails: the
+node stops at once, as a crashed process would, and the error is kept in `failure`. It is never swallowed.
 """
 
 import socket
@@ -35,6 +36,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pykraft.common.core import Outbound
 from pykraft.common.errors import ConfigError
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.prometheus import exposition
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
@@ -122,6 +124,7 @@ class NodeThread:
                 trace_sink=trace_sink,
                 quotas=quotas,
             )
+            self._survive_faults(node.fault_handler)
             self.stages = self._stages = self._make_stages(network)
             self._bind()
         except BaseException:
@@ -130,6 +133,12 @@ class NodeThread:
             self._release(reset=False)
             raise
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def _survive_faults(self, faults: FaultHandler) -> None:
+        """What callbacks raise on this thread is no reason to stop."""
+        self._client.on_error = partial(faults.handle_fault, "response")
+        self._client.timer.on_error = partial(faults.handle_fault, "network-timer")
+        self._background.on_error = partial(faults.handle_fault, "background")
 
     def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
         options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
@@ -162,11 +171,14 @@ class NodeThread:
         endpoint = self.node.config.metrics_listener
         if endpoint is not None:
             try:
-                self._metrics_server = MetricsServer(self._selector, endpoint, lambda: exposition(self.node.metrics))
+                self._metrics_server = MetricsServer(self._selector, endpoint, self._exposition)
             except OSError as error:
                 raise ConfigError(
                     f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
+
+    def _exposition(self) -> str:
+        return self.node.fault_handler.attempt("exposition", exposition, self.node.metrics, otherwise="")
 
     @property
     def metrics_endpoint(self) -> Endpoint | None:

@@ -3,13 +3,14 @@
 Follows kafka.server.BrokerServer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, merge
+from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
@@ -64,8 +65,11 @@ class Broker:
         background: Background,
         metrics: Metrics,
         trace: Tracer,
+        faults: FaultHandler,
     ) -> None:
         self._config = config
+        self._faults = faults
+        self._apply_errors = metrics.meter("broker-metadata-metrics", "metadata-apply-error-count")
         self._filesystem = filesystem
         self._loader = loader
         self._trace = trace
@@ -91,7 +95,17 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = self._make_transactions(timer, clock)
-        tell_broker(metrics, self.replicas, self.groups, self.transactions.markers)
+        self._parts: list[tuple[str, Callable[[int], Poll]]] = [
+            ("lifecycle", self.lifecycle.poll),
+            ("replicas", self.replicas.poll),
+            ("groups", lambda now: Poll(self.groups.poll(now))),
+            ("verification", self._add_partitions.poll),
+            ("directories", self._directories.poll),
+            ("transactions", self.transactions.poll),
+            *(("channel", channel.poll) for channel in self._channels),
+        ]
+        """What is polled, and what it is called if it fails."""
+        tell_broker(metrics, self.replicas, self.groups, self.transactions)
 
     def _open_logs(
         self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics
@@ -130,6 +144,7 @@ class Broker:
             clock=clock,
             metrics=metrics,
             trace=trace,
+            faults=self._faults,
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
             quotas=ReplicationQuotas(node_id, self._live, now=lambda: trace.now),
@@ -164,6 +179,7 @@ class Broker:
             clock=clock,
             random=random,
             trace=self._trace,
+            faults=self._faults,
         )
 
     def _make_transactions(self, timer: Timer, clock: Clock) -> TransactionCoordinator:
@@ -175,6 +191,7 @@ class Broker:
             timer=timer,
             clock=clock,
             trace=self._trace,
+            faults=self._faults,
         )
 
     def _make_lifecycle(
@@ -227,29 +244,51 @@ class Broker:
         image = self._loader.image
         if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
             self.is_open = True
-            self._loader.publish_to(lambda delta, image: self._apply(delta, image, self._trace.now))
+            self._loader.publish_to(self._publish)
             self._stored = None
             self._topic_configs.forget()
-            self._apply(MetadataDelta.of_everything(image), image, now)
+            for apply in self._appliers():
+                apply(MetadataDelta.of_everything(image), image, now)
             self.replicas.set_strays_aside()
             self.replicas.start(now)
 
-    def _apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
-        """Let the replicas be as the metadata say, and then what rests on them."""
-        self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS])
-        self.replicas.apply(delta, image, now)
-        self._directories.apply(delta, image)
-        self.groups.apply(delta, image, now)
-        self.transactions.apply(delta, image, now)
+    def _appliers(self) -> list[Callable[[MetadataDelta, MetadataImage, int], None]]:
+        """What lets this broker be as the metadata say: the replicas, and then what rests on them."""
+        return [
+            lambda *_: self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS]),
+            self.replicas.apply,
+            lambda delta, image, _: self._directories.apply(delta, image),
+            self.groups.apply,
+            self.transactions.apply,
+        ]
+
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take up a change. What fails in one place must not keep it from the others: the next change may mend it.
+        (What fails when the broker takes up its first image ends the node.)"""
+        now, fault = self._trace.now, None
+        for apply in self._appliers():
+            try:
+                apply(delta, image, now)
+            except Exception as error:
+                fault = fault or error
+                self._apply_errors.mark()
+                self._faults.handle_fault("metadata-apply", error, offset=image.provenance.offset)
+        if fault is not None:
+            self._loader.has_failed = True
 
     def poll(self, now: int) -> Poll:
-        """Heartbeats and fetches first: they may have something to say to the controller."""
+        """Heartbeats and fetches first: they may have something to say to the controller. A part that fails is asked
+        again a little later, and the others go on."""
         if not self.is_open:
             self._open(now)
-        polls = [self.lifecycle.poll(now), self.replicas.poll(now), Poll(self.groups.poll(now))]
-        polls += [self._add_partitions.poll(now), self._directories.poll(now)]
-        polls.append(self.transactions.poll(now))
-        return merge(polls + [channel.poll(now) for channel in self._channels])
+        polls = []
+        for kind, poll in self._parts:
+            try:
+                polls.append(poll(now))
+            except Exception as error:
+                self._faults.handle_fault(kind, error)
+                polls.append(Poll(now + RETRY_AFTER_FAULT_MS))
+        return merge(polls)
 
     def close(self) -> None:
         """Close the logs in order."""

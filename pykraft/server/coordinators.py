@@ -19,6 +19,7 @@ from typing import Any
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.trace import Tracer
@@ -27,8 +28,14 @@ from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, TransactionalWriter, TransactionEnd
-from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for, seen_by_client
+from pykraft.coordinator.result import (
+    CoordinatorResult,
+    CoordinatorTimer,
+    TransactionalWriter,
+    TransactionEnd,
+    seen_by_client,
+)
+from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.protocol.messages.admin import CreateTopicsRequest
@@ -204,6 +211,7 @@ class GroupCoordinator:
         clock: Clock,
         random: Random,
         trace: Tracer,
+        faults: FaultHandler | None = None,
     ) -> None:
         self.config = config
         self._replicas = replicas
@@ -229,6 +237,7 @@ class GroupCoordinator:
             trace=trace,
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
             has_readers=True,
+            faults=faults,
         )
         replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
 

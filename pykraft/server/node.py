@@ -15,14 +15,17 @@ One thread at a time may call it, and it never waits: that is why no code below 
 Follows kafka.server.{KafkaRaftServer,SharedServer,ControllerServer}.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import TypeVar
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, Promise
 from pykraft.common.errors import ConfigError
-from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FatalFault, FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.time_slice import ClockSlice, TimeSlice
 from pykraft.common.timer import Timer
@@ -31,7 +34,7 @@ from pykraft.common.trace import Tracer, TraceSink
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition, Uuid
 from pykraft.common.types import Node as Address
 from pykraft.controller.controller import QuorumController
-from pykraft.controller.features import SUPPORTED_FEATURES
+from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
 from pykraft.protocol.api import ListenerKind
@@ -73,6 +76,8 @@ from pykraft.storage.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
 from pykraft.transport.server_connection import Answer
 
+T = TypeVar("T")
+
 SHUTDOWN_TIMEOUT_MS = 10_000
 
 
@@ -92,6 +97,7 @@ class Node:
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         time_slice: TimeSlice | None = None,
+        fault_handler: Callable[[Tracer, Metrics], FaultHandler] = FaultHandler,
     ) -> None:
         """Open the directories and recover what a crash may have left.
 
@@ -108,12 +114,16 @@ class Node:
         self._background = background
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
+        self.fault_handler = fault_handler(self._trace, self.metrics)
         self._timer = Timer()
+        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
+        self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
         self._locks: list[Lock] = []
-        self.fault_handler = FaultHandler(self._trace, self.metrics)
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
         self.loader = MetadataLoader()
+        self.loader.on_load_fault = self._on_load_fault
+        self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
         self.controller: QuorumController | None = None
         self._registration: ControllerRegistration | None = None
         self.broker: Broker | None = None
@@ -145,6 +155,7 @@ class Node:
         self.cluster_id = directories[self.config.log_dir].cluster_id
         self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
         self.raft = self._open_quorum()
+        self.raft.replica.timer.on_error = partial(self.fault_handler.handle_fault, "raft-timer")
         if self.config.is_controller:
             self.controller = self._make_controller()
         tell_quorum(self.metrics, self.raft)
@@ -263,6 +274,7 @@ class Node:
             background=self._background,
             metrics=self.metrics,
             trace=self._trace,
+            faults=self.fault_handler,
         )
 
     def _controller_address(self) -> Address:
@@ -353,10 +365,11 @@ class Node:
         quorum = self.raft.poll(now)
         deadline = quorum.deadline
         requests = list(quorum.requests)
+        later = now + RETRY_AFTER_FAULT_MS
         if self.controller is not None:
-            deadline = min(deadline, self.controller.poll(now))
+            deadline = min(deadline, self._attempt("controller", self.controller.poll, now, otherwise=later))
         if self._registration is not None:
-            registration = self._registration.poll(now)
+            registration = self._attempt("registration", self._registration.poll, now, otherwise=Poll(later))
             deadline = min(deadline, registration.deadline)
             requests += registration.requests
         if self.broker is not None:
@@ -379,6 +392,24 @@ class Node:
                 answered.then(answer.keep)
             else:
                 answer.keep(answered)
+
+    def _attempt(self, kind: str, poll: Callable[[int], T], now: int, otherwise: T) -> T:
+        """As `FaultHandler.attempt`; but a level of a feature that this node does not have ends it."""
+        try:
+            return poll(now)
+        except UnsupportedFeatureError:
+            raise
+        except Exception as error:
+            self.fault_handler.handle_fault(kind, error)
+            return otherwise
+
+    def _on_load_fault(self, error: Exception, offset: int, record: str) -> None:
+        """A metadata record, or what becomes of it, cannot be taken in. A controller would answer from a wrong image,
+        and a broker that has none yet would not know what it stores: these stop. Another broker goes on without it."""
+        self._load_errors.mark()
+        self.fault_handler.handle_fault("metadata-load", error, offset=offset, record=record)
+        if self.config.is_controller or self.broker is None or not self.broker.is_open:
+            raise FatalFault(f"node {self.config.node_id} cannot load the metadata at offset {offset}") from error
 
     def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
         """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""

@@ -3,7 +3,8 @@
 Each is computed from the state at that moment. What must be counted as it happens is counted where it happens
 (`topic_metrics`, `transport.request_metrics`, `storage.flushes`).
 
-Names are Kafka's. (``current-state`` is a text there, and here a label.) One is for what Kafka's brokers do not know:
+Names are Kafka's. (``current-state`` is a text there, and here a label.) Two are for what Kafka's brokers do not tell:
+``pykraft_transaction_coordinator_num_partitions`` is what ``num-partitions`` of the group coordinator is, and
 ``pykraft_group_lag`` is how many records a group has still to read, by partition, where this broker coordinates the
 group and has a replica of the partition. (Kafka's clients measure their lag themselves, as records-lag.)
 
@@ -31,13 +32,14 @@ from pykraft.controller.controller import QuorumController
 from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicState
 from pykraft.coordinator.group.consumer_group import ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.runtime import State
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.client import RaftClient
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Prospective, Unattached
 from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
-from pykraft.server.transaction_markers import TransactionMarkers
+from pykraft.server.transactions import TransactionCoordinator
 from pykraft.storage.log import UnifiedLog
 
 MOST_SERIES = 1000
@@ -108,12 +110,12 @@ def tell_controller(metrics: Metrics, controller: QuorumController, raft: RaftCl
 
 
 def tell_broker(
-    metrics: Metrics, replicas: ReplicaManager, groups: GroupCoordinator, markers: TransactionMarkers
+    metrics: Metrics, replicas: ReplicaManager, groups: GroupCoordinator, transactions: TransactionCoordinator
 ) -> None:
     """What a broker has."""
     tell_replicas(metrics, replicas)
     tell_groups(metrics, groups, replicas)
-    tell_transactions(metrics, markers)
+    tell_transactions(metrics, transactions)
 
 
 def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
@@ -186,9 +188,8 @@ def tell_groups(metrics: Metrics, coordinator: GroupCoordinator, replicas: Repli
         return [({"state": state.value}, found[state.value]) for state in ConsumerGroupState]
 
     def partitions() -> Series:
-        runtime = coordinator.runtime
-        active = len(runtime.active_partitions())
-        return [({"state": "active"}, active), ({"state": "loading"}, len(runtime.partitions) - active)]
+        states = coordinator.runtime.states
+        return [({"state": state.value}, states[state]) for state in State]
 
     def classic_groups(state: ClassicState | None = None) -> int:
         groups = (group for shard in shards() for group in shard.groups.values() if isinstance(group, ClassicGroup))
@@ -205,12 +206,18 @@ def tell_groups(metrics: Metrics, coordinator: GroupCoordinator, replicas: Repli
     metrics.series("group", "lag", lambda: list(islice(_lags(coordinator, replicas), MOST_SERIES)), OWN)
 
 
-def tell_transactions(metrics: Metrics, markers: TransactionMarkers) -> None:
+def tell_transactions(metrics: Metrics, coordinator: TransactionCoordinator) -> None:
     """The transactions that this broker coordinates."""
+
+    def partitions() -> Series:
+        states = coordinator.runtime.states
+        return [({"state": state.value}, states[state]) for state in State]
+
+    metrics.series("transaction-coordinator", "num-partitions", partitions, OWN)
     metrics.gauge(
         "TransactionMarkerChannelManager",
         "UnknownDestinationQueueSize",
-        lambda: markers.waiting_for_leaders,
+        lambda: coordinator.markers.waiting_for_leaders,
         TRANSACTION_COORDINATOR,
     )
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pykraft.common.core import FOREVER, Clock, Poll, Steps, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import FOREVER_MS
@@ -66,6 +67,7 @@ class ReplicaManager:
         clock: Clock,
         metrics: Metrics,
         trace: Tracer,
+        faults: FaultHandler,
         broker_epoch: Callable[[], int],
         isr_changes: ControllerChannel,
         quotas: ReplicationQuotas,
@@ -79,6 +81,7 @@ class ReplicaManager:
         self._timer = timer
         self._clock = clock
         self._trace = trace
+        self._faults = faults
         self._broker_epoch = broker_epoch
         self._alter_partition = AlterPartitionManager(self.broker_id, broker_epoch, isr_changes, self._wake, timer)
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -126,8 +129,10 @@ class ReplicaManager:
         self, interval_ms: int, task: Callable[[int], None], now: int, first_after_ms: int | None = None
     ) -> None:
         def run(then: int) -> None:
-            task(then)
-            self._timer.at(then + interval_ms, run)
+            try:
+                task(then)
+            finally:  # once more, whatever it has raised
+                self._timer.at(then + interval_ms, run)
 
         self._timer.at(now + (interval_ms if first_after_ms is None else first_after_ms), run)
 
@@ -502,8 +507,16 @@ class ReplicaManager:
         self._make_some(now)
         polls = [Poll(now)] if self._to_make else []
         if self.fetchers:
-            polls += [self.fetchers[leader_id].poll(now) for leader_id in sorted(self.fetchers)]
+            polls += [self._poll_fetcher(leader_id, now) for leader_id in sorted(self.fetchers)]
         return merge(polls) if polls else Poll(FOREVER)
+
+    def _poll_fetcher(self, leader_id: int, now: int) -> Poll:
+        """What one leader is asked. A fault there does not keep this broker from following the others."""
+        try:
+            return self.fetchers[leader_id].poll(now)
+        except Exception as error:
+            self._faults.handle_fault("replica-fetcher", error, leader=leader_id)
+            return Poll(now + RETRY_AFTER_FAULT_MS)
 
     def _forget_producers(self) -> None:
         now_ms = self._clock.time_ms()

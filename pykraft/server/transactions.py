@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Clock, Poll, Promise, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
 from pykraft.controller.features import TRANSACTION_VERSION
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
-from pykraft.coordinator.runtime import RETRY_TIMER_MS, CoordinatorRuntime, partition_for
+from pykraft.coordinator.runtime import CoordinatorRuntime, partition_for
+from pykraft.coordinator.shard_timer import RETRY_TIMER_MS
 from pykraft.coordinator.transaction import config as keys
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import Ending, TransactionShard
@@ -73,6 +75,7 @@ class TransactionCoordinator:
         timer: Timer,
         clock: Clock,
         trace: Tracer,
+        faults: FaultHandler | None = None,
     ) -> None:
         """`listener` is the one on which brokers speak to each other."""
         self.config = config
@@ -95,6 +98,7 @@ class TransactionCoordinator:
             timer=timer,
             trace=trace,
             commit_timeout_ms=timeout_ms,
+            faults=faults,
         )
         replicas.watch(TRANSACTION_TOPIC, self.runtime.note_high_watermark)
 

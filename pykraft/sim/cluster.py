@@ -18,6 +18,7 @@ from random import Random
 
 from pykraft.client.admin import NewTopic
 from pykraft.common.core import RequestManager
+from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
@@ -385,7 +386,7 @@ class SimulatedCluster:
                     self._faults.on_end(machine)
             if self.scheduler.steps == _MOST_STORMY_STEPS:
                 self._end_storm()
-        except Exception as error:
+        except (Exception, FatalFault) as error:
             raise SimulationFailed(self.seed, self.scheduler.steps, self.scheduler.now, error) from error
 
     def report(self) -> Report:

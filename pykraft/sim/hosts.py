@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.core import FOREVER, RequestManager
+from pykraft.common.fault_handler import StrictFaultHandler
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
@@ -305,6 +306,7 @@ class SimulatedNode(Machine):
             background=background,
             trace_sink=self,
             time_slice=self._time_slice,
+            fault_handler=StrictFaultHandler,  # a bug that a node could survive is a bug all the same
         )
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random, is_of_node=True)

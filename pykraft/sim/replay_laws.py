@@ -28,7 +28,7 @@ from pykraft.common.core import Promise
 from pykraft.common.timer import Timer
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.replay import replay
-from pykraft.coordinator.runtime import ShardTimer
+from pykraft.coordinator.shard_timer import ShardTimer
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import TransactionShard
 from pykraft.coordinator.transaction.state import record_of

@@ -273,6 +273,9 @@ class Watcher:
                 self.elections.note(event.node, machine.node.loader.image)
                 if not self.history(_parse(fields["partition"])).is_lost:
                     check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
+            case "coordinator":
+                is_unreplayable = str(fields["state"]).startswith("failed: the record")
+                require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])

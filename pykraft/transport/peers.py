@@ -11,6 +11,9 @@ then requests go out in order and are answered in order. What can go wrong has t
 A response may tell its client that it is throttled (KIP-219). A client sends nothing to that node until the time is
 over, on whatever channel. Nodes take no notice of it: among themselves Kafka's brokers are not throttled.
 
+A callback that raises is its sender's own fault: the others are called all the same, if the owner sets `on_error`. What
+a peer sends closes its connection at worst.
+
 A peer without anything under way is forgotten: when its connection was idle for `MAX_IDLE_MS`, which closes it, or when
 it has no connection, and its failures need not be remembered any more.
 
@@ -22,7 +25,7 @@ Follows org.apache.kafka.clients.{NetworkClient,ClusterConnectionStates,InFlight
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -162,6 +165,10 @@ class Peer:
             except (ProtocolError, struct.error):
                 self.closed(now)
                 return
+            except Exception as error:
+                self._peers.note_error(error)
+                self.closed(now)
+                return
             if channel.greeting_again is not None:
                 parts, channel.greeting_again = channel.greeting_again, None
                 self._send_greeting(parts, now)
@@ -226,6 +233,8 @@ class Peers:
         """How many requests have had their answer or failure handed out."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of what a callback has raised; None: it is raised to the caller."""
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -279,8 +288,17 @@ class Peers:
         while self._done:
             self.answers += 1
             outbound, result = self._done.popleft()
-            outbound.on_response(result, self.now)
+            try:
+                outbound.on_response(result, self.now)
+            except Exception as error:
+                self.note_error(error)
         return had_any
+
+    def note_error(self, error: Exception) -> None:
+        """Give an error that nothing expected to the owner, or raise it."""
+        if self.on_error is None:
+            raise error
+        self.on_error(error)
 
     def close(self) -> None:
         """Close every connection; no callback is called."""

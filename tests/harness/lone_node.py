@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from pykraft.common.core import Failure, Outbound, Promise
+from pykraft.common.fault_handler import FaultHandler, StrictFaultHandler
 from pykraft.common.trace import RingBuffer
 from pykraft.common.types import Uuid
 from pykraft.controller.features import NEW_CLUSTER
@@ -50,10 +51,12 @@ class LoneNode:
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         levels: Mapping[str, int] = NEW_CLUSTER,
+        survives_faults: bool = False,
         bootstrap: Sequence[MetadataRecord] = (),
         **settings: str,
     ) -> None:
-        """`bootstrap` are records that its bootstrap.checkpoint has instead of the levels."""
+        """With `survives_faults` it goes on after a fault, as a real node does; otherwise a fault fails the test.
+        `bootstrap` are records that its bootstrap.checkpoint has instead of the levels."""
         self.now = 1000
         self.cut_off = cut_off
         self.journal = RingBuffer()
@@ -92,6 +95,7 @@ class LoneNode:
             authorizer=authorizer,
             quotas=quotas,
             time_slice=self.time_slice,
+            fault_handler=FaultHandler if survives_faults else StrictFaultHandler,
         )
         self.node.bind(PORTS)
         try:
@@ -138,11 +142,12 @@ class LoneNode:
         version: int | None = None,
         principal: str = "User:test",
         address: str = "127.0.0.1",
+        client_id: str = "test",
     ) -> RequestContext:
         """Of a request that is handed in: how it came."""
         listener = "PLAINTEXT" if kind is ListenerKind.BROKER else "CONTROLLER"
         number = request.versions[1] if version is None else version
-        return RequestContext("c", listener, kind, principal, "test", address, request.api, number, 1, REQUEST_BYTES)
+        return RequestContext("c", listener, kind, principal, client_id, address, request.api, number, 1, REQUEST_BYTES)
 
     def handle(
         self,
@@ -151,9 +156,10 @@ class LoneNode:
         version: int | None = None,
         principal: str = "User:test",
         address: str = "127.0.0.1",
+        client_id: str = "test",
     ) -> Promise[Answer]:
         """Hand in a request; the answer may come later. No time passes."""
-        context = self.context(request, kind, version, principal, address)
+        context = self.context(request, kind, version, principal, address, client_id)
         answered = self.node.handle(InboundRequest(context, request), self.now)
         return answered if isinstance(answered, Promise) else Promise.of(answered)
 
@@ -164,11 +170,12 @@ class LoneNode:
         version: int | None = None,
         principal: str = "User:test",
         address: str = "127.0.0.1",
+        client_id: str = "test",
     ) -> Any:
         """The response, after a moment."""
-        answer = self.handle(request, kind, version, principal, address)
+        answer = self.handle(request, kind, version, principal, address, client_id)
         self.run()
-        answer.value.encode(self.context(request, kind, version, principal, address))
+        answer.value.encode(self.context(request, kind, version, principal, address, client_id))
         return answer.value.response
 
     def join(self, broker_id: int, rack: str | None = None) -> int:

@@ -107,3 +107,17 @@ def test_a_tracer_writes_what_happened_where_and_when() -> None:
         (6, "became leader"),
     ], "what comes often has pushed out what is rare"
     Silence().emit(buffer.events[0])
+
+
+def test_all_that_asked_for_a_value_get_it_also_if_one_of_them_raises() -> None:
+    promise: Promise[int] = Promise()
+    told: list[int] = []
+
+    def raising(value: int) -> None:
+        raise ValueError("planted")
+
+    promise.then(raising)
+    promise.then(told.append)
+    with pytest.raises(ValueError, match="planted"):
+        promise.keep(5)
+    assert told == [5] and promise.kept

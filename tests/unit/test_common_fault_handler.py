@@ -8,6 +8,8 @@ from pykraft.common.fault_handler import MOST_SORTS, FaultHandler, StrictFaultHa
 from pykraft.common.metrics import OWN, Metrics
 from pykraft.common.trace import RingBuffer, Tracer
 
+pytestmark = pytest.mark.survives_faults
+
 
 def caught(error: BaseException) -> BaseException:
     """The same with a traceback."""

@@ -129,3 +129,23 @@ def test_a_registry_is_read_in_the_order_of_names() -> None:
     for name in names:
         metrics.meter("t", name)
     assert [name for _, name, _ in metrics.read()] == sorted(names)
+
+
+def test_a_gauge_that_raises_is_left_out_and_told() -> None:
+    metrics, told = Metrics(), []
+
+    def raising() -> float:
+        raise ValueError("planted")
+
+    metrics.gauge("Kind", "broken", raising)
+    metrics.gauge("Kind", "whole", lambda: 3)
+    metrics.series("Kind", "series", lambda: [({"a": "1"}, raising())])
+    with pytest.raises(ValueError, match="planted"):
+        list(metrics.families())
+    metrics.on_error = told.append
+    assert {family.name: list(family.metrics.values()) for family in metrics.families()} == {
+        "broken": [],
+        "series": [],
+        "whole": [3.0],
+    }
+    assert len(told) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +89,19 @@ def test_pauses_are_spread() -> None:
 
 def test_a_maximum_below_the_first_pause_counts_as_that_pause() -> None:
     assert Backoff(Random(1), initial_ms=100, maximum_ms=10, jitter=0).pause_ms(3) == 100
+
+
+def test_a_callback_that_raises_does_not_keep_the_others_from_running() -> None:
+    timer, ran, told = Timer(), [], []
+
+    def raising(now: int) -> None:
+        raise ValueError("planted")
+
+    timer.at(1, raising)
+    timer.at(2, ran.append)
+    with pytest.raises(ValueError, match="planted"):
+        timer.expire(2)
+    timer.at(1, raising)
+    timer.on_error = told.append
+    assert timer.expire(2) == 2
+    assert ran == [2] and [str(error) for error in told] == ["planted"]

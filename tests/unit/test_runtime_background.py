@@ -48,3 +48,19 @@ def test_a_sync_that_fails_behind_a_stop_is_known_before_it(background: Backgrou
     began.wait()
     with pytest.raises(OSError, match="the disk fails"):
         background.finish()
+
+
+def test_a_job_or_a_result_that_raises_is_told_and_the_others_go_on(background: BackgroundThread) -> None:
+    told: list[str] = []
+    background.on_error = lambda error: told.append(str(error))
+    done: list[str] = []
+
+    def raising(what: str) -> str:
+        raise ValueError(what)
+
+    background.submit(lambda: raising("a job"), done.append)
+    background.submit(lambda: "a result", raising)
+    background.submit(lambda: "third", done.append)
+    background.close()
+    background.drain()
+    assert told == ["a job", "a result"] and done == ["third"]

@@ -399,3 +399,20 @@ def test_who_closes_calls_nobody_back() -> None:
     story.connect()
     story.peers.close()
     assert story.cable.is_closed and not story.peers.dispatch() and not story.told
+
+
+def test_a_callback_that_raises_is_told_and_the_other_senders_hear_of_their_requests() -> None:
+    story = Story()
+    told: list[str] = []
+    story.peers.on_error = lambda error: told.append(str(error))
+
+    def raising(result: object, now: int) -> None:
+        raise ValueError(f"planted at {now}")
+
+    story.peers.send(Outbound("main", HERE, METADATA, raising, TIMEOUT_MS), 0)
+    number = story.send(METADATA)
+    story.connect()
+    story.cable.taken()
+    story.cable.peer.received(5)
+    story.peers.dispatch()
+    assert [each[0] for each in story.told] == [number] and len(told) == 1

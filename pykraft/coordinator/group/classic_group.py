@@ -246,9 +246,11 @@ class ClassicGroup:
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Each member votes for its best among those that all have; the most votes win."""
+        """Each member votes for its best among those that all have; the most votes win. KafkaError if there is none."""
         common = self._common()
-        assert common, f"the members of {self.group_id} have no protocol in common"
+        if not common:  # no request leads here, but the records of a group may
+            detail = f"the members of {self.group_id} have no protocol in common"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, detail)
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()
         )

@@ -256,12 +256,14 @@ def _updated_by(
 
 
 def _joined(member: ConsumerGroupMember) -> JoinGroupResponse:
-    assert member.classic_metadata is not None
+    metadata = member.classic_metadata
+    if metadata is None or not metadata.supported_protocols:  # no request leads here, but the member's record may
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member.member_id} has no protocol")
     return JoinGroupResponse(
         member_id=member.member_id,
         generation_id=member.member_epoch,
         protocol_type=CONSUMER_PROTOCOL,
-        protocol_name=member.classic_metadata.supported_protocols[0].name,
+        protocol_name=metadata.supported_protocols[0].name,
     )
 
 

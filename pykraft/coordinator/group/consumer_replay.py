@@ -3,6 +3,9 @@
 A record with a value creates its group if it is not there; a deletion for a group that is not there changes nothing.
 That way a log that compaction has thinned out replays like the whole one: of each key its last record counts.
 
+The records may have been written by a client, so an order that no coordinator writes is a ProtocolError, as it is an
+IllegalStateException in Kafka. Then the shard cannot be loaded.
+
 A group that only holds committed offsets is a classic group without members and without records. A consumer group takes
 its place, as committed offsets belong to the group's name.
 
@@ -12,6 +15,7 @@ Follows the replay methods of org.apache.kafka.coordinator.group.GroupMetadataMa
 from collections.abc import MutableMapping
 from typing import Any
 
+from pykraft.common.errors import ProtocolError
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_records import (
     CURRENT_ASSIGNMENT,
@@ -29,8 +33,9 @@ from pykraft.protocol.schema import Message
 def replay_consumer_record(
     groups: MutableMapping[str, Any], record_type: int, key: Message, value: Message | None
 ) -> None:
-    """Apply a record of a consumer group to its group."""
-    assert isinstance(key, GroupKey | GroupMemberKey | RegularExpressionKey)
+    """Apply a record of a consumer group to its group; ProtocolError if the group is of another kind."""
+    if not isinstance(key, GroupKey | GroupMemberKey | RegularExpressionKey):
+        raise ProtocolError(f"a record of type {record_type} has a {type(key).__name__}")
     group = _group_of(groups, key.group_id, create=value is not None)
     if group is None:
         return
@@ -46,7 +51,8 @@ def _group_of(groups: MutableMapping[str, Any], group_id: str, create: bool) -> 
         return group
     if not create:
         return None
-    assert group is None or group.is_empty, f"a record makes {group_id} a consumer group, but it has other members"
+    if group is not None and not group.is_empty:
+        raise ProtocolError(f"a record makes {group_id} a consumer group, but it has other members")
     created = groups[group_id] = ConsumerGroup(group_id)
     return created
 
@@ -65,6 +71,7 @@ def apply_consumer_record(group: ConsumerGroup, record_type: int, key: Any, valu
         group.replay_target(key, value)
     elif record_type == CURRENT_ASSIGNMENT:
         group.replay_assignment(key, value)
-    else:
-        assert record_type == REGULAR_EXPRESSION, f"no record of consumer groups has type {record_type}"
+    elif record_type == REGULAR_EXPRESSION:
         group.replay_pattern(key, value)
+    else:
+        raise ProtocolError(f"no record of consumer groups has type {record_type}")

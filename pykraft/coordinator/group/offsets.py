@@ -17,14 +17,21 @@ Follows org.apache.kafka.coordinator.group.{OffsetMetadataManager,OffsetAndMetad
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+from pykraft.common.errors import ProtocolError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
-from pykraft.protocol.messages.coordinators import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from pykraft.protocol.messages.coordinators import (
+    CoordinatorRecord,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from pykraft.protocol.messages.offsets import NO_EPOCH
+from pykraft.protocol.schema import Message
 
 T = TypeVar("T")
 
 OFFSET_COMMIT = 1
-"""The type of the record; type 0 is that of Kafka before 0.9."""
+"""The type of the record that is written. Type 0, which Kafka wrote before 0.9, is read as well."""
 _OFFSET_COMMIT_VERSION = 4
 _EXPIRING_VERSION = 1
 """The version of the record that has a time to expire, for clients so old that they ask for one."""
@@ -158,6 +165,15 @@ def commit_record(group_id: str, place: TopicPartition, offset: CommittedOffset)
         topic_id=offset.topic_id,
     )
     return CoordinatorRecord(OFFSET_COMMIT, _key(group_id, place), version, value)
+
+
+def commit_value(value: Message | None) -> OffsetCommitValue | None:
+    """What a record says that an offset is. One of type 0 has fewer fields; the others get what stands for unknown."""
+    if isinstance(value, LegacyOffsetCommitValue):
+        return OffsetCommitValue(offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp)
+    if value is None or isinstance(value, OffsetCommitValue):
+        return value
+    raise ProtocolError(f"a {type(value).__name__} is no committed offset")
 
 
 def tombstones(group_id: str, places: Iterable[TopicPartition]) -> list[CoordinatorRecord]:

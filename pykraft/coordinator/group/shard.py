@@ -21,7 +21,7 @@ from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
 from pykraft.coordinator.group.classic import ClassicGroups
-from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, ClassicState, tombstone
+from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicState, tombstone
 from pykraft.coordinator.group.classic_members import ClassicMembers
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
@@ -35,7 +35,6 @@ from pykraft.protocol.messages.coordinators import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
-    OffsetCommitValue,
 )
 from pykraft.protocol.messages.groups import (
     DeleteGroupsResponse,
@@ -94,19 +93,16 @@ class GroupShard:
     def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
-            assert value is None or isinstance(value, OffsetCommitValue)
-            self.offsets.replay(key, value, producer_id)
+            self.offsets.replay(key, offset_records.commit_value(value), producer_id)
             if value is not None and key.group not in self.groups:
                 self.classic.make(key.group)  # a simple group
         elif record.record_type in CONSUMER_GROUP_RECORD_TYPES:
             self.consumer.replay(record.record_type, key, value)
-        elif record.record_type == GROUP_METADATA:
-            assert isinstance(key, GroupMetadataKey)
-            if value is None:
-                self.groups.pop(key.group, None)
-            else:
-                assert isinstance(value, GroupMetadataValue)
+        elif isinstance(key, GroupMetadataKey):
+            if isinstance(value, GroupMetadataValue):
                 self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+            else:
+                self.groups.pop(key.group, None)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         self.offsets.replay_marker(producer_id, is_commit)

@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.config import Config
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.types import TopicPartition, by_topic
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.transaction import config as keys
@@ -124,12 +124,12 @@ class TransactionShard:
 
     def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
         key, value = record.key, record.value
-        assert isinstance(key, TransactionLogKey)
-        if value is None:
-            self.transactions.pop(key.transactional_id, None)
-        else:
-            assert isinstance(value, TransactionLogValue)
+        if not isinstance(key, TransactionLogKey):
+            raise ProtocolError(f"a {type(key).__name__} is no key of a transaction")
+        if isinstance(value, TransactionLogValue):
             self.transactions[key.transactional_id] = metadata_of(key, value)
+        else:
+            self.transactions.pop(key.transactional_id, None)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """There is no transaction over this topic."""

@@ -262,6 +262,11 @@ def decode_coordinator_record(types: RecordTypes, key: bytes, value: bytes | Non
     return CoordinatorRecord(record_type, decoded_key, version, messages.value.decode(value, version, _NUMBER.size))
 
 
+def record_type_of(key: bytes) -> int:
+    """The type of the record with this key; -1 if the key is too short to have one."""
+    return -1 if len(key) < _NUMBER.size else _number("key", key)
+
+
 def _number(what: str, data: bytes) -> int:
     if len(data) < _NUMBER.size:
         raise ProtocolError(f"the {what} of a coordinator's record has {len(data)} bytes")
