@@ -2,7 +2,9 @@
 followers.
 
 A waiting fetch compares offsets: after each append it compares its reader's position with the high watermark. It reads
-once, when there are enough bytes or its time is up.
+once, when there are enough bytes or its time is up. It remembers how many bytes each partition has for it, so an append
+to one costs the same however many it waits for. A partition that a quota holds back is looked at each time: what frees
+it is the clock.
 
 With a replica selector, a follower's waiting fetch is also answered as soon as the high watermark is another than in
 its last answer: consumers read there up to the high watermark that the follower knows. KIP-392 proposes that. Kafka 4.2
@@ -11,7 +13,7 @@ lets the follower wait for records, or for ``replica.fetch.wait.max.ms`` (KAFKA-
 Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -55,17 +57,23 @@ class _Delayed(Generic[Result]):
     def __init__(self, replicas: ReplicaManager, results: list[Result]) -> None:
         self._replicas = replicas
         self._results = results
+        self._of: dict[Hashable, list[Result]] = {}
+        """The results of each partition."""
+        for result in results:
+            self._of.setdefault(result.topic_partition, []).append(result)
+        self._undecided = sum(result.error is None for result in results)
         self.promise: Promise[list[Result]] = Promise()
 
-    def is_decided(self) -> bool:
-        """Whether each of the results is decided by now."""
-        for result in self._results:
+    def is_decided(self, key: Hashable = None) -> bool:
+        """Whether each of the results is decided by now. Something has happened to `key`; None: perhaps to all."""
+        for result in self._of.get(key, self._results):
             if result.error is None:
                 self._decide(result)
-        return all(result.error is not None for result in self._results)
+                self._undecided -= result.error is not None
+        return not self._undecided
 
-    def try_complete(self) -> bool:
-        if not self.is_decided():
+    def try_complete(self, key: Hashable = None) -> bool:
+        if not self.is_decided(key):
             return False
         self.promise.keep(self._results)
         return True
@@ -120,10 +128,23 @@ class DelayedFetch:
         """The same fetch, to wait on."""
         return DelayedFetch(replicas=self.replicas, places=self.places, params=self.params)
 
-    def has_enough(self) -> bool:
-        """Whether the reader is to be answered now. Nothing is read for that."""
-        size = 0
-        for place in self.places:
+    def __post_init__(self) -> None:
+        self._numbers: dict[Hashable, list[int]] = {}
+        """Where each partition is among the places."""
+        for number, place in enumerate(self.places):
+            self._numbers.setdefault(place.topic_partition, []).append(number)
+        self._bytes = [0] * len(self.places)
+        self._size = 0
+        self._unknown = set(range(len(self.places)))
+        """The places that are to be looked at, whichever has changed."""
+
+    def has_enough(self, key: Hashable = None) -> bool:
+        """Whether the reader is to be answered now. Nothing is read for that. Something has happened to `key`; None:
+        perhaps to all."""
+        changed = self._numbers.get(key, range(len(self.places)))
+        for number in sorted(self._unknown.union(changed)):
+            self._unknown.add(number)
+            place = self.places[number]
             try:
                 partition = self.replicas.readable(place, self.params.needs_leader)
                 available = available_bytes(partition, place, self.params)
@@ -131,8 +152,11 @@ class DelayedFetch:
                 return True  # to be found again, and answered, by the read
             if available is None:
                 return True
-            size += available
-        return size >= self.params.min_bytes
+            self._size += available - self._bytes[number]
+            self._bytes[number] = available
+            if not self.params.is_held_back(partition):
+                self._unknown.discard(number)
+        return self._size >= self.params.min_bytes
 
     def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
         """False if what seemed to be there was compacted away: its reader would come back at once."""
@@ -144,8 +168,8 @@ class DelayedFetch:
         partition = self.replicas.partitions.get(result.place.topic_partition)
         return partition is not None and self.params.has_untold_high_watermark(partition)
 
-    def try_complete(self) -> bool:
-        if not self.has_enough():
+    def try_complete(self, key: Hashable = None) -> bool:
+        if not self.has_enough(key):
             return False
         self.promise.keep(False)
         return True

@@ -6,6 +6,9 @@ partitions that it depends on. Whenever something happens to a partition (an app
 leadership that is lost), the operations that watch it are tried again. If nothing helps, it expires at its deadline and
 answers with what there is.
 
+An operation that is tried again hears which partition it is about. A hundred fetches of three hundred partitions may
+wait for one that is written to: each looks at that one, and not at thirty thousand.
+
 An operation watches several partitions and ends once: it is completed, it expires, or its client hangs up. Then it
 leaves all of them at once. A client chooses how long its fetch waits, up to 24 days, so a fetch that outlived its
 client would be tried at every append for as long.
@@ -29,8 +32,9 @@ class DelayedOperation(Protocol):
         """Of its answer. When it is abandoned, the operation waits no longer."""
         ...
 
-    def try_complete(self) -> bool:
-        """Complete if that is possible now; whether it was. Called again and again until it was."""
+    def try_complete(self, key: Hashable = None) -> bool:
+        """Complete if that is possible now; whether it was. Called again and again until it was. Something has happened
+        to `key`, or if there is none perhaps to all."""
         ...
 
     def expire(self) -> None:
@@ -87,13 +91,13 @@ class Purgatory:
             return
         # A copy: what is tried leaves, and may bring new watchers of the same key.
         for watcher in list(watchers):
-            if watcher in watchers and not watcher.is_being_tried and self._try(watcher):
+            if watcher in watchers and not watcher.is_being_tried and self._try(watcher, key):
                 self._leave(watcher)
 
     @staticmethod
-    def _try(watcher: _Watcher) -> bool:
+    def _try(watcher: _Watcher, key: Hashable) -> bool:
         watcher.is_being_tried = True
-        is_complete = watcher.operation.try_complete()
+        is_complete = watcher.operation.try_complete(key)
         watcher.is_being_tried = False
         return is_complete
 

@@ -49,6 +49,7 @@ from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.log_segments import LogSegments
 from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
+from pykraft.storage.time_lookup import offset_for_timestamp, offset_of_max_timestamp
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.trash import Trash
 from pykraft.storage.validator import UnpackBudget, ValidatedBatch, validation
@@ -421,28 +422,11 @@ class UnifiedLog:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record that is at least as young; None if all are older."""
-        for segment in self._segments:
-            if segment.size and segment.largest_timestamp().timestamp >= timestamp:
-                found = segment.find_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return self._with_epoch(*found)
-        return None
+        return finish(offset_for_timestamp(self, timestamp))
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
-        claims = [(segment.largest_timestamp().timestamp, segment) for segment in self._segments if segment.size]
-        best: tuple[int, int] | None = None
-        for claimed, segment in sorted(claims, key=lambda claim: claim[0], reverse=True):
-            if best is not None and best[0] >= claimed:
-                break
-            found = segment.find_youngest(self.log_start_offset)
-            if found is not None and (best is None or found[0] > best[0]):
-                best = found
-        return self._with_epoch(*best) if best is not None else None
-
-    def _with_epoch(self, timestamp: int, offset: int) -> TimestampedOffset:
-        epoch = self.epochs.epoch_for(offset)
-        return TimestampedOffset(timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch)
+        return finish(offset_of_max_timestamp(self))
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch | None:
         """Where the log of that leader epoch ends; None if the log knows nothing of it."""

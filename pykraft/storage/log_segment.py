@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykraft.common.config import Config
-from pykraft.common.core import FileRegion
+from pykraft.common.core import FileRegion, Steps
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.records.batch import RecordBatch
@@ -35,6 +35,8 @@ from pykraft.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_S
 from pykraft.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+_PLACES_PER_TURN = 1000
+"""After this many records that a search by time has looked at, others have their turn: about a millisecond."""
 
 
 class SegmentSlice(NamedTuple):
@@ -110,6 +112,11 @@ class LogSegment:
     def size(self) -> int:
         """Bytes of the .log file."""
         return self.records.size
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its files must not be read any more."""
+        return self.is_closed or self.is_deleted
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether the indexes can express this offset."""
@@ -249,26 +256,47 @@ class LogSegment:
             self.max_timestamp = largest
         return self.max_timestamp
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record from `start_offset` on that is at least as young."""
+    def batch_with_timestamp(self, timestamp: int, start_offset: int) -> RecordBatch | None:
+        """The first batch that ends at `start_offset` or later, and whose header claims a record that is at least as
+        young. Its bytes are in memory: what is done with them need not fear that the segment goes meanwhile."""
         nearest = self.time_index.lookup(timestamp)
         position = self.position_before(max(nearest.offset, start_offset))
         for at in self.records.headers(position):
-            if at.header.max_timestamp < timestamp or at.header.last_offset < start_offset:
-                continue
-            for offset, found in self.records.batch_at(at.position).places():
-                if found >= timestamp and offset >= start_offset:
-                    return found, offset
+            if at.header.max_timestamp >= timestamp and at.header.last_offset >= start_offset:
+                return self.records.batch_at(at.position)
         return None
 
-    def find_youngest(self, start_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record from `start_offset` on that has the largest timestamp."""
-        found = self.find_timestamp(self.largest_timestamp().timestamp, start_offset)
-        if found is None:  # the record is before `start_offset`, or compaction has removed it
-            headers = (at.header for at in self.records.headers())
-            left = (batch.max_timestamp for batch in headers if batch.count and batch.last_offset >= start_offset)
-            largest = max(left, default=None)
-            found = None if largest is None else self.find_timestamp(largest, start_offset)
+    def find_timestamp(self, timestamp: int, start_offset: int) -> Steps[tuple[int, int] | None]:
+        """(timestamp, offset) of the first record from `start_offset` on that is at least as young. A batch may hold a
+        hundred thousand records: pauses after every thousand. If the segment goes meanwhile, what follows the batch is
+        not looked at."""
+        from_offset = start_offset
+        while (batch := self.batch_with_timestamp(timestamp, from_offset)) is not None:
+            for number, (offset, found) in enumerate(batch.places(), 1):
+                if found >= timestamp and offset >= start_offset:
+                    return found, offset
+                if number % _PLACES_PER_TURN == 0:
+                    yield
+            yield
+            if self.is_gone:
+                return None
+            from_offset = batch.next_offset
+        return None
+
+    def claimed_timestamp(self, start_offset: int) -> int | None:
+        """The largest timestamp that a batch from `start_offset` on claims; None if there is no batch."""
+        headers = (at.header for at in self.records.headers())
+        left = (batch.max_timestamp for batch in headers if batch.count and batch.last_offset >= start_offset)
+        return max(left, default=None)
+
+    def find_youngest(self, start_offset: int) -> Steps[tuple[int, int] | None]:
+        """(timestamp, offset) of the first record from `start_offset` on that has the largest timestamp; with pauses as
+        `find_timestamp`."""
+        found = yield from self.find_timestamp(self.largest_timestamp().timestamp, start_offset)
+        if found is None and not self.is_gone:
+            # The record is before `start_offset`, or compaction has removed it.
+            largest = self.claimed_timestamp(start_offset)
+            found = None if largest is None else (yield from self.find_timestamp(largest, start_offset))
         return found
 
     # --- after a crash ------------------------------------------------------------------------------------------------

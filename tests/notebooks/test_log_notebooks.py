@@ -165,6 +165,7 @@ def find_timestamp(segment, timestamp, start_offset):
         if found < timestamp:
             break
         answer = found, offset
+    yield
     return answer
 
 LogSegment.find_timestamp = find_timestamp

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from pykraft.common.core import Failure, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.timer import Timer
@@ -24,7 +26,7 @@ class Door:
         self.ended: list[str] = []
         self.promise: Promise[None] = Promise()
 
-    def try_complete(self) -> bool:
+    def try_complete(self, key: Hashable = None) -> bool:
         self.tried += 1
         if self.is_open:
             self.ended.append("complete")
@@ -76,10 +78,10 @@ def test_an_operation_may_bring_new_ones_while_it_is_completed() -> None:
     second = Door()
 
     class Chain(Door):
-        def try_complete(self) -> bool:
+        def try_complete(self, key: Hashable = None) -> bool:
             if self.is_open:
                 purgatory.try_complete_else_watch(second, ["a"], 100)
-            return super().try_complete()
+            return super().try_complete(key)
 
     first = Chain()
     purgatory.try_complete_else_watch(first, ["a"], 100)
@@ -118,13 +120,13 @@ def test_what_an_answer_makes_happen_does_not_complete_the_operation_again() -> 
     purgatory = Purgatory(Timer())
 
     class Echo(Door):
-        def try_complete(self) -> bool:
+        def try_complete(self, key: Hashable = None) -> bool:
             if self.is_open and not self.ended:
                 self.ended.append("complete")
                 for key in ("a", "b"):
                     purgatory.check(key)
                 return True
-            return super().try_complete()
+            return super().try_complete(key)
 
     echo = Echo()
     purgatory.try_complete_else_watch(echo, ["a", "b"], 100)

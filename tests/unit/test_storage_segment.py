@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import CorruptRecordError
 from pykraft.common.topic_config import LOG_CONFIG
 from pykraft.records.batch import RecordBatch
@@ -183,13 +184,13 @@ def test_a_piece_ends_where_the_reader_must_stop() -> None:
 def test_the_first_record_that_is_young_enough_is_found(
     timestamp: int, start: int, found: tuple[int, int] | None
 ) -> None:
-    assert filled().find_timestamp(timestamp, start) == found
+    assert finish(filled().find_timestamp(timestamp, start)) == found
 
 
 def test_a_record_is_found_by_time_inside_a_compressed_batch() -> None:
     found = segment()
     put(found, batch(30, timestamp=NOW_MS, compression=Compression.ZSTD))
-    assert found.find_timestamp(NOW_MS + 17, 0) == (NOW_MS + 17, BASE + 17)
+    assert finish(found.find_timestamp(NOW_MS + 17, 0)) == (NOW_MS + 17, BASE + 17)
 
 
 # --- opening an old one -----------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from pykraft.coordinator.group.consumer_group_member import (
 from pykraft.coordinator.group.consumer_group_records import group_tombstones
 from pykraft.coordinator.group.reconciliation import NO_OWNER
 from pykraft.coordinator.group.subscription_patterns import ResolvedPattern
+from pykraft.coordinator.group.subscriptions import Subscriptions
 from pykraft.coordinator.group.topics import Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, GroupMemberKey, RegularExpressionKey
 from pykraft.protocol.messages.group_values import (
@@ -80,8 +81,7 @@ class ConsumerGroup:
         self.metadata_refresh_deadline_ms: int | None = None
         """When to check the topics again; None for at the next heartbeat. Soft."""
         self._owner_epochs: dict[tuple[Uuid, int], int] = {}
-        self._name_subscribers: Counter[str] = Counter()
-        self._pattern_subscribers: Counter[str] = Counter()
+        self.subscriptions = Subscriptions()
 
     # --- what it is like ----------------------------------------------------------------------------------------------
 
@@ -149,12 +149,9 @@ class ConsumerGroup:
     ) -> set[str]:
         """The topics that the members subscribe to, by name or by a pattern; how it would be with other members, and
         with these patterns resolved to other topics."""
-        names = self._name_subscribers.copy()
-        names.subtract(name for member in without for name in member.subscribed_topic_names)
-        names.update(name for member in plus for name in member.subscribed_topic_names)
+        topics = self.subscriptions.names_with(without, plus)
         left = self.subscribed_patterns(without, plus)
         dropped = {member.subscribed_topic_regex for member in without} - left.keys()
-        topics = {name for name, subscribers in names.items() if subscribers > 0}
         by_pattern = {pattern: stands_for.topics for pattern, stands_for in self.resolved_patterns.items()}
         for pattern, matched in {**by_pattern, **(resolved or {})}.items():
             if pattern not in dropped:
@@ -165,17 +162,14 @@ class ConsumerGroup:
         self, without: Sequence[ConsumerGroupMember] = (), plus: Sequence[ConsumerGroupMember] = ()
     ) -> Counter[str]:
         """How many members subscribe to each pattern; how it would be with other members."""
-        patterns = self._pattern_subscribers.copy()
-        patterns.subtract(member.subscribed_topic_regex for member in without if member.subscribed_topic_regex)
-        patterns.update(member.subscribed_topic_regex for member in plus if member.subscribed_topic_regex)
-        return +patterns
+        return self.subscriptions.patterns_with(without, plus)
 
     @property
     def has_patterns(self) -> bool:
-        return bool(self._pattern_subscribers)
+        return bool(self.subscriptions.patterns)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self._name_subscribers or any(
+        return topic in self.subscriptions or any(
             topic in resolved.topics for resolved in self.resolved_patterns.values()
         )
 
@@ -306,37 +300,27 @@ class ConsumerGroup:
 
     def _put(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         """Set the new member in the old one's place, in everything that is derived from members, too."""
+        if new is not None:
+            new = new._replace(subscribed_topic_names=self.subscriptions.shared(new.subscribed_topic_names))
+            self.subscriptions.add(new)  # before the old one goes: what both have is not counted anew
         if old is not None:
-            self._count(old, -1)
+            self.subscriptions.remove(old)
             self._release(old)
             del self.members[old.member_id]
             if old.instance_id is not None and self.static_members.get(old.instance_id) == old.member_id:
                 del self.static_members[old.instance_id]
         if new is not None:
-            self._count(new, 1)
             for partition in _each(new.assigned, new.pending_revocation):
                 self._owner_epochs[partition] = new.member_epoch
             self.members[new.member_id] = new
             if new.instance_id is not None:
                 self.static_members[new.instance_id] = new.member_id
 
-    def _count(self, member: ConsumerGroupMember, by: int) -> None:
-        for name in member.subscribed_topic_names:
-            _add(self._name_subscribers, name, by)
-        if member.subscribed_topic_regex:
-            _add(self._pattern_subscribers, member.subscribed_topic_regex, by)
-
     def _release(self, member: ConsumerGroupMember) -> None:
         """Another epoch says that the partition already has a new owner."""
         for partition in _each(member.assigned, member.pending_revocation):
             if self._owner_epochs.get(partition) == member.member_epoch:
                 del self._owner_epochs[partition]
-
-
-def _add(counts: Counter[str], key: str, by: int) -> None:
-    counts[key] += by
-    if not counts[key]:
-        del counts[key]
 
 
 def _each(*assignments: Assignment) -> Iterable[tuple[Uuid, int]]:

@@ -16,7 +16,7 @@ Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember a
 org.apache.kafka.coordinator.group.modern.MemberState.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
@@ -96,8 +96,15 @@ class ConsumerGroupMember(NamedTuple):
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state == MemberState.STABLE and self.member_epoch == target_epoch
 
-    def updated_by(self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str) -> Self:
-        """The member after this heartbeat. What the request does not mention stays."""
+    def updated_by(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        shared: Callable[[frozenset[str]], frozenset[str]],
+    ) -> Self:
+        """The member after this heartbeat. What the request does not mention stays; `shared` knows the one object that
+        stands for a subscription in the group."""
         names, pattern, timeout_ms = (
             request.subscribed_topic_names,
             request.subscribed_topic_regex,
@@ -108,7 +115,7 @@ class ConsumerGroupMember(NamedTuple):
             rack_id=self.rack_id if request.rack_id is None else request.rack_id,
             rebalance_timeout_ms=self.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
             server_assignor=self.server_assignor if request.server_assignor is None else request.server_assignor,
-            subscribed_topic_names=self.subscribed_topic_names if names is None else frozenset(names),
+            subscribed_topic_names=self.subscribed_topic_names if names is None else shared(frozenset(names)),
             subscribed_topic_regex=self.subscribed_topic_regex if pattern is None else pattern,
             client_id=client_id,
             client_host=client_host,

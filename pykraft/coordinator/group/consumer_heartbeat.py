@@ -61,8 +61,8 @@ from pykraft.coordinator.group.pattern_refresh import (
     plan_pattern_change,
 )
 from pykraft.coordinator.group.reconciliation import Heard, Target, reconcile
-from pykraft.coordinator.group.target_assignment import compute_target, subscribed_topic_ids
-from pykraft.coordinator.group.topics import Topics, metadata_hash
+from pykraft.coordinator.group.target_assignment import compute_target
+from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import (
@@ -163,7 +163,7 @@ class ConsumerGroupManager:
         member, replacement = heartbeating_member(group, member_id, request, owned)
         records += replacement
 
-        updated = member.updated_by(request, client_id, client_host)
+        updated = member.updated_by(request, client_id, client_host, group.subscriptions.shared)
         names_changed = plan_member(group, member, updated, records)
         pattern, to_resolve = self.plan_pattern(group, member, updated, records)
         must_bump = group.group_epoch == 0 or names_changed or pattern.takes_effect_now
@@ -220,7 +220,7 @@ class ConsumerGroupManager:
     ) -> int:
         """The group's epoch after this heartbeat: a new one if it must rise, or if the topics have changed."""
         epoch = group.group_epoch
-        new_hash = metadata_hash(group.subscribed_topics([member], [updated]), self.topics)
+        new_hash = group.subscriptions.metadata_hash(group.subscribed_topics([member], [updated]), self.topics)
         if must_bump or new_hash != group.metadata_hash:
             epoch += 1
             records.append(epoch_record(group.group_id, epoch, new_hash))
@@ -259,7 +259,7 @@ class ConsumerGroupManager:
         """Let the member, which owns these partitions, take a step towards its target, if it is not there yet."""
         if not subscription_changed and member.is_reconciled_to(target.epoch):
             return member
-        topic_ids = subscribed_topic_ids(member, group.resolved_patterns, self.topics)
+        topic_ids = group.subscriptions.topic_ids(member, group.resolved_patterns, self.topics)
         reconciled = reconcile(member, target, Heard(owned, subscription_changed, topic_ids), group.owner_epoch)
         if reconciled != member:
             records.append(current_assignment_record(group.group_id, reconciled))

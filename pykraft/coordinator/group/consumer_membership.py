@@ -30,7 +30,7 @@ from pykraft.coordinator.group.consumer_group_records import (
     pattern_tombstone,
     target_record,
 )
-from pykraft.coordinator.group.topics import Topics, metadata_hash
+from pykraft.coordinator.group.topics import Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 
@@ -171,5 +171,5 @@ def plan_removal(
     left = group.subscribed_patterns(members)
     patterns = sorted({member.subscribed_topic_regex for member in members if member.subscribed_topic_regex})
     records += [pattern_tombstone(group.group_id, pattern) for pattern in patterns if pattern not in left]
-    new_hash = metadata_hash(group.subscribed_topics(members), topics)
+    new_hash = group.subscriptions.metadata_hash(group.subscribed_topics(members), topics)
     return [*records, epoch_record(group.group_id, group.group_epoch + 1, new_hash)]

@@ -14,7 +14,7 @@ and with the last of them the group (KIP-211).
 Follows org.apache.kafka.coordinator.group.{OffsetMetadataManager,OffsetAndMetadata}.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from pykraft.common.errors import ProtocolError
@@ -87,6 +87,10 @@ class OffsetStore:
     def has_pending(self, group_id: str) -> bool:
         return group_id in self._writers
 
+    def has(self, group_id: str, place: TopicPartition) -> bool:
+        """Whether the group has an offset for this partition, committed or pending."""
+        return place in self.of(group_id) or self.is_unstable(group_id, place)
+
     def places_of(self, group_id: str) -> list[TopicPartition]:
         """The partitions for which the group has an offset, committed or pending."""
         return sorted(self.of(group_id).keys() | self._writers.get(group_id, {}).keys())
@@ -99,9 +103,10 @@ class OffsetStore:
         self._replayed += 1
         if value is None:
             self._forget(self._offsets, key.group, place)
-            for writer in self._writers.get(key.group, {}).get(place, ()):
-                self._forget(self._pending[writer], key.group, place)
-            self._forget(self._writers, key.group, place)
+            if key.group in self._writers:
+                for writer in self._writers[key.group].get(place, ()):
+                    self._forget(self._pending[writer], key.group, place)
+                self._forget(self._writers, key.group, place)
             return
         offset = CommittedOffset(
             value.offset,
@@ -115,8 +120,10 @@ class OffsetStore:
         if producer_id >= 0:
             self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = offset
             self._writers.setdefault(key.group, {}).setdefault(place, set()).add(producer_id)
+        elif key.group in self._offsets:
+            self._offsets[key.group][place] = offset
         else:
-            self._offsets.setdefault(key.group, {})[place] = offset
+            self._offsets[key.group] = {place: offset}
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """The transaction has ended."""
@@ -155,16 +162,31 @@ class OffsetStore:
 
 def commit_record(group_id: str, place: TopicPartition, offset: CommittedOffset) -> CoordinatorRecord:
     """The record of a commit."""
-    version = _OFFSET_COMMIT_VERSION if offset.expire_time_ms == NO_EXPIRY else _EXPIRING_VERSION
-    value = OffsetCommitValue(
-        offset=offset.offset,
-        leader_epoch=offset.leader_epoch if version >= _OFFSET_COMMIT_VERSION else NO_EPOCH,
-        metadata=offset.metadata,
-        commit_timestamp=offset.commit_time_ms,
-        expire_timestamp=offset.expire_time_ms,
-        topic_id=offset.topic_id,
-    )
-    return CoordinatorRecord(OFFSET_COMMIT, _key(group_id, place), version, value)
+    make = commit_records(group_id, place.topic, offset.commit_time_ms, offset.expire_time_ms, offset.topic_id)
+    return make(place.partition, offset.offset, offset.leader_epoch, offset.metadata)
+
+
+def commit_records(
+    group_id: str, topic: str, now_ms: int, expire_ms: int, topic_id: Uuid
+) -> Callable[[int, int, int, str], CoordinatorRecord]:
+    """Makes the records of one request's commits in one topic: ``(partition, offset, leader epoch, metadata)`` of each.
+    They are as `commit_record` makes them; what they have in common is looked at once."""
+    expires = expire_ms != NO_EXPIRY
+    version = _EXPIRING_VERSION if expires else _OFFSET_COMMIT_VERSION
+
+    def make(partition: int, offset: int, leader_epoch: int, metadata: str) -> CoordinatorRecord:
+        key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        value = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=NO_EPOCH if expires else leader_epoch,
+            metadata=metadata,
+            commit_timestamp=now_ms,
+            expire_timestamp=expire_ms,
+            topic_id=topic_id,
+        )
+        return CoordinatorRecord(OFFSET_COMMIT, key, version, value)
+
+    return make
 
 
 def commit_value(value: Message | None) -> OffsetCommitValue | None:

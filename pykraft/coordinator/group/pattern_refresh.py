@@ -26,7 +26,7 @@ from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember
 from pykraft.coordinator.group.consumer_group_records import epoch_record, pattern_record, pattern_tombstone
 from pykraft.coordinator.group.subscription_patterns import NOT_RESOLVED, compile_pattern, resolve
-from pykraft.coordinator.group.topics import Topics, metadata_hash
+from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, timer_key
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
@@ -135,7 +135,7 @@ class PatternRefresher:
         records = [pattern_record(group_id, pattern, resolved[pattern], version, timestamp_ms) for pattern in patterns]
         before = {pattern: group.resolved_patterns.get(pattern, NOT_RESOLVED).topics for pattern in patterns}
         topics = group.subscribed_topics(resolved=resolved)
-        new_hash = metadata_hash(topics, self._topics)
+        new_hash = group.subscriptions.metadata_hash(topics, self._topics)
         if resolved == before and new_hash == group.metadata_hash:
             return CoordinatorResult(None, records)
         records.append(epoch_record(group_id, group.group_epoch + 1, new_hash))

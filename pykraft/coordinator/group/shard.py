@@ -13,7 +13,7 @@ Follows org.apache.kafka.coordinator.group.{GroupCoordinatorShard,OffsetMetadata
 
 from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ from pykraft.coordinator.group.classic_members import ClassicMembers
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
 from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
-from pykraft.coordinator.group.offsets import CommittedOffset, OffsetStore, commit_record
+from pykraft.coordinator.group.offsets import OffsetStore
 from pykraft.coordinator.group.pattern_refresh import Describable, all_of
 from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
@@ -63,6 +63,8 @@ _FIRST_DESCRIBE_NOT_FOUND = 6
 _EXPIRE_OFFSETS = "expire-offsets"
 _MINUTE_MS = 60_000
 _DEAD = ClassicState.DEAD.value
+
+T = TypeVar("T")
 
 
 class GroupShard:
@@ -160,8 +162,9 @@ class GroupShard:
         topic_type = OffsetCommitResponse.Topic
         topics = []
         for topic in request.topics:
-            errors = self._commit_topic(request.group_id, topic, topic.topic_id, expire_ms, records)
-            answers = [topic_type.Partition(partition_index=number, error_code=error) for number, error in errors]
+            answers = self._commit_topic(
+                request.group_id, topic, topic.topic_id, expire_ms, records, topic_type.Partition
+            )
             topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=answers))
 
         def after(now: int) -> None:
@@ -171,23 +174,30 @@ class GroupShard:
         return CoordinatorResult(OffsetCommitResponse(topics=topics), records, after)
 
     def _commit_topic(
-        self, group_id: str, topic: Any, topic_id: Uuid, expire_ms: int, records: list[CoordinatorRecord]
-    ) -> list[tuple[int, ErrorCode]]:
-        """Add the records that commit this topic's offsets; what to answer for each partition."""
+        self,
+        group_id: str,
+        topic: Any,
+        topic_id: Uuid,
+        expire_ms: int,
+        records: list[CoordinatorRecord],
+        answer: Callable[..., T],
+    ) -> list[T]:
+        """Add the records that commit this topic's offsets; what to answer for each partition, made by `answer`. A
+        request may have ten thousand of them, so what is the same for all is looked up once."""
         now_ms = self._time_ms()
-        errors = []
+        longest = self._config[keys.OFFSET_METADATA_MAX_BYTES]
+        record_of = offset_records.commit_records(group_id, topic.name, now_ms, expire_ms, topic_id)
+        answers = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
-            if len(metadata) > self._config[keys.OFFSET_METADATA_MAX_BYTES]:
-                errors.append((partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                continue
-            offset = CommittedOffset(
-                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
-            )
-            place = TopicPartition(topic.name, partition.partition_index)
-            records.append(commit_record(group_id, place, offset))
-            errors.append((partition.partition_index, ErrorCode.NONE))
-        return errors
+            number, code = partition.partition_index, ErrorCode.NONE
+            if len(metadata) > longest:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+                records.append(record_of(number, offset, epoch, metadata))
+            answers.append(answer(partition_index=number, error_code=code))
+        return answers
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, version: int
@@ -199,8 +209,9 @@ class GroupShard:
         topic_type = TxnOffsetCommitResponse.Topic
         topics = []
         for topic in request.topics:
-            errors = self._commit_topic(request.group_id, topic, ZERO_UUID, offset_records.NO_EXPIRY, records)
-            answers = [topic_type.Partition(partition_index=number, error_code=error) for number, error in errors]
+            answers = self._commit_topic(
+                request.group_id, topic, ZERO_UUID, offset_records.NO_EXPIRY, records, topic_type.Partition
+            )
             topics.append(topic_type(name=topic.name, partitions=answers))
         return CoordinatorResult(TxnOffsetCommitResponse(topics=topics), records)
 
@@ -297,14 +308,14 @@ class GroupShard:
         group = self._existing(request.group_id)
         if not group.is_empty and isinstance(group, ClassicGroup) and not group.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{request.group_id} has members that are no consumers")
-        known = self.offsets.places_of(request.group_id)
         forgotten = []
         topics = []
         for topic in request.topics:
             is_read = group.is_subscribed_to(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             places = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
-            forgotten += [place for place in places if not is_read and place in known]
+            if not is_read:
+                forgotten += [place for place in places if self.offsets.has(request.group_id, place)]
             topics.append(
                 OffsetDeleteResponse.Topic(
                     name=topic.name,

@@ -10,15 +10,11 @@ A static member that comes back under a new member id inherits the target of the
 Follows org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder.
 """
 
-from collections.abc import Mapping
-
-from pykraft.common.types import Uuid
 from pykraft.coordinator.group.assignors import ASSIGNORS, Member
 from pykraft.coordinator.group.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_group_member import NO_PARTITIONS, Assignment, ConsumerGroupMember
 from pykraft.coordinator.group.consumer_group_records import target_epoch_record, target_record
-from pykraft.coordinator.group.subscription_patterns import NOT_RESOLVED, ResolvedPattern
-from pykraft.coordinator.group.topics import Topics, topic_ids
+from pykraft.coordinator.group.topics import Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
 
@@ -29,7 +25,7 @@ def compute_target(
     members = _members_with(group, updated, topics)
     partitions = {
         topic_id: topic.partitions
-        for topic_id in sorted(frozenset().union(*(member.topics for member in members.values())))
+        for topic_id in sorted(frozenset().union(*{member.topics for member in members.values()}))
         if (topic := topics.by_id(topic_id)) is not None
     }
     assigned = ASSIGNORS[assignor](members, partitions)
@@ -42,14 +38,6 @@ def compute_target(
     return _without_empty(assigned.get(updated.member_id, {})), records
 
 
-def subscribed_topic_ids(
-    member: ConsumerGroupMember, patterns: Mapping[str, ResolvedPattern], topics: Topics
-) -> frozenset[Uuid]:
-    """The existing topics that a member subscribes to. A pattern that is not resolved yet matches none."""
-    by_pattern = patterns.get(member.subscribed_topic_regex or "", NOT_RESOLVED).topics
-    return topic_ids(sorted(member.subscribed_topic_names | by_pattern), topics)
-
-
 def _members_with(group: ConsumerGroup, updated: ConsumerGroupMember, topics: Topics) -> dict[str, Member]:
     """The members as the assignor sees them, with the updated one in the place of the one that it replaces."""
     replaced = group.static_member(updated.instance_id)
@@ -59,7 +47,7 @@ def _members_with(group: ConsumerGroup, updated: ConsumerGroupMember, topics: To
     return {
         member_id: Member(
             member.instance_id,
-            subscribed_topic_ids(member, group.resolved_patterns, topics),
+            group.subscriptions.topic_ids(member, group.resolved_patterns, topics),
             group.target_assignment.get(heir_of.get(member_id, member_id), NO_PARTITIONS),
         )
         for member_id, member in sorted(members.items())
