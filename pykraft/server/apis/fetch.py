@@ -149,6 +149,7 @@ class FetchApis:
             partition.last_fetched_epoch,
             partition.log_start_offset,
             refused,
+            asked[1] if held is None else held.key.topic_id,
         )
 
     def _fetched(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
 from pykraft.records.batch import CODEC_MASK, RecordBatch
 from pykraft.records.compression import Compression
@@ -61,6 +61,8 @@ class _Part(NamedTuple):
     topic_partition: TopicPartition
     batch: RecordBatch | None
     refusal: KafkaError | None = None
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic that had this name when the request came."""
 
 
 class ProduceApis:
@@ -130,7 +132,7 @@ class ProduceApis:
             refusal = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
         elif refusal is None and request.acks not in (0, 1, ALL_REPLICAS):
             refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        return _Part(topic_partition, batch, refusal)
+        return _Part(topic_partition, batch, refusal, self._replicas.image.topic_ids.get(name or "", ZERO_UUID))
 
     def _verify(self, request: ProduceRequest, context: RequestContext, parts: Sequence[_Part]) -> Promise[Verified]:
         """Ask the transaction coordinator about what is part of a transaction, if anything is."""
@@ -162,7 +164,7 @@ class ProduceApis:
     def _append(
         self, request: ProduceRequest, part: _Part, verified: Verified, budget: UnpackBudget, now: int
     ) -> Steps[ProduceResult]:
-        topic_partition, batch, refusal = part
+        topic_partition, batch, refusal, topic_id = part
         refusal = refusal or verified.refusal(topic_partition)
         if refusal is not None or batch is None:
             assert refusal is not None, "a part without a batch is refused"
@@ -174,7 +176,7 @@ class ProduceApis:
             check = AppendCheck(verification, needs_verification=self._verification.is_required)
         try:
             info = yield from self._replicas.produce(
-                topic_partition, batch, now, needs_all=needs_all, budget=budget, check=check
+                topic_partition, batch, now, needs_all=needs_all, budget=budget, check=check, topic_id=topic_id
             )
         except KafkaError as error:
             self._replicas.topic_metrics.refused(topic_partition.topic, error.code, batch.size)
@@ -185,7 +187,8 @@ class ProduceApis:
             if error.code not in _BEFORE_THE_LOG:
                 result.log_start_offset = self._replicas.partition(topic_partition).log.log_start_offset
             return result
-        return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+        error_code = None if needs_all else ErrorCode.NONE
+        return ProduceResult(topic_partition, error_code, info=info, topic_id=topic_id)
 
     def _produced(
         self, asked: Collection[Asked], context: RequestContext, results: Sequence[ProduceResult]
