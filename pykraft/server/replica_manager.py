@@ -349,8 +349,8 @@ class ReplicaManager:
         yield
         validated = yield from validation
         # Between the steps the partition may have moved, lost replicas, or made room for another of its name.
-        is_here = self.partitions.get(partition.key.topic_partition) is partition
-        if not is_here or partition.leader_epoch != leader_epoch:
+        now_here = self.partition(partition.key.topic_partition, partition.key.topic_id)
+        if now_here is not partition or partition.leader_epoch != leader_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership changed while the batch was checked")
         partition.check_may_append(needs_all)
         return self._append(partition, validated, self._trace.now, AppendOrigin.CLIENT, check)

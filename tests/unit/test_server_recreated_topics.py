@@ -162,7 +162,7 @@ def test_a_fetch_by_the_old_id_reads_nothing_of_a_new_topic_of_that_name() -> No
 def read(lone: LoneNode, place: FetchPlace) -> tuple[ErrorCode, bool]:
     """(the error, whether there were records)"""
     params = FetchParams(Isolation.HIGH_WATERMARK, 1 << 20)
-    (result,) = finish(lone.broker.replicas.read([place], params))
+    result = lone.broker.replicas.read(place, params, 1 << 20, at_least_one=True)
     return result.error, len(result.records) > 0
 
 

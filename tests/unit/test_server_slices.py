@@ -159,6 +159,7 @@ def test_a_write_is_done_to_its_end_though_its_client_hangs_up() -> None:
     assert (done, len(asked.dispatcher.slices), answer.kept) == (list(range(9)), 0, False)
 
 
+@pytest.mark.survives_faults
 @pytest.mark.parametrize("place", ["handler", "item", "step", "later item", "gather"])
 def test_a_fault_costs_its_request_and_nothing_else(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked()
@@ -320,7 +321,7 @@ def test_a_batch_for_a_topic_that_is_made_again_while_it_is_checked_is_not_appen
         lone.node.dispatcher.slices.pause(work)
     lone.run()
     log = lone.broker.replicas.partitions[TopicPartition("t", 0)].log
-    assert (produce_error(answer), log.log_end_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert (produce_error(answer), log.log_end_offset) == (ErrorCode.UNKNOWN_TOPIC_ID, 0)
 
 
 def test_a_produce_to_many_partitions_is_appended_whole_though_its_client_leaves_in_the_middle() -> None:

@@ -209,7 +209,10 @@ class ProduceApis:
         topic_partition = part.topic_partition
         assert part.batch is not None, "a part without a batch is refused before"
         self._replicas.topic_metrics.refused(topic_partition.topic, error.code, part.batch.size)
-        result = ProduceResult(topic_partition, error.code, error.detail)
+        code = error.code
+        if code is ErrorCode.UNKNOWN_TOPIC_ID and part.asked[1] == ZERO_UUID:  # which a client by names does not know
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result = ProduceResult(topic_partition, code, error.detail)
         if isinstance(error, InvalidRecordsError):
             result.record_errors = error.records[: budget.left_errors]
             budget.left_errors -= len(result.record_errors)
