@@ -158,6 +158,7 @@ def test_a_write_is_done_to_its_end_though_its_client_hangs_up() -> None:
     assert (done, len(asked.dispatcher.slices), answer.kept) == (list(range(9)), 0, False)
 
 
+@pytest.mark.survives_faults
 @pytest.mark.parametrize("place", ["handler", "item", "step", "later item", "gather"])
 def test_a_fault_costs_its_request_and_nothing_else(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked()
