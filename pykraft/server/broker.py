@@ -11,6 +11,7 @@ from pykraft.common.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_
 from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, merge
 from pykraft.common.metrics import Metrics
+from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
 from pykraft.common.types import METADATA_TOPIC, Uuid
@@ -26,6 +27,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis import fetch, groups, logs, markers, offsets, produce, transactions, txn_offsets
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
+from pykraft.server.chores import Chores
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.coordinators import GroupCoordinator
@@ -59,6 +61,7 @@ class Broker:
         raft: RaftClient,
         loader: MetadataLoader,
         timer: Timer,
+        time_slice: TimeSlice,
         clock: Clock,
         random: Random,
         background: Background,
@@ -70,6 +73,7 @@ class Broker:
         self._loader = loader
         self._trace = trace
         self._clock = clock
+        self._chores = Chores(timer, time_slice)
         self.is_open = False
         """Whether it stores and serves what the metadata say."""
         self._channels = [
@@ -133,6 +137,7 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
             quotas=ReplicationQuotas(node_id, self._live, now=lambda: trace.now),
+            chores=self._chores,
         )
 
     def _make_verification(
