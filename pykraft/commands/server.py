@@ -31,7 +31,7 @@ from pykraft.commands.node_config import read_config
 from pykraft.common.trace import TraceEvent, TraceSink
 from pykraft.controller.features import UnsupportedFeatureError
 from pykraft.runtime.clock import MonotonicClock
-from pykraft.runtime.garbage import ShortCollections
+from pykraft.runtime.garbage import Freezer
 from pykraft.runtime.threaded import NodeThread
 from pykraft.storage.checkpoint import DamagedFileError
 from pykraft.storage.log_manager import DirectoryInUseError
@@ -93,10 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the node until a signal stops it."""
+    freezer = Freezer()
+    freezer.begin()
     try:
         return _serve(options)
     except (DamagedFileError, DirectoryInUseError, UnsupportedFeatureError) as error:
         raise CommandError(str(error)) from None
+    finally:
+        freezer.end()
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -107,7 +111,6 @@ def _serve(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: wishes.put(True))
     if options.stop_with_parent:
         threading.Thread(target=_wait_for_end_of_input, args=(wishes,), daemon=True).start()
-    ShortCollections().begin()
     node.start()
     if node.metrics_endpoint is not None:
         tell(f"metrics are at http://{node.metrics_endpoint}/metrics")

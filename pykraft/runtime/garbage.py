@@ -1,49 +1,51 @@
-"""Python's garbage collector in the process of a node: it must not stop the node for long.
+"""Python's collector of cycles, kept from holding up a node.
 
-Python frees an object when nothing refers to it any more. Only what refers to itself in a circle is left, and for that
-it now and then looks through all objects that there are: a *full collection*. A node with 5,000 partitions and 1,000
-groups has a million objects, and looking through them takes a fifth of a second, in which nobody gets an answer. Large
-requests bring it about, since each brings tens of thousands of objects.
+Python frees an object when nothing refers to it any more; the collector only finds objects that refer to each other in
+a circle. For that it visits every object of a generation. The oldest generation holds all that a node keeps, its
+partitions, their logs and the metadata. At five thousand partitions a full collection takes a tenth of a second, in
+which no request is answered, and finds next to nothing.
 
-But what a node has loaded lives about as long as the node. So whatever survives a full collection that took long is set
-aside, and later collections do not look at it (`gc.freeze`). The price: a circle among what was set aside is not freed
-when it is given up. The node's code avoids circles, and Python frees everything else as before.
+So what has survived a full collection is *frozen*: later ones do not visit it, and visit only what came since. A frozen
+object is freed as ever when nothing refers to it. But a circle of frozen objects stays. So once there are twice as many
+frozen objects as after the last review, the next full collection visits all of them: what may stay is bounded, and
+that pause is as rare as the node has doubled.
 
-The JVM of Apache Kafka has the same trouble, and the same remedy: generations.
+This is for a process that is a node and nothing else: `pykraft server`. It is ours; Java's collectors run beside the
+program.
 """
 
 import gc
-from time import perf_counter
 from typing import Any
 
-LONG_COLLECTION_S = 0.01
-_FULL = 2
-"""The oldest generation: collecting it looks at everything that was not set aside."""
+_OLDEST = 2
+LEAST_REVIEWED = 100_000
+"""With fewer frozen objects there is no review: twenty milliseconds."""
 
 
-class ShortCollections:
-    """Sets aside what survives a long collection. For the whole process: not for a notebook's, whose objects are its
-    user's."""
+class Freezer:
+    """Freezes what survives, from `begin` to `end`."""
 
-    def __init__(self) -> None:
-        self._began = 0.0
-        self.count = 0
-        """How often something was set aside."""
+    def __init__(self, least_reviewed: int = LEAST_REVIEWED) -> None:
+        self._least_reviewed = least_reviewed
+        self._reviewed = 0
+        """How many objects were frozen after the last review."""
+        self._is_review = True
 
     def begin(self) -> None:
-        """From now on."""
         gc.callbacks.append(self._on_collection)
 
     def end(self) -> None:
-        """Look at everything again."""
+        """Leave Python's collector as it was."""
         gc.callbacks.remove(self._on_collection)
         gc.unfreeze()
 
     def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
-        if info["generation"] != _FULL:
+        if phase != "stop" or info["generation"] != _OLDEST:
             return
-        if phase == "start":
-            self._began = perf_counter()
-        elif perf_counter() - self._began > LONG_COLLECTION_S:
-            gc.freeze()
-            self.count += 1
+        gc.freeze()
+        frozen = gc.get_freeze_count()
+        if self._is_review:
+            self._reviewed, self._is_review = frozen, False
+        elif frozen > max(self._least_reviewed, 2 * self._reviewed):
+            self._is_review = True
+            gc.unfreeze()

@@ -12,6 +12,7 @@ from pykraft.common.config import Config
 from pykraft.common.core import Clock, Poll, merge
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
 from pykraft.common.types import METADATA_TOPIC, Uuid
@@ -27,6 +28,7 @@ from pykraft.server import config as keys
 from pykraft.server.apis import fetch, groups, logs, markers, offsets, produce, transactions, txn_offsets
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
+from pykraft.server.chores import Chores
 from pykraft.server.config import Listener, NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.coordinators import GroupCoordinator
@@ -60,6 +62,7 @@ class Broker:
         raft: RaftClient,
         loader: MetadataLoader,
         timer: Timer,
+        time_slice: TimeSlice,
         clock: Clock,
         random: Random,
         background: Background,
@@ -74,6 +77,7 @@ class Broker:
         self._loader = loader
         self._trace = trace
         self._clock = clock
+        self._chores = Chores(timer, time_slice)
         self.is_open = False
         """Whether it stores and serves what the metadata say."""
         self._channels = [
@@ -148,6 +152,7 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             isr_changes=isr_changes,
             quotas=ReplicationQuotas(node_id, self._live, now=lambda: trace.now),
+            chores=self._chores,
         )
 
     def _make_verification(

@@ -269,6 +269,7 @@ class Node:
             raft=self.raft,
             loader=self.loader,
             timer=self._timer,
+            time_slice=self.dispatcher.time_slice,
             clock=self._clock,
             random=self._random,
             background=self._background,

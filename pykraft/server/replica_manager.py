@@ -27,6 +27,7 @@ from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, 
 from pykraft.records.batch import RecordBatch
 from pykraft.server import config as keys
 from pykraft.server.alter_partition import AlterPartitionManager
+from pykraft.server.chores import Chores
 from pykraft.server.config import NodeConfig
 from pykraft.server.controller_channel import ControllerChannel
 from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, is_prefix, read_partition
@@ -72,6 +73,7 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         isr_changes: ControllerChannel,
         quotas: ReplicationQuotas,
+        chores: Chores,
     ) -> None:
         """`isr_changes` is the way to the controller for changes of ISRs."""
         self._config = config
@@ -99,43 +101,32 @@ class ReplicaManager:
         self._isr_expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
         self.topic_metrics = BrokerTopicMetrics(metrics)
         self.quotas = quotas
+        self._chores = chores
 
     def start(self, now: int) -> None:
         """Begin what is done from time to time. Not before the topics' settings are known: by the defaults a log loses
         what is older than a week."""
-        self._every(max(1, self._values[keys.REPLICA_LAG_TIME_MAX_MS] // 2), self._shrink_isrs, now)
-        checkpoint_ms = self._values[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
-        self._every(checkpoint_ms, lambda _: self._logs.write_checkpoints(), now)
-        expiry_ms = self._values[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
-        self._every(expiry_ms, lambda _: self._forget_producers(), now)
+        every, values, logs = self._chores.every, self._values, self._logs
+        every(max(1, values[keys.REPLICA_LAG_TIME_MAX_MS] // 2), self._shrink_isrs, now)
+        every(values[keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS], lambda _: logs.checkpoint(), now)
+        every(values[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self._forget_producers, now)
         self._care_for_logs(now)
 
     def _care_for_logs(self, now: int) -> None:
         """Retention, compaction, and the removal of what was deleted."""
-        logs, values = self._logs, self._values
+        every, values, logs = self._chores.every, self._values, self._logs
         delay_ms = values[keys.LOG_INITIAL_TASK_DELAY_MS]
-        self._every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], self._delete_old_segments, now, delay_ms)
-        self._every(_LOOK_FOR_DELETED_MS, lambda _: logs.empty_trash(), now)
+        every(values[keys.LOG_RETENTION_CHECK_INTERVAL_MS], self._delete_old_segments, now, delay_ms)
+        every(_LOOK_FOR_DELETED_MS, lambda _: logs.empty_trash(), now)
         flush_ms = values[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS]
         if flush_ms < FOREVER_MS:
-            self._every(max(1, flush_ms), lambda _: logs.flush_old(), now, delay_ms)
+            every(max(1, flush_ms), lambda _: logs.flush_old(), now, delay_ms)
         if values[keys.LOG_CLEANER_ENABLE]:
-            self._every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.compact(), now)
+            every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.compact(), now)
 
     def _delete_old_segments(self, now: int) -> None:
         if self._logs.delete_old_segments():
             self._timer.at(now + 1, self._delete_old_segments)
-
-    def _every(
-        self, interval_ms: int, task: Callable[[int], None], now: int, first_after_ms: int | None = None
-    ) -> None:
-        def run(then: int) -> None:
-            try:
-                task(then)
-            finally:  # once more, whatever it has raised
-                self._timer.at(then + interval_ms, run)
-
-        self._timer.at(now + (interval_ms if first_after_ms is None else first_after_ms), run)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -500,9 +491,11 @@ class ReplicaManager:
         except KafkaError:
             return None
 
-    def _shrink_isrs(self, now: int) -> None:
-        for _, partition in sorted(self.partitions.items()):
-            self._propose(partition.propose_shrinking(now), now)
+    def _shrink_isrs(self, now: int) -> Steps[None]:
+        for partition in list(self.partitions.values()):
+            if partition.is_leader:
+                self._propose(partition.propose_shrinking(now), now)
+            now = yield
 
     def _propose(self, proposal: IsrProposal | None, now: int) -> None:
         if proposal is not None:
@@ -528,7 +521,8 @@ class ReplicaManager:
             self._faults.handle_fault("replica-fetcher", error, leader=leader_id)
             return Poll(now + RETRY_AFTER_FAULT_MS)
 
-    def _forget_producers(self) -> None:
+    def _forget_producers(self, _: int) -> Steps[None]:
         now_ms = self._clock.time_ms()
-        for partition in self.partitions.values():
+        for partition in list(self.partitions.values()):
             partition.log.producer_state.remove_expired(now_ms)
+            yield

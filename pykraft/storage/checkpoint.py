@@ -91,8 +91,48 @@ def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]
 
 def write_offsets(filesystem: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint."""
-    lines = [f"{log.topic} {log.partition} {offset}" for log, offset in sorted(offsets.items())]
+    lines = [_line(key, offset) for key, offset in sorted(offsets.items())]
     replace_file(filesystem, path, format_checkpoint(lines))
+
+
+class OffsetCheckpoint:
+    """An offset checkpoint that is written again and again. At five thousand partitions, to sort its entries and to
+    write each as text takes longer than all the rest, and mostly few have changed: only their lines are made anew."""
+
+    def __init__(self, filesystem: FileSystem, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+        self.offsets: Mapping[TopicPartition, int] = {}
+        """What is written down."""
+        self._order: list[TopicPartition] = []
+        self._lines: dict[TopicPartition, str] = {}
+
+    def read(self) -> None:
+        """Take what the file says."""
+        self.offsets = read_offsets(self._filesystem, self._path)
+        self._order = sorted(self.offsets)
+        self._lines = {key: _line(key, offset) for key, offset in self.offsets.items()}
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file."""
+        before, lines = self.offsets, self._lines
+        gone = before.keys() - offsets.keys()
+        if gone:
+            self._order = [key for key in self._order if key not in gone]
+            for key in gone:
+                del lines[key]
+        come = sorted(offsets.keys() - before.keys())
+        if come:
+            self._order = sorted(self._order + come)  # two sorted runs: merged
+        for key, offset in offsets.items():
+            if before.get(key) != offset:
+                lines[key] = _line(key, offset)
+        self.offsets = offsets
+        replace_file(self._filesystem, self._path, format_checkpoint([lines[key] for key in self._order]))
+
+
+def _line(key: TopicPartition, offset: int) -> str:
+    return f"{key.topic} {key.partition} {offset}"
 
 
 class MetaProperties(NamedTuple):

@@ -127,6 +127,11 @@ class UnifiedLog:
         return tuple(self._segments)
 
     @property
+    def base_offset(self) -> int:
+        """Where the first segment begins: at the log start offset, or before it."""
+        return self._segments.base_offsets[0]
+
+    @property
     def active_segment(self) -> LogSegment:
         return self._segments.active
 

@@ -40,7 +40,7 @@ from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.config import Config
-from pykraft.common.core import Clock
+from pykraft.common.core import Clock, Steps, finish
 from pykraft.common.metrics import LOG, Histogram, Metrics
 from pykraft.common.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
@@ -53,10 +53,10 @@ from pykraft.storage.checkpoint import (
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
     read_clean_shutdown,
     read_offsets,
     write_clean_shutdown,
-    write_offsets,
     write_partition_metadata,
 )
 from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem, Lock, LockedError
@@ -165,10 +165,9 @@ class LogManager:
         )
         self.previous_broker_epoch = -1
         """The broker epoch of the last orderly stop; -1 after a crash."""
-        # What is written down.
-        self._high_watermarks: Mapping[TopicPartition, int] = {}
-        self._recovery_points: Mapping[TopicPartition, int] = {}
-        self._log_starts: Mapping[TopicPartition, int] = {}
+        names = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)
+        self._checkpoints = [OffsetCheckpoint(filesystem, f"{directory}/{name}") for name in names]
+        self._high_watermarks, self._recovery_points, self._log_starts = self._checkpoints
         self._had_clean_shutdown = False
         self._syncs_at_once = False
         self._to_shorten: list[TopicPartition] = []
@@ -196,12 +195,11 @@ class LogManager:
         clean_epoch = read_clean_shutdown(self._filesystem, self.directory)
         self._had_clean_shutdown = clean_epoch is not None
         self.previous_broker_epoch = -1 if clean_epoch is None else clean_epoch
-        self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        self._log_starts = self._read_checkpoint(LOG_START_CHECKPOINT)
+        for checkpoint in self._checkpoints:
+            checkpoint.read()
         # What is clean was synced before it came into the log: it need not be recovered. (And Kafka's cleaner leaves
         # gaps in it, which look as if a segment had lost its end.)
-        first_dirty = self._read_checkpoint(CLEANER_CHECKPOINT)
+        first_dirty = read_offsets(self._filesystem, f"{self.directory}/{CLEANER_CHECKPOINT}")
         names = self._filesystem.list(self.directory)
         self._syncs_at_once = not self._had_clean_shutdown and len(names) > _SYNCED_ONE_BY_ONE
         for name in names:
@@ -219,8 +217,8 @@ class LogManager:
                     self.unknown.append(name)
         if self._syncs_at_once:
             self._filesystem.sync_everything(self.directory)
-        known = {*self._high_watermarks, *self._recovery_points, *self._log_starts}
-        if self._claims_too_much(known) or not self.logs.keys() <= self._recovery_points.keys():
+        known = {key for checkpoint in self._checkpoints for key in checkpoint.offsets}
+        if self._claims_too_much(known) or not self.logs.keys() <= self._recovery_points.offsets.keys():
             self.write_checkpoints()
         if self._had_clean_shutdown:
             self._filesystem.remove(f"{self.directory}/{CLEAN_SHUTDOWN}")
@@ -233,12 +231,12 @@ class LogManager:
         log = self._load(
             topic_partition,
             None,
-            log_start_offset=self._log_starts.get(topic_partition, 0),
-            recovery_point=max(self._recovery_points.get(topic_partition, 0), first_dirty_offset),
-            is_known=topic_partition in self._recovery_points,
+            log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
+            recovery_point=max(self._recovery_points.offsets.get(topic_partition, 0), first_dirty_offset),
+            is_known=topic_partition in self._recovery_points.offsets,
             syncs=not self._syncs_at_once,
         )
-        log.update_high_watermark(self._high_watermarks.get(topic_partition, log.log_start_offset))
+        log.update_high_watermark(self._high_watermarks.offsets.get(topic_partition, log.log_start_offset))
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
         """The partition's log. A log of another incarnation of the topic is set aside first."""
@@ -310,49 +308,55 @@ class LogManager:
                 deleted += delete_old_segments(log, now_ms)
         return bool(self._to_shorten)
 
-    def compact(self) -> None:
-        """Let the cleaner compact what is due; of compacted logs, too, segments may have had their time."""
+    def compact(self) -> Steps[None]:
+        """Let the cleaner compact what is due; of compacted logs, too, segments may have had their time. Pauses after
+        each log."""
         now_ms = self._clock.time_ms()
-        for log in self.logs.values():
-            if is_compacted(log) and not self.cleaner.is_busy_with(log):
+        for log in list(self.logs.values()):
+            if is_compacted(log) and not log.is_closed and not self.cleaner.is_busy_with(log):
                 delete_old_segments(log, now_ms)
+            yield
         self.cleaner.clean()
 
     def empty_trash(self) -> None:
         """Remove the files whose time since their deletion is over."""
         self.trash.empty()
 
-    def flush_old(self) -> None:
-        """Flush the logs that were not flushed for ``flush.ms``."""
+    def flush_old(self) -> Steps[None]:
+        """Flush the logs that were not flushed for ``flush.ms``. Pauses after each log."""
         now_ms = self._clock.time_ms()
-        for log in self.logs.values():
-            if now_ms - log.flushes.last_ms >= log.config[FLUSH_MS]:
+        for log in list(self.logs.values()):
+            if not log.is_closed and now_ms - log.flushes.last_ms >= log.config[FLUSH_MS]:
                 log.flush()
+            yield
 
     def write_log_starts(self) -> None:
         """Write down where the logs begin, if that has changed or was never written. Kafka does so from time to time
         only, and a crash may bring back for a while what was deleted; a file this small can be written before the
         answer."""
-        before, self._log_starts = self._log_starts, self._current_log_starts()
-        if before == self._log_starts and self._filesystem.exists(f"{self.directory}/{LOG_START_CHECKPOINT}"):
+        before, starts = self._log_starts.offsets, self._current_log_starts()
+        if before == starts and self._filesystem.exists(f"{self.directory}/{LOG_START_CHECKPOINT}"):
             return
-        self._write_checkpoint(LOG_START_CHECKPOINT, self._log_starts)
-        for key, offset in self._log_starts.items():
+        self._log_starts.write(starts)
+        for key, offset in starts.items():
             if offset != before.get(key):
                 self.logs[key].forget_epochs()
 
     def _current_log_starts(self) -> Mapping[TopicPartition, int]:
         """Of the logs that begin within a segment: where the others begin, their files tell."""
         logs = self.logs.items()
-        return {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.segments[0].base_offset}
+        return {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.base_offset}
 
     def write_checkpoints(self) -> None:
         """Write down the marks of every log, as of now."""
-        logs = self.logs.items()
-        self._high_watermarks = {key: log.high_watermark for key, log in logs}
-        self._recovery_points = {key: log.recovery_point for key, log in logs}
-        self._write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self._high_watermarks)
-        self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self._recovery_points)
+        finish(self.checkpoint())
+
+    def checkpoint(self) -> Steps[None]:
+        """The same with a pause before each file: each is whole by itself."""
+        self._high_watermarks.write({key: log.high_watermark for key, log in self.logs.items()})
+        yield
+        self._recovery_points.write({key: log.recovery_point for key, log in self.logs.items()})
+        yield
         self.write_log_starts()
 
     def _claims_too_much(self, topic_partitions: Collection[TopicPartition]) -> bool:
@@ -362,8 +366,8 @@ class LogManager:
     def _claims_too_much_of(self, key: TopicPartition) -> bool:
         log = self.logs.get(key)
         true = (-1, -1, -1) if log is None else (log.high_watermark, log.recovery_point, log.log_start_offset)
-        written = (self._high_watermarks, self._recovery_points, self._log_starts)
-        return any(offsets.get(key, -1) > mark for offsets, mark in zip(written, true, strict=True))
+        written = self._checkpoints
+        return any(each.offsets.get(key, -1) > mark for each, mark in zip(written, true, strict=True))
 
     def close(self, broker_epoch: int) -> None:
         """Close every log in order, and say so. The marker comes last: it vouches for all the rest, on the disk. A disk
@@ -406,8 +410,7 @@ class LogManager:
             self.write_checkpoints()
 
     def _on_recovery_point(self, key: TopicPartition, recovery_point: int) -> None:
-        self._recovery_points = {**self._recovery_points, key: recovery_point}
-        self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self._recovery_points)
+        self._recovery_points.write({**self._recovery_points.offsets, key: recovery_point})
 
     def _load(
         self,
@@ -450,9 +453,3 @@ class LogManager:
             self._producer_id_expiration_ms = expiration_ms
             for log in self.logs.values():
                 log.producer_state.expiration_ms = expiration_ms
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        return read_offsets(self._filesystem, f"{self.directory}/{name}")
-
-    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_offsets(self._filesystem, f"{self.directory}/{name}", offsets)

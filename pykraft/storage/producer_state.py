@@ -355,9 +355,9 @@ class ProducerStateManager:
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that have been silent for longer than ``producer.id.expiration.ms``, and verifications that
         are as old."""
-        self.producers = {
-            producer_id: entry for producer_id, entry in self.producers.items() if not self._is_expired(entry, now_ms)
-        }
+        expired = {number for number, entry in self.producers.items() if self._is_expired(entry, now_ms)}
+        if expired:
+            self.producers = {number: entry for number, entry in self.producers.items() if number not in expired}
         self.verifications.remove_expired(now_ms, self.expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_manager import LogManager
@@ -62,7 +63,7 @@ def roll(logs: LogManager, log: UnifiedLog, random: Random) -> None:
 
 
 def compact(logs: LogManager, log: UnifiedLog, random: Random) -> None:
-    logs.compact()
+    finish(logs.compact())
 
 
 def flush(logs: LogManager, log: UnifiedLog, random: Random) -> None:

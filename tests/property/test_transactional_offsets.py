@@ -11,6 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.result import TransactionEnd
@@ -119,7 +120,7 @@ class Game:
         self.node.lone.clock.now_ms += 1000
         before = self.log.size
         self.log.roll(self.log.log_end_offset)
-        self.node.lone.broker.logs.compact()
+        finish(self.node.lone.broker.logs.compact())
         self.compactions += self.log.size < before
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.sim.disk import MemoryFileSystem
+from pykraft.storage import checkpoint
 from pykraft.storage.checkpoint import (
     DamagedFileError,
     MetaProperties,
+    OffsetCheckpoint,
     format_checkpoint,
     parse_checkpoint,
     read_clean_shutdown,
@@ -145,3 +149,40 @@ def test_a_clean_shutdown_of_an_older_or_unknown_kind_is_one_without_an_epoch(
 ) -> None:
     filesystem.write("/d/.kafka_cleanshutdown", content)
     assert read_clean_shutdown(filesystem, "/d") == -1
+
+
+def test_a_checkpoint_that_is_written_again_makes_only_the_lines_anew_that_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filesystem, made = MemoryFileSystem(), list[object]()
+    filesystem.make_directory("/d")
+    line = checkpoint._line
+
+    def counted(key: TopicPartition, offset: int) -> str:
+        made.append((key, offset))
+        return line(key, offset)
+
+    monkeypatch.setattr(checkpoint, "_line", counted)
+    kept = OffsetCheckpoint(filesystem, "/d/offsets")
+    offsets = {TopicPartition("t", number): 10 * number for number in (9, 10, 2, 7)}
+    kept.write(offsets)
+    made.clear()
+    changed = TopicPartition("t", 7)
+    kept.write({**offsets, changed: 71})
+    assert made == [(changed, 71)]
+
+
+def test_a_checkpoint_that_is_written_again_says_what_a_new_one_would() -> None:
+    filesystem, random = MemoryFileSystem(), Random(1)
+    filesystem.make_directory("/d")
+    kept = OffsetCheckpoint(filesystem, "/d/kept")
+    for _ in range(60):
+        places = random.sample(range(30), random.randrange(20))
+        offsets = {TopicPartition(f"t{place % 3}", place): random.randrange(3) for place in places}
+        kept.write(offsets)
+        write_offsets(filesystem, "/d/new", offsets)
+        assert filesystem.read("/d/kept") == filesystem.read("/d/new")
+        if not random.randrange(5):
+            kept = OffsetCheckpoint(filesystem, "/d/kept")
+            kept.read()
+            assert kept.offsets == offsets

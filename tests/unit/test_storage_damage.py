@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.config import Config
+from pykraft.common.core import finish
 from pykraft.common.types import Uuid
 from pykraft.sim.disk import MemoryFileSystem
 from pykraft.storage.answers import Isolation
@@ -265,7 +266,7 @@ def test_a_log_whose_closed_segments_are_empty_is_nothing_to_clean() -> None:
     log = logs.logs[PARTITION]
     assert [segment.size for segment in log.segments[:-1]] == [0] * (len(log.segments) - 1)
     log.update_high_watermark(log.log_end_offset)
-    logs.compact()
+    finish(logs.compact())
     assert logs.cleaner._max_dirty_ratio() == 0
 
 
@@ -292,7 +293,7 @@ def test_an_offset_that_is_out_of_order_sets_the_log_aside(damaged: int, positio
     logs = started(filesystem, config)
     log = logs.logs[PARTITION]
     log.update_high_watermark(log.log_end_offset)
-    logs.compact()
+    finish(logs.compact())
     assert list(logs.cleaner.uncleanable) == [PARTITION]
     assert b"7" in values_of(log, b"seat")
     assert not [name for name in filesystem.list(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
@@ -305,7 +306,7 @@ def test_damage_of_a_topic_that_is_gone_does_not_set_the_new_one_aside() -> None
     background = ByHand()
     logs = started(filesystem, config, background=background)
     logs.logs[PARTITION].update_high_watermark(30)
-    logs.compact()
+    finish(logs.compact())
     while not background.results:
         background.run_job()
     logs.delete(PARTITION)
@@ -314,7 +315,7 @@ def test_damage_of_a_topic_that_is_gone_does_not_set_the_new_one_aside() -> None
     for number in range(30):
         new.append_as_leader(records((f"k{number % 5}", f"v{number}" * 4), timestamp=NOW_MS + number), 0)
     new.update_high_watermark(30)
-    logs.compact()
+    finish(logs.compact())
     background.run()
     assert not logs.cleaner.uncleanable
     assert logs.cleaner.first_dirty[PARTITION] > 0

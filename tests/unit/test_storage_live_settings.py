@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import KafkaError
 from pykraft.common.topic_config import FOREVER_MS, LOG_CONFIG, check_topic_settings
 from pykraft.records.batch import HEADER_BYTES
@@ -59,7 +60,7 @@ class OpenLog:
         """Let the cleaner compact what there is, if it wants to, when all of it is five seconds old."""
         self.roll()
         self.clock.now_ms += 5000
-        self.manager.compact()
+        finish(self.manager.compact())
 
     @property
     def offsets(self) -> list[int]:
@@ -140,7 +141,7 @@ def is_flushed(some: OpenLog) -> bool:
     """Whether a record is on the disk a second later."""
     some.put()
     some.clock.now_ms += 1000
-    some.manager.flush_old()
+    finish(some.manager.flush_old())
     return some.log.recovery_point == some.log.log_end_offset
 
 
@@ -150,7 +151,10 @@ def who_shortens(some: OpenLog) -> list[str]:
     some.roll()
     some.clock.now_ms += 5000
     found = []
-    for name, turn in (("retention", some.manager.delete_old_segments), ("cleaner", some.manager.compact)):
+    for name, turn in (
+        ("retention", some.manager.delete_old_segments),
+        ("cleaner", lambda: finish(some.manager.compact())),
+    ):
         before = some.log.log_start_offset
         turn()
         found += [name] if some.log.log_start_offset > before else []

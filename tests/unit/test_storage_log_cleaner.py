@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.metrics import Metrics
 from pykraft.common.types import Uuid
 from pykraft.records.batch import DELETE_HORIZON, RecordBatch
@@ -665,13 +666,13 @@ def test_a_log_is_not_shortened_while_it_is_cleaned() -> None:
         log.append_as_leader(records((f"{number % 3}", "x"), timestamp=NOW_MS + number), 0)
     log.update_high_watermark(40)
     background.run()
-    manager.compact()
+    finish(manager.compact())
     assert manager.cleaner.is_busy_with(log)
     clock.now_ms += DAY_MS
-    manager.compact()
+    finish(manager.compact())
     assert log.log_start_offset == 0
     background.run()
-    manager.compact()
+    finish(manager.compact())
     assert log.log_start_offset == 40
     manager.cleaner.clean()
     manager.delete(PARTITION)

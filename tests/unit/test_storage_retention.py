@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import KafkaError
 from pykraft.common.topic_config import LOG_CONFIG, RETENTION_MS
 from pykraft.common.types import Uuid
@@ -250,7 +251,7 @@ def test_a_compacted_log_is_shortened_by_the_cleaner() -> None:
     log.update_high_watermark(log.log_end_offset)
     found.delete_old_segments()
     assert log.log_start_offset == 0
-    found.compact()
+    finish(found.compact())
     assert log.log_start_offset == log.log_end_offset
 
 
@@ -273,7 +274,7 @@ def test_a_log_is_flushed_after_so_long() -> None:
     fill(log, 3)
     for waited_ms, is_flushed in ((99, False), (1, True)):
         clock.now_ms += waited_ms
-        found.flush_old()
+        finish(found.flush_old())
         assert (log.recovery_point == log.log_end_offset) == is_flushed
 
 
