@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.server.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.storage.answers import AppendInfo
@@ -36,6 +36,8 @@ class ProduceResult:
     log_start_offset: int = -1
     """Of a log that refused the batch."""
     record_errors: Sequence[RecordError] = ()
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic whose log has the batch: a new one of that name does not replicate it."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class DeleteResult:
     error: ErrorCode | None
     wanted: int = -1
     low_watermark: int = -1
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic whose records are deleted."""
 
 
 Result = TypeVar("Result", bound=ProduceResult | DeleteResult)
@@ -95,7 +99,7 @@ class DelayedProduce(_Delayed[ProduceResult]):
     def _decide(self, result: ProduceResult) -> None:
         assert result.info is not None, "a batch that waits for its replication is in the log"
         partition = self._replicas.partitions.get(result.topic_partition)
-        if partition is None:
+        if partition is None or partition.key.topic_id != result.topic_id:
             result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
             result.error = partition.replicated_up_to(result.info.last_offset + 1)
@@ -107,6 +111,8 @@ class DelayedDeleteRecords(_Delayed[DeleteResult]):
     def _decide(self, result: DeleteResult) -> None:
         try:
             partition = self._replicas.partition(result.topic_partition)
+            if partition.key.topic_id != result.topic_id:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             partition.check_leader()
             result.low_watermark = partition.low_watermark
             result.error = ErrorCode.NONE if partition.low_watermark >= result.wanted else None
@@ -165,7 +171,7 @@ class DelayedFetch:
         )
 
     def _tells_high_watermark(self, result: FetchResult) -> bool:
-        partition = self.replicas.partitions.get(result.place.topic_partition)
+        partition = self.replicas.held(result.place)
         return partition is not None and self.params.has_untold_high_watermark(partition)
 
     def try_complete(self, key: Hashable = None) -> bool:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import OffsetAndEpoch, TopicPartition
+from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.server.partition import Partition
 from pykraft.storage.answers import Isolation
 from pykraft.storage.transaction_index import AbortedTransaction
@@ -37,6 +37,8 @@ class FetchPlace(NamedTuple):
     log_start_offset: int = -1
     """Where a follower's log begins."""
     refused: ErrorCode | None = None
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic that had this name when the fetch came; zero if none had it."""
 
 
 SelectReplica = Callable[[Partition, FetchPlace], int]

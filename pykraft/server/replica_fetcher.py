@@ -6,6 +6,11 @@ too). The leader answers with what follows; or, if the two logs are not the same
 in its log: the follower cuts its log to where both agree, and asks again. So a follower never cuts by its high
 watermark, which may lag behind what was acknowledged (KIP-101, KIP-279).
 
+An answer may come seconds late. By then the topic may have been deleted and made again: the new one has the same name,
+and its leader epochs begin at 0 again. So an answer counts only for the log that was asked about, in the leadership in
+which it was asked, and while that log still ends where it did then (`_Asked`). Any other answer is dropped, and the
+follower asks again.
+
 What can go wrong with one partition does not hold up the others: it rests for ``replica.fetch.backoff.ms``. A partition
 whose leader epoch is outdated here rests until the metadata log has brought the new one. A throttled partition that is
 not in sync is left out while this broker's quota is exceeded (`replication_quotas`).
@@ -14,7 +19,7 @@ Follows kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
@@ -48,6 +53,15 @@ class _Followed:
         self.resting_until = 0
         self.lag: int | None = None
         """How many committed records it had not yet, after the last answer; None before there was one."""
+
+
+class _Asked(NamedTuple):
+    """What a request said of one partition."""
+
+    followed: _Followed
+    leader_epoch: int
+    end_offset: int
+    """Where the log here ended: the fetch offset."""
 
 
 class ReplicaFetcher:
@@ -108,19 +122,19 @@ class ReplicaFetcher:
         if not awake:
             return Poll(wake_at, outbox)
         self._in_flight = True
-        asked = {partition.key.topic_partition: partition.leader_epoch for partition in awake}
+        asked = {followed.partition.key.topic_partition: _asked(followed) for followed in awake}
         outbox.append(
             Outbound(
                 CHANNEL,
                 self._node,
-                self._request(awake),
+                self._request([followed.partition for followed in awake]),
                 lambda response, then: self._on_response(asked, response, then),
                 self._values[keys.REPLICA_SOCKET_TIMEOUT_MS],
             )
         )
         return Poll(FOREVER, outbox)
 
-    def _awake(self, now: int) -> tuple[list[Partition], int]:
+    def _awake(self, now: int) -> tuple[list[_Followed], int]:
         """The partitions to fetch now; and if there are none, when there may be some."""
         awake, wake_at = [], FOREVER
         for topic_partition, followed in self._followed.items():
@@ -129,7 +143,7 @@ class ReplicaFetcher:
             elif self._quotas.holds_off(topic_partition, followed.lag):
                 wake_at = min(wake_at, now + self._values[keys.REPLICA_FETCH_BACKOFF_MS])
             else:
-                awake.append(followed.partition)
+                awake.append(followed)
         return awake, wake_at
 
     def _request(self, partitions: list[Partition]) -> FetchRequest:
@@ -159,7 +173,7 @@ class ReplicaFetcher:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _on_response(self, asked: dict[TopicPartition, int], response: FetchResponse | Failure, now: int) -> None:
+    def _on_response(self, asked: dict[TopicPartition, _Asked], response: FetchResponse | Failure, now: int) -> None:
         self._in_flight = False
         rest_until = now + self._values[keys.REPLICA_FETCH_BACKOFF_MS]
         if isinstance(response, Failure):
@@ -176,11 +190,16 @@ class ReplicaFetcher:
             followed = self._followed.get(topic_partition)
             if followed is None:
                 continue
-            if followed.partition.leader_epoch == asked.get(topic_partition):
+            if self._is_current(followed, asked.get(topic_partition)):
                 self._process(followed, answer, rest_until)
             else:
-                # What was asked in another leader epoch says nothing about this one. The leader takes it for known.
+                # What was asked of another log, or from elsewhere, is of no use. The leader takes it for known.
                 self.session.reset()
+
+    def _is_current(self, followed: _Followed, asked: _Asked | None) -> bool:
+        """Whether the answer to this question may be used for what is followed now. Each log, and each leadership, is
+        followed by an object of its own."""
+        return asked is not None and asked.followed is followed and asked == _asked(followed)
 
     def _process(self, followed: _Followed, answer: FetchResponse.Topic.Partition, rest_until: int) -> None:
         try:
@@ -256,13 +275,14 @@ class ReplicaFetcher:
         request = ListOffsetsRequest(
             replica_id=self._broker_id, topics=[topic_type(name=partition.key.topic, partitions=[asked])]
         )
-        epoch = partition.leader_epoch
+        question = _asked(followed)
 
         def on_response(response: Any, now: int) -> None:
-            if not isinstance(response, ListOffsetsResponse) or partition.leader_epoch != epoch:
+            now_followed = self._followed.get(partition.key.topic_partition)
+            if not isinstance(response, ListOffsetsResponse) or now_followed is None:
                 return
-            if self._followed.get(partition.key.topic_partition) is not followed:
-                return  # it was deleted since, or moved: its folder may be another's
+            if not self._is_current(now_followed, question):
+                return  # it was deleted since, or moved: its folder may be another's; or its log goes on by now
             for answer in (answer for topic in response.topics for answer in topic.partitions):
                 if not answer.error_code and self._is_no_start_of_ours(partition.log, answer.offset):
                     self._begin_anew(partition, answer.offset)
@@ -285,3 +305,8 @@ class ReplicaFetcher:
         except OSError as error:
             self._on_disk_failure(error)
         self._trace("truncate_fully", partition=str(partition.key.topic_partition), end=offset)
+
+
+def _asked(followed: _Followed) -> _Asked:
+    """What a request says of this partition now."""
+    return _Asked(followed, followed.partition.leader_epoch, followed.partition.log.log_end_offset)

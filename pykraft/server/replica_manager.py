@@ -55,7 +55,8 @@ class LeaderHint(NamedTuple):
 
 
 class ReplicaManager:
-    """The partitions of this broker, by name."""
+    """The partitions of this broker, by name. A topic that is deleted and made again has the same name: what was asked
+    for earlier, or waits, also names the topic's id."""
 
     def __init__(
         self,
@@ -138,12 +139,15 @@ class ReplicaManager:
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
-    def partition(self, topic_partition: TopicPartition) -> Partition:
-        """The replica here; KafkaError if there is none, or if its disk has failed."""
+    def partition(self, topic_partition: TopicPartition, topic_id: Uuid = ZERO_UUID) -> Partition:
+        """The replica here; KafkaError if there is none, if its disk has failed, or if it is of another topic than the
+        one with this id (zero: of whichever has the name)."""
         if self._logs.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} is offline")
         partition = self.partitions.get(topic_partition)
         if partition is not None:
+            if topic_id not in (ZERO_UUID, partition.key.topic_id):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{topic_partition} has another topic id than {topic_id}")
             return partition
         topic = self.image.topic_named(topic_partition.topic)
         if topic is not None and topic_partition.partition in topic.partitions:
@@ -329,9 +333,7 @@ class ReplicaManager:
         """Check a client's batch and append it here, where its partition is led; in steps if the check takes long. With
         `needs_all` it counts only once all in-sync replicas have it, so there must be enough of them. With a `topic_id`
         it is for that topic, and not for a later one of its name. KafkaError says why it was not appended."""
-        partition = self.partition(topic_partition)
-        if topic_id not in (ZERO_UUID, partition.key.topic_id):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{topic_partition} is of another topic by now")
+        partition = self.partition(topic_partition, topic_id)
         partition.check_may_append(needs_all)
         validation = partition.log.validation(batch, budget)
         try:
@@ -437,11 +439,18 @@ class ReplicaManager:
         if place.refused is not None:
             raise KafkaError(place.refused)
         partition = self.partition(place.topic_partition)
+        if place.topic_id not in (ZERO_UUID, partition.key.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if needs_leader:
             partition.check_leader(place.current_leader_epoch)
         else:
             partition.check_epoch(place.current_leader_epoch)
         return partition
+
+    def held(self, place: FetchPlace) -> Partition | None:
+        """The replica here of the very topic that a fetch asks for."""
+        partition = self.partitions.get(place.topic_partition)
+        return partition if partition is not None and partition.key.topic_id == place.topic_id else None
 
     def read(self, place: FetchPlace, params: FetchParams, max_bytes: int, at_least_one: bool) -> FetchResult:
         """What a partition gives now, `max_bytes` at most; with `at_least_one` its first batch comes whole."""
@@ -477,7 +486,7 @@ class ReplicaManager:
     def note_told(self, results: Sequence[FetchResult], replica: int) -> None:
         """A follower is sent this answer, and with it the high watermarks."""
         for result in results:
-            partition = self.partitions.get(result.place.topic_partition)
+            partition = self.held(result.place)
             follower = None if partition is None else partition.followers.get(replica)
             if follower is not None and result.error is ErrorCode.NONE:
                 follower.told_high_watermark = result.high_watermark

@@ -6,6 +6,7 @@
     cluster controllers=9 brokers=1,2 keeps-elr [...]   the same with eligible leader replicas
     topic t replicas=1,2 [SETTING=VALUE ...]   a client has a topic made; its one partition is led by the first replica
     ask-for-topic 9 t replicas=1     a client asks this controller for a topic; the answer may come later
+    delete t                         a client has a topic deleted; what it had acknowledged need not be there any more
     produce 1 3 records [acks=1]     a client sends a batch for the first topic to broker 1
     elect unclean                    an administrator orders an election (also: elect preferred)
     stop 2                           the broker hands over what it leads, and stops
@@ -30,7 +31,7 @@ from pykraft.controller.features import levels_with
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.api import ListenerKind
-from pykraft.protocol.messages.admin import CreateTopicsRequest
+from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.elections import ElectionType
@@ -230,6 +231,21 @@ class Cluster(World):
                     self.wording.topics[made.topic_id] = made.name
                 text = f"{made.name} is made" if error is ErrorCode.NONE else f"{made.name} is refused, {error.name}"
                 self.stage.say(f"{controller} -> client  CreateTopics: {text}")
+
+        self._ask(controller, request, on_response)
+
+    @command(r"delete (\S+)")
+    def delete_topic(self, name: str) -> None:
+        assert self.controller is not None
+        controller = self.controller.config.node_id
+        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=name)], timeout_ms=_NEVER_MS)
+
+        def on_response(response: Any) -> None:
+            error = ErrorCode.of(response.responses[0].error_code)
+            text = f"{name} is deleted" if error is ErrorCode.NONE else f"{name} is not deleted, {error.name}"
+            self.stage.say(f"{controller} -> client  DeleteTopics: {text}")
+            if error is ErrorCode.NONE and name == self.topic:
+                self.acknowledged.clear()
 
         self._ask(controller, request, on_response)
 

@@ -146,6 +146,16 @@ def a_growth_that_counts_only_when_the_controller_has_agreed(patch: Patch) -> No
     patch.setattr(Partition, "_may_join", lambda self, follower: not self.isr_state.is_in_flight)
 
 
+@bug("recreated_topic", "0 acknowledged; leader 2 LACKS 0")
+def an_answer_that_is_matched_by_name_and_leader_epoch(patch: Patch) -> None:
+    """A follower does not compare whose log it has asked for, nor from which offset."""
+
+    def is_current(self: ReplicaFetcher, followed: Any, asked: Any) -> bool:
+        return asked is not None and asked.leader_epoch == followed.partition.leader_epoch
+
+    patch.setattr(ReplicaFetcher, "_is_current", is_current)
+
+
 # --- the quorum -------------------------------------------------------------------------------------------------------
 
 

@@ -175,6 +175,7 @@ class FetchApis:
             partition.last_fetched_epoch,
             partition.log_start_offset,
             refused,
+            asked[1] if held is None else held.key.topic_id,
         )
         is_replica = asking.is_replica
         if asking.is_stranger or (not is_replica and self._is_denied(place, asking.context)):

@@ -88,8 +88,8 @@ class LogApis:
             if topic_partition.topic in INTERNAL_TOPICS:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is the cluster's own")
             wanted = self._replicas.delete_records(topic_partition, offset)
-            low_watermark = self._replicas.partition(topic_partition).low_watermark
-            return DeleteResult(topic_partition, None, wanted, low_watermark)
+            partition = self._replicas.partition(topic_partition)
+            return DeleteResult(topic_partition, None, wanted, partition.low_watermark, partition.key.topic_id)
         except KafkaError as error:
             return DeleteResult(topic_partition, error.code)
 

@@ -114,7 +114,8 @@ class MarkerApis:
             info = append_marker(self._replicas, topic_partition, place.end, self._clock.time_ms(), now)
         except KafkaError as error:
             return ProduceResult(topic_partition, error.code, error.detail)
-        return ProduceResult(topic_partition, None, info=info)
+        topic_id = self._replicas.partitions[topic_partition].key.topic_id
+        return ProduceResult(topic_partition, None, info=info, topic_id=topic_id)
 
     # --- DescribeProducers --------------------------------------------------------------------------------------------
 

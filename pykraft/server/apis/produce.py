@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, InvalidRecordsError, KafkaError
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.data import NodeEndpoint, ProduceRequest, ProduceResponse
 from pykraft.records.batch import CODEC_MASK, RecordBatch
 from pykraft.records.compression import Compression
@@ -64,6 +64,8 @@ class _Part(NamedTuple):
     topic_partition: TopicPartition
     batch: RecordBatch | None
     refusal: KafkaError | None = None
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic that had this name when the request came."""
 
 
 class ProduceApis:
@@ -141,7 +143,8 @@ class ProduceApis:
             refusal = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
         elif refusal is None and request.acks not in (0, 1, ALL_REPLICAS):
             refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        return _Part(asked, topic_partition, batch, refusal)
+        topic_id = self._replicas.image.topic_ids.get(name or "", ZERO_UUID)
+        return _Part(asked, topic_partition, batch, refusal, topic_id)
 
     def _verify(self, request: ProduceRequest, context: RequestContext, parts: Sequence[_Part]) -> Promise[Verified]:
         """Ask the transaction coordinator about what is part of a transaction, if anything is."""
@@ -173,7 +176,7 @@ class ProduceApis:
     def _append(
         self, request: ProduceRequest, verified: Verified, budget: UnpackBudget, part: _Part, now: int
     ) -> ProduceResult | Steps[ProduceResult]:
-        _, topic_partition, batch, refusal = part
+        _, topic_partition, batch, refusal, topic_id = part
         refusal = refusal or verified.refusal(topic_partition)
         if refusal is not None or batch is None:
             assert refusal is not None, "a part without a batch is refused"
@@ -185,12 +188,12 @@ class ProduceApis:
             check = AppendCheck(verification, needs_verification=self._verification.is_required)
         try:
             info = self._replicas.produce(
-                topic_partition, batch, now, topic_id=part.asked[1], needs_all=needs_all, budget=budget, check=check
+                topic_partition, batch, now, topic_id=topic_id, needs_all=needs_all, budget=budget, check=check
             )
         except KafkaError as error:
             return self._not_appended(part, budget, error)
         if isinstance(info, AppendInfo):
-            return ProduceResult(topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+            return _appended(part, info, needs_all)
         return self._append_in_steps(info, part, budget, needs_all)
 
     def _append_in_steps(
@@ -200,7 +203,7 @@ class ProduceApis:
             info = yield from steps
         except KafkaError as error:
             return self._not_appended(part, budget, error)
-        return ProduceResult(part.topic_partition, None if needs_all else ErrorCode.NONE, info=info)
+        return _appended(part, info, needs_all)
 
     def _not_appended(self, part: _Part, budget: UnpackBudget, error: KafkaError) -> ProduceResult:
         topic_partition = part.topic_partition
@@ -253,6 +256,11 @@ class ProduceApis:
                 self._replicas, result.error, result.topic_partition, context, leaders
             )
         return answer
+
+
+def _appended(part: _Part, info: AppendInfo, needs_all: bool) -> ProduceResult:
+    error = None if needs_all else ErrorCode.NONE
+    return ProduceResult(part.topic_partition, error, info=info, topic_id=part.topic_id)
 
 
 def _only_batch(partition: ProduceRequest.Topic.Partition) -> RecordBatch:
