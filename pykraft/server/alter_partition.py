@@ -111,7 +111,8 @@ class AlterPartitionManager:
         """Do what the answer says; False if the same must be asked again."""
         partition = proposal.partition
         is_current = (
-            partition.isr_state.is_in_flight
+            partition.is_leader  # a replica that was given up is not, and another one may have its key by now
+            and partition.isr_state.is_in_flight
             and partition.leader_epoch == proposal.leader_epoch
             and partition.partition_epoch == proposal.partition_epoch
         )

@@ -2,7 +2,8 @@
 
 This is all that the driver asks the brokers: which partitions there are, and where they begin and end. Both ends are
 fixed here, when the query is planned, so all tasks see the same moment of the topic, however long they take and
-whatever is produced meanwhile. (Spark's own source asks for the end in each task.)
+whatever is produced meanwhile. (Spark's own source asks for the end in each task.) So are the ids of the topics: a task
+reads nothing of a topic that was made under the same name after the plan.
 
 ``minPartitions`` cuts long ranges into pieces in proportion to their length, so that there are about as many pieces;
 ``maxRecordsPerPartition`` cuts them so that none is longer. Offsets are counted, not records: cleaning and transactions
@@ -16,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.spark.brokers import Brokers
 from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions
@@ -30,14 +31,20 @@ def plan(options: ReadOptions, pushed: PushedFilters | None = None) -> list[Offs
     KafkaError, with one sentence, if it cannot be planned."""
     with Brokers(options.consumer, options.patience_ms) as brokers:
         partitions = assigned_partitions(options, brokers)
+        topic_ids = {one.topic: brokers.topic_id(one.topic) for one in partitions}  # before the offsets are asked for
         starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
         ends = _resolve(options.ending, partitions, brokers, latest_if_none=True)
-        ranges = [OffsetRange(partition, starts[partition], ends[partition]) for partition in partitions]
+        ranges = [OffsetRange(one, starts[one], ends[one], _known(topic_ids[one.topic])) for one in partitions]
         if not isinstance(options.starting.marks, int) or not isinstance(options.ending.marks, int):
             ranges = _within_the_logs(ranges, options, brokers)
         if pushed is not None:
             ranges = pushed.clipped(ranges, brokers)
     return cut(ranges, options.min_partitions, options.max_records_per_partition)
+
+
+def _known(topic_id: Uuid) -> Uuid | None:
+    """None for brokers that have no ids."""
+    return None if topic_id == ZERO_UUID else topic_id
 
 
 def assigned_partitions(options: ReadOptions, brokers: Brokers) -> list[TopicPartition]:

@@ -18,7 +18,7 @@ from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import read_options
 from pykraft.spark.plan import cut, plan
 from tests.spark.batches import encoded, raw_batch
-from tests.spark.scripted_broker import ScriptedBroker
+from tests.spark.scripted_broker import TOPIC_ID, ScriptedBroker
 
 # --- cutting ----------------------------------------------------------------------------------------------------------
 
@@ -153,6 +153,12 @@ def test_what_does_not_fit_the_topic_is_one_sentence(
         planned(peer, **said)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_range_of_a_plan_is_of_the_topic_that_was_there_and_of_no_later_one_of_that_name() -> None:
+    with broker() as peer:
+        options = read_options({"kafka.bootstrap.servers": peer.address, "subscribe": "t"})
+        assert {offsets.topic_id for offsets in plan(options)} == {TOPIC_ID}
 
 
 def test_an_internal_topic_is_read_if_it_is_named_but_no_pattern_finds_it() -> None:

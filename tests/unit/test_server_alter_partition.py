@@ -251,3 +251,20 @@ def test_nor_does_it_touch_the_change_that_was_asked_for_since(error: ErrorCode)
     assert led.isr_state.maximal == {1, 2, 3}
     (newer,) = asking.sent(2)
     assert newer.request.topics[0].partitions[0].partition_epoch == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NOT_CONTROLLER])
+def test_an_answer_about_a_replica_that_this_broker_has_given_up_is_not_that_of_the_one_that_it_has_now(
+    outcome: ErrorCode,
+) -> None:
+    """A reassignment has moved the replica away and back: it is of the same topic, and its log is another one."""
+    asking = Asking()
+    given_up, led = partition(isr=(1, 2)), partition(isr=(1, 2), epoch=5)
+    outbound = asking.asked(given_up)
+    given_up.leader_id = -1
+    asking.expand(led)
+    outbound.on_response(answer(given_up, error=outcome), 1)
+    assert given_up.partition_epoch == 1 and asking.woken == []
+    (newer,) = asking.sent(2 * RETRY_BACKOFF_MS)
+    newer.on_response(answer(led), 60)
+    assert led.isr_state.isr == {1, 2, 3} and not led.isr_state.is_in_flight

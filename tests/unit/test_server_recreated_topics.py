@@ -64,10 +64,8 @@ def test_a_truncation_that_was_meant_for_a_log_that_was_made_again_is_dropped() 
     new.append_as_follower(at(0, batch(2), 5).buffer, 2)
     fetcher.remove(old)
     fetcher.add(new)
-    parts = fetch_answer(
-        diverging_epoch=fetch_answer().responses[0].partitions[0].EpochEndOffset(epoch=4, end_offset=1)
-    )
-    script.answer(FetchRequest, parts)
+    leaders_end = FetchResponse.Topic.Partition.EpochEndOffset(epoch=4, end_offset=1)
+    script.answer(FetchRequest, fetch_answer(diverging_epoch=leaders_end))
     assert new.log.log_end_offset == 2
 
 
