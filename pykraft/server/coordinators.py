@@ -13,6 +13,7 @@ kafka.coordinator.group.CoordinatorPartitionWriter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -222,6 +223,9 @@ class GroupCoordinator:
         self._random = random
         self._is_stale = False
         """Which partitions are led here may have changed."""
+        self._deleted: dict[int, set[str]] = {}
+        """By partition whose shard is being loaded: topics that were deleted meanwhile. What the load finds of them was
+        committed before, even if there is a new topic of that name by now."""
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             name=GROUP_TOPIC,
             types=GROUP_RECORDS,
@@ -263,19 +267,31 @@ class GroupCoordinator:
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
-            for partition in self.runtime.active_partitions():
-                self.runtime.write(partition, lambda shard: shard.forget_topics(deleted), now)
+            for partition in self.runtime.partitions:
+                self._deleted.setdefault(partition, set()).update(deleted)
+            self._forget_deleted(now)
         created, changed = topic_changes(delta, image)
         if created or changed:
             for partition in self.runtime.active_partitions():
                 self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
+
+    def _forget_deleted(self, now: int) -> None:
+        """Forget the offsets of deleted topics in the shards that are loaded by now."""
+        active = self.runtime.active_partitions()
+        for partition in [each for each in sorted(self._deleted) if each in active]:
+            names = self._deleted.pop(partition)
+            self.runtime.write(partition, partial(GroupShard.forget_topics, names=names), now)
 
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, answer what is committed; when to be called again."""
         if self._is_stale:
             topic = self._topics.image.topic_named(GROUP_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
+            for partition in self._deleted.keys() - set(self.runtime.partitions):
+                del self._deleted[partition]  # another broker coordinates these groups now
         self.runtime.poll(now)
+        if self._deleted:
+            self._forget_deleted(now)
         return now if self.runtime.has_work else FOREVER
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:

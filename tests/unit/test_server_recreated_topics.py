@@ -10,7 +10,10 @@ import pytest
 from pykraft.common.core import Promise, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.metadata.delta import MetadataDelta
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffsetsRequest
+from pykraft.protocol.messages.offsets import OffsetCommitRequest
+from pykraft.protocol.messages.records import RemoveTopicRecord
 from pykraft.records.compression import Compression
 from pykraft.server.delayed import DelayedDeleteRecords, DelayedProduce, DeleteResult, ProduceResult
 from pykraft.server.fetching import FetchParams, FetchPlace
@@ -20,7 +23,7 @@ from pykraft.storage.validator import UnpackBudget
 from tests.harness.asking import delete
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import at, batch, open_log
-from tests.harness.transactional_node import T, TransactionalNode, produced_error
+from tests.harness.transactional_node import GROUPS, T, TransactionalNode, produced_error
 from tests.unit.test_server_partition import image, registration
 from tests.unit.test_server_replica_fetcher import BACKOFF_MS, begins_at, fetch_answer, following
 from tests.unit.test_server_transactional_produce import batch as transactional
@@ -161,3 +164,26 @@ def read(lone: LoneNode, place: FetchPlace) -> tuple[ErrorCode, bool]:
     params = FetchParams(Isolation.HIGH_WATERMARK, 1 << 20)
     result = lone.broker.replicas.read(place, params, 1 << 20, at_least_one=True)
     return result.error, len(result.records) > 0
+
+
+# --- what groups have committed ---------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_topic_that_is_deleted_while_their_shard_loads_are_forgotten() -> None:
+    node = TransactionalNode()
+    groups, lone = node.lone.broker.groups, node.lone
+    topic = OffsetCommitRequest.Topic
+    part = topic.Partition(partition_index=0, committed_offset=7)
+    lone.ask(OffsetCommitRequest(group_id="g", topics=[topic(name="t", partitions=[part])]), version=9)
+    assert groups.runtime.active(0).offsets.of("g")[T].offset == 7
+    groups.runtime.resign(0)
+    groups.runtime.lead(0, groups._replicas.partitions[GROUPS].leader_epoch, lone.now)
+    before = lone.node.loader.image
+    delta = MetadataDelta(before)
+    delta.replay(RemoveTopicRecord(topic_id=node.topic))
+    image = delta.apply(before.provenance)
+    assert groups.runtime.is_loading
+    groups.apply(delta, image, lone.now)
+    lone.run(100)
+    assert groups.runtime.active(0).offsets.of("g") == {}
+    assert node.log(GROUPS).log_end_offset == 2, "a tombstone: the next coordinator finds nothing, either"
