@@ -16,9 +16,10 @@ from dataclasses import replace
 from pykraft.cluster_view import ClusterView
 from pykraft.common.trace import TraceEvent
 from pykraft.controller.features import levels_with
-from pykraft.sim.cluster import Report, SimulatedCluster, SimulationFailed
+from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Intervention
 from pykraft.sim.knobs import Knobs, calm, draw
+from pykraft.sim.report import Report, SimulationFailed
 from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
 

@@ -11,7 +11,7 @@ is reported as a seed and a step, and going back in time is running again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from random import Random
@@ -24,7 +24,7 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
 from pykraft.coordinator.group.classic_group import ClassicState
 from pykraft.coordinator.transaction.state import AT_REST
-from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.state_machine import CommitReader
 from pykraft.server.broker import Broker
@@ -42,16 +42,18 @@ from pykraft.sim.group_laws import GroupLaws
 from pykraft.sim.group_workload import GroupWorkload
 from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.interventions import Intervention
-from pykraft.sim.invariants import PLAIN, Violation, require
+from pykraft.sim.invariants import PLAIN, RECREATED, Violation, require
 from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.level_laws import check_record_versions
 from pykraft.sim.network import Network
 from pykraft.sim.reassignment_workload import in_progress
+from pykraft.sim.recreation_workload import RecreationWorkload
+from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.slices import SeededSlice
 from pykraft.sim.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.transaction_storm import TransactionStorm
-from pykraft.sim.watcher import Progress, Watcher
+from pykraft.sim.watcher import Watcher
 from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
 from pykraft.storage.log_tail import Tails
 
@@ -72,34 +74,6 @@ SIMULATOR = -1
 """The node id under which the simulator itself reports."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What came of a run."""
-
-    seed: int
-    progress: Progress
-    steps: int
-    virtual_ms: int
-    digest: str
-    """A hash of everything that was reported: equal runs have equal digests."""
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in vars(self.progress).items())
-        return f"seed {self.seed}: {self.steps} steps, {self.virtual_ms / 1000:.1f} s, {counts}, digest {self.digest}"
-
-
-class SimulationFailed(AssertionError):  # noqa: N818 (it tells what happened)
-    """A law was broken, or a node died. The message names the seed that shows it again."""
-
-    def __init__(self, seed: int, step: int, now: int, cause: BaseException) -> None:
-        super().__init__(
-            f"seed {seed}, step {step}, {now} ms: {type(cause).__name__}: {cause}\n"
-            f"again: python -m pykraft simulate {seed}"
-        )
-        self.seed = seed
-        self.step = step
-
-
 class SimulatedCluster:
     """The nodes and clients of one run."""
 
@@ -109,7 +83,7 @@ class SimulatedCluster:
         self.knobs: Knobs = draw(seed) if knobs is None else knobs
         self.scheduler = Scheduler()
         self._random = Random(f"run {seed}")
-        self.network = Network(self.scheduler, self._dice("network"))
+        self.network = Network(self.scheduler, self._dice("network"), self._dice("late"))
         self.trace: list[TraceEvent] = []
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}
@@ -131,6 +105,7 @@ class SimulatedCluster:
         self._elector: Elector | None = None
         self._groups: list[GroupWorkload] = []
         self._bank: TransactionStorm | None = None
+        self._recreation: RecreationWorkload | None = None
         self._make_clients()
         self._is_storm_over = False
         self.is_settled = False
@@ -230,6 +205,12 @@ class SimulatedCluster:
             every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
             self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
+        if knobs.recreations is not None:
+            self._recreation = RecreationWorkload(
+                knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self._dice
+            )
+            for name, client in self._recreation.clients():
+                self._add_client(name, client)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -418,6 +399,8 @@ class SimulatedCluster:
             self._administrator.is_active = False
         if self._elector is not None:
             self._elector.is_active = False
+        if self._recreation is not None:
+            self._recreation.end()
         if self._bank is not None:
             self._bank.end()
         for group in self._groups:
@@ -469,6 +452,8 @@ class SimulatedCluster:
             writer.is_writing = False
         if self._bank is not None:
             self._bank.pause()
+        if self._recreation is not None:
+            self._recreation.pause()
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"
@@ -479,6 +464,8 @@ class SimulatedCluster:
             return "the topic was not made"
         if self._administrator is not None and self._administrator.is_waiting:
             return "the administrator waits for an answer"
+        if self._recreation is not None and self._recreation.recreator.is_waiting:
+            return "a topic that is made again waits for an answer"
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:
@@ -491,8 +478,12 @@ class SimulatedCluster:
         topic = images[0].topic_named(TOPIC)
         if topic is None:
             return "the topic is unknown"
+        again = images[0].topic_named(RECREATED)
+        return self._missing_in_topic(topic) or (None if again is None else self._missing_in_topic(again))
+
+    def _missing_in_topic(self, topic: TopicImage) -> str | None:
         for number, registration in topic.partitions.items():
-            key = TopicPartition(TOPIC, number)
+            key = TopicPartition(topic.name, number)
             if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
                 return f"{key} has leader {registration.leader} and ISR {registration.isr} of {registration.replicas}"
             ends = set()
@@ -582,6 +573,8 @@ class SimulatedCluster:
                 require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
         if self._administrator is not None:
             self._administrator.check(images[max(images)])
+        if self._recreation is not None:
+            self._recreation.recreator.check(images[max(images)])
         check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()
         if self._bank is not None:

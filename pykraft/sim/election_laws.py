@@ -14,7 +14,7 @@ An unclean election is noted as soon as a node has it in its image, before anyth
 
 from collections.abc import Callable, Collection, Mapping
 
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.protocol.messages.records import NO_LEADER
@@ -24,14 +24,14 @@ from pykraft.sim.invariants import PartitionHistory, ReplicaLog, require
 class ElectionLaws:
     """Notes what was elected, and checks what is eligible."""
 
-    def __init__(self, history: Callable[[TopicPartition], PartitionHistory], lossy: Collection[int] = ()) -> None:
+    def __init__(self, history: Callable[[TopicIdPartition], PartitionHistory], lossy: Collection[int] = ()) -> None:
         """`lossy` are the brokers that have lost power, and are not in sync again; it changes as time goes by."""
         self._history = history
         self._lossy = lossy
-        self._has_everything: dict[tuple[TopicPartition, int], bool] = {}
+        self._has_everything: dict[tuple[TopicIdPartition, int], bool] = {}
         """By partition and leader epoch: whether the leader of a recovering partition has all that was committed."""
         self._noted: dict[int, MetadataImage] = {}
-        self._newest: Mapping[TopicPartition, PartitionRegistration] = {}
+        self._newest: Mapping[TopicIdPartition, PartitionRegistration] = {}
         self._offset = -1
         self.preferred = self.unclean = self.eligible = 0
         """So many leaders were elected in each way."""
@@ -42,7 +42,7 @@ class ElectionLaws:
             return
         self._noted[node_id] = image
         partitions = {
-            TopicPartition(topic.name, number): partition
+            TopicIdPartition(topic.topic_id, topic.name, number): partition
             for topic in image.topics.values()
             for number, partition in topic.partitions.items()
         }
@@ -56,7 +56,7 @@ class ElectionLaws:
                     self._count(before, partition)
             self._offset, self._newest = image.provenance.offset, partitions
 
-    def _loses_nothing(self, key: TopicPartition, partition: PartitionRegistration, is_news: bool) -> bool:
+    def _loses_nothing(self, key: TopicIdPartition, partition: PartitionRegistration, is_news: bool) -> bool:
         """Seen when a recovering partition gets this leader epoch: by the state before it."""
         epoch = (key, partition.leader_epoch)
         before = self._newest.get(key)
@@ -79,18 +79,18 @@ class ElectionLaws:
 
 def check_elr(
     image: MetadataImage,
-    histories: Mapping[TopicPartition, PartitionHistory],
-    log_of: Callable[[int, TopicPartition], ReplicaLog | None],
+    histories: Mapping[TopicIdPartition, PartitionHistory],
+    log_of: Callable[[int, TopicIdPartition], ReplicaLog | None],
 ) -> None:
     """`log_of(broker_id, partition)` is the log of a broker whose disk has lost nothing that the controller does not
     know of; None if there is none."""
     for topic in image.topics.values():
         for number, partition in topic.partitions.items():
-            history = histories.get(TopicPartition(topic.name, number))
+            history = histories.get(TopicIdPartition(topic.topic_id, topic.name, number))
             if history is None or history.is_lost:
                 continue
             for member in partition.eligible_leader_replicas:
-                log = log_of(member, TopicPartition(topic.name, number))
+                log = log_of(member, TopicIdPartition(topic.topic_id, topic.name, number))
                 require(
                     log is None or history.log.shared(log) == len(history.log.ends),
                     f"{topic.name}-{number}: broker {member} is eligible to lead, and its log ends at "

@@ -17,6 +17,7 @@ also within a step, and so may all of them.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from pykraft.metadata.image import MetadataImage
@@ -175,7 +176,10 @@ class Faults:
 
     def _set_weather(self) -> None:
         knobs = self._knobs
-        self._network.weather = Weather(straggler=knobs.straggler, breaks=knobs.breaks, ghost=knobs.ghost)
+        weather = Weather(straggler=knobs.straggler, breaks=knobs.breaks, ghost=knobs.ghost)
+        if knobs.recreations is not None:
+            weather = replace(weather, late=knobs.recreations.late, late_hosts=frozenset(self._names()))
+        self._network.weather = weather
 
     def _names(self) -> list[str]:
         return [machine.name for machine in self._nodes.values()]

@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicIdPartition, TopicPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
 from pykraft.records.record import Record
@@ -247,6 +247,8 @@ class ProducerOrder:
         self._next[key] = (batch.last_sequence + 1) & _SEQUENCE_MASK
 
 
+RECREATED = "again"
+"""The topic that is deleted and made again under this name."""
 PLAIN = b"plain"
 """So the records begin that a producer without idempotence has sent, which may be there twice."""
 
@@ -262,6 +264,8 @@ class PartitionHistory:
         self.acknowledged = 0
         self.is_lost = False
         """An unclean election was held: the laws say no more what is in this partition (`election_laws`)."""
+        self.is_deleted = False
+        """Its topic was deleted. A node that has not read so yet may still have a replica, with anything in it."""
         self._seen: set[bytes] = set()
 
     def commit(self, replica: ReplicaLog, high_watermark: int, epoch: int) -> None:
@@ -313,6 +317,21 @@ class PartitionHistory:
                 f"{self.name}: a consumer saw {(value or b'')[:40]!r} at offset {offset}; "
                 f"committed there is {(self.values[offset] or b'')[:40]!r}"
             )
+
+
+class IncarnationHistory(PartitionHistory):
+    """That of a partition of the topic that is deleted and made again: what is written there begins with the id of the
+    topic that it was meant for. The producer is a plain one: the network may bring its request twice."""
+
+    def __init__(self, key: TopicIdPartition) -> None:
+        super().__init__(key.topic_partition)
+        self._topic_id = str(key.topic_id).encode()
+
+    def take(self, record: Record) -> None:
+        value = record.value or b""
+        if not value.startswith(self._topic_id):
+            raise Violation(f"{self.name} of topic id {self._topic_id!r} has {value[:40]!r}, of another topic")
+        self.values.append(value)
 
 
 def check_high_watermark(

@@ -105,6 +105,23 @@ REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(800, 900), 1600
 """Of each sixteen hundred seeds these move partitions between brokers."""
 
 
+RECREATION_SEEDS, RECREATION_PERIOD = range(3200, 3300), 6400
+"""Of each 6,400 seeds these have a topic that is deleted and made again under its name, and brokers' answers that are
+late by seconds."""
+
+
+@dataclass(frozen=True)
+class RecreationKnobs:
+    """The draw of a seed in which names are used again."""
+
+    every_ms: int
+    """How long the topic is there, on average."""
+    write_every_ms: int
+    partitions: int
+    late: float
+    """How often a broker's answer to another broker is late by seconds."""
+
+
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -167,6 +184,7 @@ class Knobs:
     racks: tuple[str, ...] = ()
     """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
     elections: ElectionKnobs | None = None
+    recreations: RecreationKnobs | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels of the cluster, where they are to be others than usual."""
 
@@ -184,7 +202,7 @@ def _draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    transactions, elections = _transactions(seed, brokers), _elections(seed)
+    transactions, elections, recreations = _transactions(seed, brokers), _elections(seed), _recreations(seed)
     groups = _groups(seed, brokers) if transactions is None and elections is None else ()
     return Knobs(
         brokers=brokers,
@@ -193,7 +211,8 @@ def _draw(seed: int) -> Knobs:
         properties=_properties(random, _smallest_segment(transactions))
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
-        | _election_properties(elections),
+        | _election_properties(elections)
+        | _recreation_properties(seed, recreations),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -226,6 +245,7 @@ def _draw(seed: int) -> Knobs:
         groups=groups,
         transactions=transactions,
         elections=elections,
+        recreations=recreations,
         features=_levels(seed, elections),
     )
 
@@ -361,6 +381,26 @@ def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, fl
 def _fault_every_ms(drawn_ms: int, elections: ElectionKnobs | None) -> int:
     """A leader comes from the ELR once all members of the ISR have failed: trouble has to come fast for that."""
     return min(drawn_ms, 250) if elections is not None and elections.keeps_elr else drawn_ms
+
+
+def _recreations(seed: int) -> RecreationKnobs | None:
+    if seed % RECREATION_PERIOD not in RECREATION_SEEDS:
+        return None
+    random = Random(f"recreations {seed}")
+    return RecreationKnobs(
+        every_ms=random.choice((100, 300, 600)),
+        write_every_ms=random.choice((10, 30)),
+        partitions=random.randint(1, 2),
+        late=random.choice((0.1, 0.3, 0.5)),
+    )
+
+
+def _recreation_properties(seed: int, recreations: RecreationKnobs | None) -> dict[str, int]:
+    """A follower waits for an answer that is late, and stays in sync meanwhile."""
+    if recreations is None:
+        return {}
+    lag_ms = Random(f"late answers {seed}").choice((1_000, 5_000))
+    return {"replica.socket.timeout.ms": 10_000, "replica.lag.time.max.ms": lag_ms}
 
 
 def _producer(random: Random) -> dict[str, object]:

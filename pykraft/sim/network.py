@@ -43,6 +43,13 @@ class Weather:
     """How often a connection breaks without an error at either end."""
     ghost: float = 0.0
     ghost_us: int = 2_000_000
+    late: float = 0.0
+    """How often an answer is late by seconds. It is drawn from dice of its own."""
+    late_us: int = 3_000_000
+    late_port: int = 9092
+    """Only answers from this port: of controllers whose answers are so late, none stays active for long."""
+    late_hosts: frozenset[str] = frozenset()
+    """And only answers to these hosts."""
 
 
 @dataclass(slots=True)
@@ -135,9 +142,11 @@ class End:
 class Network:
     """All hosts, links and connections."""
 
-    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+    def __init__(self, scheduler: Scheduler, random: Random, late: Random | None = None) -> None:
+        """`late` are the dice for answers that are late by seconds."""
         self._scheduler = scheduler
         self._random = random
+        self._late = late or Random("late")
         self.weather = Weather()
         self._hosts: dict[Endpoint, Host] = {}
         self._cut: set[Link] = set()
@@ -213,6 +222,13 @@ class Network:
             latency += self._random.randint(0, weather.straggler_us)
         return latency
 
+    def _lateness_us(self, end: End) -> int:
+        """By how much an answer is late besides."""
+        weather = self.weather
+        if end.host.name not in weather.late_hosts or end.endpoint is None or end.endpoint.port != weather.late_port:
+            return 0
+        return self._late.randint(0, weather.late_us) if self._late.random() < weather.late else 0
+
     # --- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, host: Host, endpoint: Endpoint, receiver: Receiver) -> End:
@@ -278,7 +294,8 @@ class Network:
 
     def _plan_arrival(self, end: End) -> None:
         link = (end.other.host.name, end.host.name)
-        time_us = max(self._scheduler.now_us + self._latency_us(), self._clogged.get(link, 0), end.last_arrival_us + 1)
+        latency_us = self._latency_us() + self._lateness_us(end)
+        time_us = max(self._scheduler.now_us + latency_us, self._clogged.get(link, 0), end.last_arrival_us + 1)
         end.last_arrival_us = time_us
         self._plan(end, time_us)
 

@@ -14,7 +14,7 @@ one begin. Follows KIP-455.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import TopicIdPartition, Uuid
 from pykraft.controller.assignment import Assignment
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -28,21 +28,21 @@ class ReassignmentLaws:
 
     def __init__(
         self,
-        lacking: Callable[[TopicPartition, Sequence[int]], list[int]],
-        on_left: Callable[[TopicPartition, int], None],
+        lacking: Callable[[TopicIdPartition, Sequence[int]], list[int]],
+        on_left: Callable[[TopicIdPartition, int], None],
     ) -> None:
         """`lacking` tells which of these replicas lack committed records; `on_left` hears of each that leaves."""
         self._lacking = lacking
         self._on_left = on_left
-        self._left: set[tuple[TopicPartition, int]] = set()
+        self._left: set[tuple[TopicIdPartition, int]] = set()
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[tuple[Uuid, int], PartitionRegistration] = {}
         self.completed = 0
         self.cancelled = 0
 
-    def has_left(self, topic_partition: TopicPartition, node_id: int) -> bool:
+    def has_left(self, key: TopicIdPartition, node_id: int) -> bool:
         """Whether a node once had to give up its replica. If it has another one, that has begun empty."""
-        return (topic_partition, node_id) in self._left
+        return (key, node_id) in self._left
 
     def commit(self, batches: Iterable[bytes]) -> None:
         """The next batches of the metadata log are committed."""
@@ -65,10 +65,10 @@ class ReassignmentLaws:
         registration = self._partitions[key]
         self._partitions[key] = changed = registration.merge(record)
         before, after = Assignment.of(registration), Assignment.of(changed)
-        name = TopicPartition(self._names[record.topic_id], record.partition_id)
+        place = TopicIdPartition(record.topic_id, self._names[record.topic_id], record.partition_id)
         for node_id in sorted(set(before.replicas) - set(after.replicas)):
-            self._left.add((name, node_id))
-            self._on_left(name, node_id)
+            self._left.add((place, node_id))
+            self._on_left(place, node_id)
         is_other = set(before.replicas) != set(after.replicas)
         if after.is_in_progress or not (before.is_in_progress or is_other):
             return
@@ -76,9 +76,10 @@ class ReassignmentLaws:
             self.cancelled += 1
             return
         self.completed += 1
-        lacking = self._lacking(name, after.replicas)
+        lacking = self._lacking(place, after.replicas)
         require(
             not lacking,
-            f"{name}: a reassignment ends on {after.replicas}, of which {lacking} lack records that are committed: "
-            f"{len(after.replicas) - len(lacking)} copies are left (before: {before}, ISR {changed.isr})",
+            f"{place.topic_partition}: a reassignment ends on {after.replicas}, of which {lacking} lack records that "
+            f"are committed: {len(after.replicas) - len(lacking)} copies are left (before: {before}, ISR "
+            f"{changed.isr})",
         )

@@ -73,7 +73,7 @@ def check_refused(key: TopicPartition, follower_id: int, follower: Broker, leade
     ours = follower.replicas.partitions[key]
     leader = leaders.get(ours.leader_id)
     theirs = None if leader is None else leader.replicas.partitions.get(key)
-    if theirs is None or not theirs.is_leader or theirs.leader_epoch != ours.leader_epoch:
+    if theirs is None or theirs.key != ours.key or not theirs.is_leader or theirs.leader_epoch != ours.leader_epoch:
         return
     end, start = ours.log.log_end_offset, theirs.log.log_start_offset
     require(

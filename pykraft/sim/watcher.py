@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicPartition, Uuid
+from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicIdPartition, TopicPartition, Uuid
 from pykraft.coordinator.group.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
@@ -32,8 +32,10 @@ from pykraft.sim.election_laws import ElectionLaws, check_elr
 from pykraft.sim.group_laws import GroupLaws, InternalHistory
 from pykraft.sim.hosts import SimulatedNode
 from pykraft.sim.invariants import (
+    RECREATED,
     CommittedLog,
     Election,
+    IncarnationHistory,
     PartitionHistory,
     ReplicaLog,
     Violation,
@@ -94,6 +96,7 @@ class Progress:
     """Leaders that came from the ELR."""
     reassignments_completed: int = 0
     reassignments_cancelled: int = 0
+    topics_deleted: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -113,8 +116,8 @@ class _Seen:
 
     life: int
     metadata: ReplicaLog
-    partitions: dict[TopicPartition, ReplicaLog] = field(default_factory=dict)
-    kept: dict[TopicPartition, int] = field(default_factory=dict)
+    partitions: dict[TopicIdPartition, ReplicaLog] = field(default_factory=dict)
+    kept: dict[TopicIdPartition, int] = field(default_factory=dict)
     """Of each partition: so many committed batches the life before had, and this one must have."""
     image: MetadataImage | None = None
     role: Role | None = None
@@ -197,12 +200,14 @@ class Watcher:
         self.snapshots = SnapshotLaws(self.metadata)
         self.reassignments: ReassignmentLaws | None = None
         """None where no partition is moved."""
-        self.partitions: dict[TopicPartition, PartitionHistory] = {}
+        self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
+        self._deleted: set[Uuid] = set()
+        """The ids of topics that were deleted."""
         self._election = Election()
         self._newest_image: MetadataImage | None = None
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
-        self.elections = ElectionLaws(self.history, self.lossy)
+        self.elections = ElectionLaws(self.history_of, self.lossy)
         self.groups: dict[str, GroupLaws] = {}
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
@@ -211,16 +216,29 @@ class Watcher:
         """The level at which a bank runs. Its group is the copiers', for which there are other laws. None: no bank."""
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
-        if topic_partition not in self.partitions:
-            topic = topic_partition.topic
-            version = self.transaction_version
-            if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
-                self.partitions[topic_partition] = TransactionalHistory(topic_partition, version)
-            elif topic == GROUP_TOPIC:
-                self.partitions[topic_partition] = InternalHistory(topic_partition, self.groups)
-            else:
-                self.partitions[topic_partition] = PartitionHistory(topic_partition)
-        return self.partitions[topic_partition]
+        """Of the topic that has this name now. Of one that is not there yet it is empty."""
+        topic = None if self._newest_image is None else self._newest_image.topic_named(topic_partition.topic)
+        if topic is None:
+            return PartitionHistory(topic_partition)
+        return self.history_of(TopicIdPartition(topic.topic_id, *topic_partition))
+
+    def history_of(self, key: TopicIdPartition) -> PartitionHistory:
+        """Each topic that had a name has a history of its own."""
+        history = self.partitions.get(key)
+        if history is None:
+            history = self.partitions[key] = self._new_history(key)
+            history.is_lost = history.is_deleted = key.topic_id in self._deleted
+        return history
+
+    def _new_history(self, key: TopicIdPartition) -> PartitionHistory:
+        topic, version = key.topic, self.transaction_version
+        if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
+            return TransactionalHistory(key.topic_partition, version)
+        if topic == GROUP_TOPIC:
+            return InternalHistory(key.topic_partition, self.groups)
+        if topic == RECREATED:
+            return IncarnationHistory(key)
+        return PartitionHistory(key.topic_partition)
 
     def topic_name(self, topic_id: Uuid) -> str:
         """The name of a topic that a node knows."""
@@ -271,8 +289,9 @@ class Watcher:
             case "isr":
                 self.progress.isr_changes += 1
                 self.elections.note(event.node, machine.node.loader.image)
-                if not self.history(_parse(fields["partition"])).is_lost:
-                    check_isr(event.node, fields, self._ends(_parse(fields["partition"])))
+                partition = _held(machine.node, _parse(fields["partition"]))
+                if partition is not None and not self.history_of(partition.key).is_lost:
+                    check_isr(event.node, fields, self._ends(partition.key))
             case "coordinator":
                 is_unreplayable = str(fields["state"]).startswith("failed: the record")
                 require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
@@ -285,7 +304,9 @@ class Watcher:
         assert node.broker is not None
         self.elections.note(machine.node_id, node.loader.image)
         partition = node.broker.replicas.partitions[topic_partition]
-        self._follow(machine, self._known(machine), topic_partition, partition)
+        if self.history_of(partition.key).is_deleted:
+            return
+        self._follow(machine, self._known(machine), partition)
         if topic_partition.topic in COORDINATED:
             check_no_shard(machine, *topic_partition)
             check_shards(self._nodes.values(), *topic_partition)
@@ -293,10 +314,10 @@ class Watcher:
     def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
         self.elections.note(machine.node_id, node.loader.image)
-        partition = node.broker.replicas.partitions.get(topic_partition)
-        if partition is not None:
-            replica = self._follow(machine, self._known(machine), topic_partition, partition)
-            history = self.history(topic_partition)
+        partition = _held(node, topic_partition)
+        if partition is not None and not self.history_of(partition.key).is_deleted:
+            replica = self._follow(machine, self._known(machine), partition)
+            history = self.history_of(partition.key)
             if not history.is_lost:
                 history.log.check_leader(replica, epoch)
 
@@ -315,19 +336,31 @@ class Watcher:
             self.elections.note(machine.node_id, seen.image)
             self.snapshots.check_image(machine.node_id, seen.image)
             if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
+                self._note_deleted(seen.image)
                 self._newest_image = seen.image
                 if seen.image.keeps_elr:
                     check_elr(seen.image, self.partitions, self._safe_log)
         if node.broker is not None:
-            for topic_partition, partition in node.broker.replicas.partitions.items():
-                self._look_at_partition(machine, seen, topic_partition, partition)
-            for topic_partition in [each for each in seen.partitions if each not in node.broker.replicas.partitions]:
-                if self._has_left(machine, topic_partition):
-                    self._forget_replica(topic_partition, machine.node_id)
+            for partition in node.broker.replicas.partitions.values():
+                self._look_at_partition(machine, seen, partition)
+            if self.reassignments is not None:
+                for key in [each for each in seen.partitions if _held_of(node.broker, each) is None]:
+                    if self._has_left(machine, key):
+                        self._forget_replica(key, machine.node_id)
             if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+
+    def _note_deleted(self, image: MetadataImage) -> None:
+        """A newer image: what is in it no more was deleted."""
+        known = set() if self._newest_image is None else self._newest_image.topics.keys() - image.topics.keys()
+        if known:
+            self._deleted |= known
+            self.progress.topics_deleted += len(known)
+            for key, history in self.partitions.items():
+                if key.topic_id in known:
+                    history.is_lost = history.is_deleted = True
 
     def check_sessions(self) -> None:
         """Both ends of a session know the same."""
@@ -343,12 +376,12 @@ class Watcher:
         for machine in self._nodes.values():
             assert machine.node is not None
             if machine.node.broker is not None:
-                for topic_partition, partition in machine.node.broker.replicas.partitions.items():
-                    replica = self._follow(machine, self._known(machine), topic_partition, partition)
+                for partition in machine.node.broker.replicas.partitions.values():
+                    replica = self._follow(machine, self._known(machine), partition)
                     check_producers(replica.name, partition.log, replica.batches)
-        for topic_partition in self.partitions:
-            if topic_partition.topic in COORDINATED:
-                check_shards(self._nodes.values(), *topic_partition)
+        for key in self.partitions:
+            if key.topic in COORDINATED:
+                check_shards(self._nodes.values(), *key.topic_partition)
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:
         """Look at a node whose life ends now."""
@@ -391,10 +424,12 @@ class Watcher:
         end = seen.durable_end if machine.node is None else _durable_end(machine, machine.node)
         return end >= self.metadata.end
 
-    def _look_at_partition(
-        self, machine: SimulatedNode, seen: _Seen, topic_partition: TopicPartition, partition: Partition
-    ) -> None:
-        replica = self._follow(machine, seen, topic_partition, partition)
+    def _look_at_partition(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> None:
+        key = partition.key
+        history = self.history_of(key)
+        if history.is_deleted:
+            return
+        replica = self._follow(machine, seen, partition)
         high_watermark, before = partition.log.high_watermark, replica.high_watermark
         led_before, replica.led_epoch = replica.led_epoch, partition.leader_epoch if partition.is_leader else None
         if high_watermark == before:
@@ -402,13 +437,11 @@ class Watcher:
         replica.high_watermark = high_watermark
         if high_watermark < before and led_before is not None and led_before == replica.led_epoch:
             raise Violation(f"{replica.name}: its leader's high watermark goes back from {before} to {high_watermark}")
-        history = self.history(topic_partition)
         history.commit(replica, high_watermark, partition.leader_epoch)
         if partition.is_leader and not history.is_lost:
-            decided = self._decided(topic_partition)
-            check_high_watermark(machine.node_id, partition, decided, self._ends(topic_partition))
-            if topic_partition.topic == GROUP_TOPIC and self.groups:
-                self._look_at_readers(machine, topic_partition.partition, high_watermark)
+            check_high_watermark(machine.node_id, partition, self._decided(key), self._ends(key))
+            if key.topic == GROUP_TOPIC and self.groups:
+                self._look_at_readers(machine, key.partition, high_watermark)
 
     def _look_at_readers(self, machine: SimulatedNode, number: int, high_watermark: int) -> None:
         """What this node tells the readers of groups is committed."""
@@ -420,9 +453,8 @@ class Watcher:
             for laws in self.groups.values():
                 laws.check_readers(machine.name, view.shard)
 
-    def _decided(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
-        topic = None if self._newest_image is None else self._newest_image.topic_named(topic_partition.topic)
-        return None if topic is None else topic.partitions.get(topic_partition.partition)
+    def _decided(self, key: TopicIdPartition) -> PartitionRegistration | None:
+        return None if self._newest_image is None else self._newest_image.partition(key.topic_id, key.partition)
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
@@ -443,24 +475,23 @@ class Watcher:
             self.metadata.check_kept(seen.metadata, count)
             if machine.node_id not in self.lossy:
                 logs = before.partitions.items()
-                seen.kept = {**before.kept, **{key: self.history(key).log.shared(log) for key, log in logs}}
+                seen.kept = {**before.kept, **{key: self.history_of(key).log.shared(log) for key, log in logs}}
         return seen
 
     def _follow_metadata(self, node: Node, seen: _Seen) -> None:
         self._follow_log(seen.metadata, node.raft.replica.log.unified, self.metadata)
 
-    def _follow(
-        self, machine: SimulatedNode, seen: _Seen, topic_partition: TopicPartition, partition: Partition
-    ) -> ReplicaLog:
-        history = self.history(topic_partition)
+    def _follow(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> ReplicaLog:
+        key = partition.key
+        history = self.history_of(key)
         committed = history.log
-        replica = seen.partitions.get(topic_partition)
-        if replica is not None and replica.source is not partition.log and self._has_left(machine, topic_partition):
+        replica = seen.partitions.get(key)
+        if replica is not None and replica.source is not partition.log and self._has_left(machine, key):
             replica = None
         if replica is None:
-            replica = seen.partitions[topic_partition] = ReplicaLog(f"{topic_partition} of node {machine.node_id}")
+            replica = seen.partitions[key] = ReplicaLog(f"{key.topic_partition} of node {machine.node_id}")
             self._follow_log(replica, partition.log, committed, history.is_lost)
-            kept = seen.kept.pop(topic_partition, 0)
+            kept = seen.kept.pop(key, 0)
             if not history.is_lost:
                 committed.check_kept(replica, kept)
             check_producers(replica.name, partition.log, replica.batches)
@@ -471,15 +502,15 @@ class Watcher:
                 check_producers(replica.name, partition.log, replica.batches)
         return replica
 
-    def _has_left(self, machine: SimulatedNode, topic_partition: TopicPartition) -> bool:
-        return self.reassignments is not None and self.reassignments.has_left(topic_partition, machine.node_id)
+    def _has_left(self, machine: SimulatedNode, key: TopicIdPartition) -> bool:
+        return self.reassignments is not None and self.reassignments.has_left(key, machine.node_id)
 
-    def _forget_replica(self, topic_partition: TopicPartition, node_id: int) -> None:
+    def _forget_replica(self, key: TopicIdPartition, node_id: int) -> None:
         """The node gives up its replica. It need not have again what it has now."""
         seen = self._seen.get(node_id)
         if seen is not None:
-            seen.partitions.pop(topic_partition, None)
-            seen.kept.pop(topic_partition, None)
+            seen.partitions.pop(key, None)
+            seen.kept.pop(key, None)
 
     @staticmethod
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
@@ -491,7 +522,7 @@ class Watcher:
         elif log.log_end_offset != replica.end:
             committed.check_matching(replica, replica.follow(log, committed))
 
-    def _safe_log(self, node_id: int, topic_partition: TopicPartition) -> ReplicaLog | None:
+    def _safe_log(self, node_id: int, key: TopicIdPartition) -> ReplicaLog | None:
         """The log of a broker as it was seen last, unless the broker has lost power and not registered since."""
         seen, machine = self._seen.get(node_id), self._nodes[node_id]
         if seen is None:
@@ -501,9 +532,9 @@ class Watcher:
             known = None if self._newest_image is None else self._newest_image.brokers.get(node_id)
             if broker is None or known is None or known.epoch != broker.lifecycle.epoch:
                 return None
-        return seen.partitions.get(topic_partition)
+        return seen.partitions.get(key)
 
-    def _ends(self, topic_partition: TopicPartition) -> dict[int, int]:
+    def _ends(self, key: TopicIdPartition) -> dict[int, int]:
         """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened
         its logs yet, has what it had."""
         ends = {}
@@ -512,16 +543,16 @@ class Watcher:
             if seen is None or node_id in self.lossy:
                 continue
             broker = None if machine.node is None else machine.node.broker
-            partition = None if broker is None else broker.replicas.partitions.get(topic_partition)
+            partition = None if broker is None else _held_of(broker, key)
             if partition is not None:
                 ends[node_id] = partition.log.log_end_offset
-            elif machine.node is None and topic_partition in seen.partitions:
-                ends[node_id] = seen.partitions[topic_partition].end
+            elif machine.node is None and key in seen.partitions:
+                ends[node_id] = seen.partitions[key].end
         return ends
 
-    def _lacking(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
+    def _lacking(self, key: TopicIdPartition, replicas: Sequence[int]) -> list[int]:
         """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
-        history, ends = self.history(topic_partition), self._ends(topic_partition)
+        history, ends = self.history_of(key), self._ends(key)
         committed = history.log
         if history.is_lost:
             return []
@@ -530,7 +561,7 @@ class Watcher:
             if node_id in ends:
                 return ends[node_id] < committed.end
             seen = self._seen.get(node_id)
-            kept = 0 if seen is None else seen.kept.get(topic_partition, 0)  # it is starting, and opens its logs soon
+            kept = 0 if seen is None else seen.kept.get(key, 0)  # it is starting, and opens its logs soon
             return kept < len(committed.ends)
 
         return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
@@ -545,6 +576,17 @@ def _durable_end(machine: SimulatedNode, node: Node) -> int:
             whole = [at.header.next_offset for at in segment.records.headers() if at.end <= durable]
             return whole[-1] if whole else segment.base_offset
     return log.log_end_offset
+
+
+def _held(node: Node, topic_partition: TopicPartition) -> Partition | None:
+    """The replica that a node has of a partition, whichever topic it is of."""
+    return None if node.broker is None else node.broker.replicas.partitions.get(topic_partition)
+
+
+def _held_of(broker: Broker, key: TopicIdPartition) -> Partition | None:
+    """The replica that a broker has of this very topic."""
+    held = broker.replicas.partitions.get(key.topic_partition)
+    return held if held is not None and held.key.topic_id == key.topic_id else None
 
 
 def _parse(text: str) -> TopicPartition:

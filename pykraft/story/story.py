@@ -23,10 +23,11 @@ from typing import Any
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
-from pykraft.sim.cluster import SimulatedCluster, SimulationFailed
+from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.frames import Frame
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Host, Impossible, Intervention, Kill, Restart
 from pykraft.sim.knobs import Knobs
+from pykraft.sim.report import SimulationFailed
 from pykraft.story.checkpoints import Checkpoints, go_on
 from pykraft.story.film import Film
 from pykraft.story.marks import KINDS, Mark

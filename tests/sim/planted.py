@@ -210,6 +210,16 @@ def a_follower_cut_to_its_high_watermark() -> None:
     put(ReplicaFetcher, "add", cut_and_add)
 
 
+@bug
+def an_answer_matched_by_name_and_leader_epoch() -> None:
+    """A follower does not compare whose log it has asked for, nor from which offset."""
+
+    def is_current(self: ReplicaFetcher, followed: Any, asked: Any) -> bool:
+        return asked is not None and asked.leader_epoch == followed.partition.leader_epoch
+
+    put(ReplicaFetcher, "_is_current", is_current)
+
+
 # --- fetch sessions ---------------------------------------------------------------------------------------------------
 
 

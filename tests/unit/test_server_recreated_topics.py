@@ -110,7 +110,7 @@ def test_a_batch_whose_check_pauses_is_not_appended_to_a_new_topic_of_that_name(
     old = lone.create("t")
     large = batch(2, size=1 << 20, key=b"k", compression=Compression.ZSTD)
     replicas = lone.broker.replicas
-    steps = replicas.produce(PLACE, large, lone.now, needs_all=False, budget=UnpackBudget(), topic_id=old)
+    steps: Any = replicas.produce(PLACE, large, lone.now, needs_all=False, budget=UnpackBudget(), topic_id=old)
     next(steps)
     recreate(lone)
     with pytest.raises(KafkaError) as refused:
