@@ -242,7 +242,9 @@ class KafkaNodes:
                 word for name, level in layout.wanted.features.items() for word in ("--feature", f"{name}={level}")
             ]
             arguments = ("format", "-t", layout.cluster_id, "-c", str(file), *features)
-            formatting.append(subprocess.Popen(self._java("kafka.tools.StorageTool", *arguments), stdout=sys.stderr))
+            formatting.append(
+                subprocess.Popen(self._java("kafka.tools.StorageTool", *arguments), stdout=subprocess.DEVNULL)
+            )
         if {process.wait(START_S) for process in formatting} != {0}:
             raise ConfigError("Kafka refuses to format such a cluster")
 
