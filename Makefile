@@ -38,7 +38,7 @@ test:  ## everything: under 25 minutes on two cores
 	@PYTHON='$(PYTHON)' .ci/python .ci/prepare.py --archive-later
 	@$(RUN) tests/run.py full
 
-judges: setup  ## Kafka's own client tests and other libraries, a row for each file: about an hour; needs Java, Maven, Node.js, Go
+judges: setup  ## Kafka's own client tests and other libraries, a row for each file: about two hours; needs Java, Maven, Node.js, Go
 	@$(RUN) tests/run.py judges
 
 soak: setup  ## the long runs, for hours: thousands of simulated histories

@@ -135,7 +135,11 @@ BUDGET = (*SLOW_READER, "-p", "tests.harness.budget")
 SMALL, FULL = ((("PYKRAFT_PROFILE", size),) for size in ("small", "full"))
 """How much data a notebook takes: as on Binder, or as on a reader's own machine."""
 
-JUDGES = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/judges/test_*.py")))
+JUDGES = {
+    path.stem.removeprefix("test_"): path.relative_to(ROOT).as_posix()
+    for path in sorted(ROOT.glob("tests/judges/test_*.py"))
+}
+LONG_JUDGES_S = {"kafka_client_tests": 2 * 3600}
 JUDGED_TWICE = tuple(
     f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors", "transactions")
 )
@@ -211,8 +215,8 @@ SUITES = (
     ),
     Suite("simulation long", "pytest", ("tests/sim",), ("soak",), ("--long",), limit_s=2 * 3600, cores=2),
     *(
-        Suite(pathlib.Path(path).stem.removeprefix("test_"), "pytest", (path,), ("judges",), EACH_TEST, 1800, cores=2)
-        for path in JUDGES
+        Suite(name, "pytest", (path,), ("judges",), EACH_TEST, LONG_JUDGES_S.get(name, 1800), cores=2)
+        for name, path in JUDGES.items()
     ),
     Suite("answers", "pytest", ("tests/conformance",), ("judges",), ("--long",), limit_s=1800, cores=2),
     Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),

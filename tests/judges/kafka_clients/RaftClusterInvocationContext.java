@@ -3,7 +3,7 @@
 // line) and is asked through its standard input; see tests/harness/outside_cluster.py. It ends with its input.
 //
 // What the tests ask of a cluster from outside is served. A test that takes a broker or a controller as an object of its
-// own JVM is aborted, and the report says so.
+// own JVM is aborted, and so is one whose cluster cannot be had; the report says why.
 package org.apache.kafka.common.test.junit;
 
 import java.io.BufferedReader;
@@ -25,12 +25,17 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.fault.FaultHandlerException;
 import org.junit.jupiter.api.extension.AfterEachCallback;
+import org.junit.jupiter.api.extension.AfterTestExecutionCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.Extension;
 import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
@@ -60,8 +65,11 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         BeforeEachCallback start = context -> {
             if (config.isAutoStart()) cluster.start();
         };
-        AfterEachCallback stop = context -> cluster.stop();
-        return List.of(start, stop, new ClusterInstanceParameterResolver(cluster));
+        // As in Kafka's own runtime it ends before the methods that come after each test; or with the test, if that failed
+        // before it began.
+        AfterTestExecutionCallback stop = context -> cluster.stop();
+        AfterEachCallback stopAtLast = context -> cluster.stop();
+        return List.of(start, stop, stopAtLast, new ClusterInstanceParameterResolver(cluster));
     }
 
     private static void waitUntil(Callable<Boolean> condition, String what) throws InterruptedException {
@@ -96,11 +104,9 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         @Override
         public void start() {
             if (started()) return;
-            config.features().forEach((feature, level) -> {
-                if (level != feature.latestProduction()) {
-                    throw new TestAbortedException("it needs " + feature.featureName() + " " + level);
-                }
-            });
+            if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
+                throw new TestAbortedException("it needs " + config.brokerSecurityProtocol());
+            }
             try {
                 process = new ProcessBuilder(System.getenv("CLUSTER_COMMAND").split("\n"))
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
@@ -109,11 +115,21 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             }
             toCluster = new PrintWriter(process.outputWriter(), true);
             fromCluster = process.inputReader();
-            toCluster.println(config.numBrokers());
+            toCluster.println("brokers " + config.numBrokers());
+            toCluster.println("controllers " + config.numControllers());
+            toCluster.println(isCombined ? "combined" : "isolated");
+            toCluster.println("disks " + config.numDisksPerBroker());
+            toCluster.println("feature metadata.version " + config.metadataVersion().featureLevel());
+            config.features().forEach((feature, level) ->
+                toCluster.println("feature " + feature.featureName() + " " + level));
             var properties = new TreeMap<>(config.serverProperties());
             properties.putIfAbsent("group.initial.rebalance.delay.ms", "0"); // as Kafka's own runtime has it
-            properties.forEach((key, value) -> toCluster.println(key + "=" + value));
-            String[] addresses = ask("").split(" ");
+            properties.forEach((key, value) -> toCluster.println("set " + key + "=" + value));
+            config.perServerOverrideProperties().forEach((id, own) ->
+                own.forEach((key, value) -> toCluster.println("set-of " + id + " " + key + "=" + value)));
+            String answer = ask("");
+            if (answer.startsWith("cannot ")) throw new TestAbortedException(answer.substring("cannot ".length()));
+            String[] addresses = answer.split(" ");
             bootstrapServers = addresses[0];
             bootstrapControllers = addresses[1];
         }
@@ -177,12 +193,13 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Map<Integer, KafkaBroker> brokers() {
-            return new CountedBrokers(brokerIds().size());
+            return new BrokersElsewhere(brokerIds());
         }
 
         @Override
         public Set<GroupProtocol> supportedGroupProtocols() {
-            return Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER);
+            boolean isClassic = config.features().getOrDefault(Feature.GROUP_VERSION, (short) 1) == 0;
+            return isClassic ? Set.of(GroupProtocol.CLASSIC) : Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER);
         }
 
         @Override
@@ -197,12 +214,13 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Set<Integer> brokerIds() {
-            return IntStream.rangeClosed(1, config.numBrokers()).boxed().collect(Collectors.toSet());
+            return IntStream.range(0, config.numBrokers()).boxed().collect(Collectors.toSet());
         }
 
         @Override
         public Set<Integer> controllerIds() {
-            return brokerIds();
+            int first = isCombined ? 0 : 3000;
+            return IntStream.range(first, first + config.numControllers()).boxed().collect(Collectors.toSet());
         }
 
         @Override
@@ -277,6 +295,11 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         }
 
         @Override
+        public void waitAcls(AclBindingFilter filter, Collection<AccessControlEntry> entries) {
+            ask("settle");
+        }
+
+        @Override
         public void ensureConsistentMetadata() {
             ask("settle");
         }
@@ -287,17 +310,22 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         }
     }
 
-    /** Brokers of another process: a test may count them, but is aborted when it takes one. */
-    private static final class CountedBrokers extends AbstractMap<Integer, KafkaBroker> {
-        private final int count;
+    /** Brokers of another process: a test may count them and name them, but is aborted when it takes one. */
+    private static final class BrokersElsewhere extends AbstractMap<Integer, KafkaBroker> {
+        private final Set<Integer> ids;
 
-        CountedBrokers(int count) {
-            this.count = count;
+        BrokersElsewhere(Set<Integer> ids) {
+            this.ids = ids;
         }
 
         @Override
         public int size() {
-            return count;
+            return ids.size();
+        }
+
+        @Override
+        public Set<Integer> keySet() {
+            return ids;
         }
 
         @Override
