@@ -42,12 +42,13 @@ from tests.harness.waiting import wait_until
 LONGEST_WAIT_MS = 100.0
 LARGEST_GROWTH_BYTES = 256 << 20
 PATIENCE_S = 30.0
+_START_S = 180.0
 NEVER = 1 << 60
 MEBIBYTE = 1 << 20
 _READ_BYTES = 16 << 20
 """Answers up to this size are read for their error codes."""
 _MUCH_BYTES = 32 << 20
-_LONG_SESSION, _SHORT_SESSION = (f"broker.session.timeout.ms={ms}" for ms in (SESSION_MS, 3000))
+_LONG_SESSION, _SHORT_SESSION = (f"broker.session.timeout.ms={ms}" for ms in (SESSION_MS, 15_000))
 _AFTERWARDS = 3
 """Answers that the other client waits for after the flood's: what the node does late counts, too."""
 
@@ -141,12 +142,16 @@ class Bench:
             file = self.cluster.properties_file(NODE)
             text = file.read_text()
             file.write_text(text.replace(_LONG_SESSION, _SHORT_SESSION))
-            self.cluster.restart(NODE)
+            self._start()
             self.node.stop()
             file.write_text(text)
-        self.cluster.restart(NODE)
+        self._start()
         self.state.broker_epoch = self._preparation.broker_epoch()
         self._preparation.await_all()
+
+    def _start(self) -> None:
+        self.cluster.restart(NODE, wait=False)
+        wait_until(lambda: self.node.is_ready or not self.node.is_running, "the node is ready", _START_S)
 
     @property
     def turn(self) -> LongestTurn:

@@ -36,6 +36,8 @@ class State:
     salt: int = 0
     """It makes strangers of one request others than those of the request before."""
     broker_epoch: int = -1
+    producer_epoch: int = 0
+    """Of each transactional id."""
     cluster_id: str = ""
     batch: bytes = b""
     """A small record batch."""
@@ -232,7 +234,7 @@ def draw(drawn: Draw) -> Any:
     if name in ("broker_epoch", "new_isr_with_epochs"):
         return state.broker_epoch if name == "broker_epoch" else ...
     if name in ("producer_epoch", "v3_and_below_producer_epoch"):
-        return 0
+        return state.producer_epoch
     if name == "cluster_id":
         return state.cluster_id
     if name in ("num_partitions", "replication_factor") and "assignments" in drawn.filled:
