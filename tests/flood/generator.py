@@ -19,7 +19,7 @@ A message may have 20,000 elements, all arrays together, and a frame 100 MiB: a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pykraft.protocol.api import Api, ListenerKind, apis
@@ -66,9 +66,9 @@ class Flood(NamedTuple):
 # --- which arrays there are -------------------------------------------------------------------------------------------
 
 
-def targets(listener: ListenerKind) -> Iterator[Target]:
+def targets(listener: ListenerKind, known: Iterable[Api] = tuple(apis.values())) -> Iterator[Target]:
     """Every array in every request that a listener of this kind serves, the newest version of each."""
-    for api in apis.values():
+    for api in known:
         if listener not in api.listeners:
             continue
         seen: dict[tuple[str, ...], int] = {}
@@ -131,6 +131,14 @@ def fill(flood: Flood, state: State) -> Request:
     """The request. Where there are fewer names that exist than entries asked for, it has fewer entries."""
     request: Request = _filled(flood, state, flood.target.api.request, flood.target.path, ())
     return request
+
+
+def entries_of(request: Request, target: Target) -> Sequence[Any]:
+    """The array that was filled."""
+    value: Any = request
+    for name in target.path:
+        value = getattr(value[0] if isinstance(value, list) else value, name)
+    return value  # type: ignore[no-any-return]
 
 
 def _filled(flood: Flood, state: State, structure: type[Struct], path: tuple[str, ...], done: tuple[str, ...]) -> Any:

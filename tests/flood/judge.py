@@ -14,6 +14,7 @@ A node that does not answer, or has died, is started again: the floods that foll
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import time
@@ -30,7 +31,7 @@ from pykraft.protocol.header import decode_response
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
 from pykraft.protocol.schema import Request, Struct
 from pykraft.runtime.process import NodeProcess
-from tests.flood.generator import Flood, fill
+from tests.flood.generator import Flood, entries_of, fill
 from tests.flood.prepared import NODE, PROPERTIES, SESSION_MS, Preparation, Sizes
 from tests.flood.vocabulary import State
 from tests.flood.watched_node import FOLDER, LongestTurn, WatchedProcess
@@ -49,6 +50,7 @@ _READ_BYTES = 16 << 20
 """Answers up to this size are read for their error codes."""
 _MUCH_BYTES = 32 << 20
 _LONG_SESSION, _SHORT_SESSION = (f"broker.session.timeout.ms={ms}" for ms in (SESSION_MS, 15_000))
+_FAULT = re.compile(r"  fault  .*|Traceback .*")
 _AFTERWARDS = 3
 """Answers that the other client waits for after the flood's: what the node does late counts, too."""
 
@@ -159,14 +161,13 @@ class Bench:
             self._turn = LongestTurn(self._folder, self.node.pid)
         return self._turn
 
-    def traceback(self) -> str:
-        """The last line of the first traceback that the node has written since this was asked last; nothing if there
-        is none."""
+    def fault(self) -> str:
+        """The first fault or traceback that the node has written down since this was asked last; nothing if there is
+        none."""
         journal = (self.cluster.directory / f"node-{NODE}.out").read_text(errors="replace")
         news, self._read_of_journal = journal[self._read_of_journal :], len(journal)
-        _, found, trace = news.partition("Traceback")
-        lines = [line for line in trace.splitlines() if line and not line.startswith((" ", "|"))]
-        return " ".join(lines[1:2]) or "traceback" if found else ""
+        found = _FAULT.search(news)
+        return "" if found is None else found.group().strip()
 
     # --- without measuring --------------------------------------------------------------------------------------------
 
@@ -195,10 +196,8 @@ class Bench:
         """Send one, made by the generator."""
         self.state.salt += 1
         request = fill(flood, self.state)
-        owner: Any = request
-        for name in flood.target.path:
-            owner = getattr(owner[0] if isinstance(owner, list) else owner, name)
-        return self.measure(str(flood), request, flood.target.version, len(owner), flood.target.listener)
+        target = flood.target
+        return self.measure(str(flood), request, target.version, len(entries_of(request, target)), target.listener)
 
     def measure(
         self,
@@ -208,10 +207,11 @@ class Bench:
         entries: int,
         listener: ListenerKind = ListenerKind.BROKER,
         afterwards_s: float = 0.0,
+        client_id: str | None = None,
     ) -> Row:
         """Send a request and wait for its answer, while another client asks the same node small questions; and for
         this long afterwards."""
-        frame = Connection.frame(request, version)
+        frame = Connection.frame(request, version, client_id=client_id)
         if self._much:
             os.kill(self.node.pid, signal.SIGUSR1)
         with (
@@ -257,8 +257,8 @@ class Bench:
 
     def _after(self, row: Row, is_lost: bool) -> Row:
         """The row, with what became of the node; one that is not well is started again."""
-        if trace := self.traceback():
-            row = row._replace(said=f"{row.said}; {trace}", is_bad=True)
+        if fault := self.fault():
+            row = row._replace(said=f"{row.said}; {fault}", is_bad=True)
         if not self.node.is_running:
             row = row._replace(said=f"{row.said}; the node has died: {self.node.failure}", is_bad=True)
         elif is_lost:

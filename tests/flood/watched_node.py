@@ -5,6 +5,8 @@ A turn is what the node's thread does between two waits for its sockets. The lon
 in a file of shared memory, where the judge reads it and sets it back to 0. CPU time does not grow because another
 process has the processor, so this figure can be judged on a busy machine.
 
+A client with one of the names in `PLANTED` gets a node that makes a mistake: so that the judge is seen to find each.
+
 With SIGUSR1 the node gives back the memory that it does not need any more: what the next request adds can be measured.
 """
 
@@ -17,6 +19,7 @@ import os
 import signal
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +27,10 @@ from typing import Any, ClassVar
 
 from pykraft.cli import main
 from pykraft.network.selector import Selector
+from pykraft.protocol.listeners import ListenerKind
 from pykraft.runtime.process import NodeProcess
+from pykraft.server.apis.dispatch import Dispatcher, Handlers
+from pykraft.transport.server_channel import RequestContext
 
 FOLDER = "PYKRAFT_TURNS"
 """The environment's variable that says where the files of shared memory are: one for each process, by its id."""
@@ -39,7 +45,7 @@ class WatchedProcess(NodeProcess):
 
 
 class LongestTurn:
-    """The longest turn of a node's thread since `begin`, in CPU time."""
+    """The longest turn of a node's thread since `begin`, in CPU time. A turn that goes on is not in it."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         with (folder / str(pid)).open("r+b") as file:
@@ -83,10 +89,65 @@ def _measure(shared: mmap.mmap) -> None:
     Selector.wait = measured_wait  # type: ignore[method-assign]
 
 
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def _long_turn() -> None:
+    end = time.thread_time_ns() + 300_000_000
+    while time.thread_time_ns() < end:
+        continue
+
+
+def _large_answer() -> None:
+    bytearray(os.urandom(1 << 20) * 300)
+
+
+def _raise() -> None:
+    raise RuntimeError("planted")
+
+
+def _wait_for_ever() -> None:
+    threading.Event().wait()
+
+
+def _die() -> None:
+    os._exit(1)
+
+
+PLANTED: dict[str, Callable[[], None]] = {
+    "a turn of 300 ms": _long_turn,
+    "300 MiB more": _large_answer,
+    "an exception in a handler": _raise,
+    "no answer": _wait_for_ever,
+    "the end": _die,
+}
+"""What the node does before it answers a client of this name."""
+
+
+def _plant() -> None:
+    serve: Callable[..., None] = Dispatcher.serve
+
+    def serve_with_mistakes(self: Dispatcher, kind: ListenerKind, apis: object, handlers: Handlers) -> None:
+        serve(self, kind, apis, {request: _with_mistakes(handler) for request, handler in handlers.items()})
+
+    Dispatcher.serve = serve_with_mistakes  # type: ignore[method-assign]
+
+
+def _with_mistakes(handler: Callable[..., Any]) -> Callable[..., Any]:
+    def handle(apis: object, request: Any, context: RequestContext, now: int) -> Any:
+        mistake = PLANTED.get(context.client_id or "")
+        if mistake is not None:
+            mistake()
+        return handler(apis, request, context, now)
+
+    return handle
+
+
 if __name__ == "__main__":
     path = Path(os.environ[FOLDER]) / str(os.getpid())
     path.write_bytes(bytes(_SIZE))
     with path.open("r+b") as file:
         _measure(mmap.mmap(file.fileno(), _SIZE))
+    _plant()
     signal.signal(signal.SIGUSR1, give_back_memory)
     sys.exit(main(["server", *sys.argv[1:]]))
