@@ -163,9 +163,17 @@ def _on_the_path(
         inner = _filled(flood, state, field.wire.element, path[1:], done)  # type: ignore[arg-type]
         return [inner] if field.wire.array else inner
     entries = min(flood.entries, _most(flood, state, structure, field, done))
+    if flood.kind == "repeated":
+        is_simple = not is_struct(field)
+        first = _simple(flood, state, structure, field, done, 0) if is_simple else _entry_of(flood, state, field, done)
+        return [first] * entries
     if not is_struct(field):
         return [_simple(flood, state, structure, field, done, number) for number in range(entries)]
     return [_entry(flood, state, field.wire.element, done, number) for number in range(entries)]  # type: ignore[arg-type]
+
+
+def _entry_of(flood: Flood, state: State, field: Field, done: tuple[str, ...]) -> Struct:
+    return _entry(flood, state, field.wire.element, done, 0)  # type: ignore[arg-type]
 
 
 def _entry(flood: Flood, state: State, structure: type[Struct], done: tuple[str, ...], number: int) -> Struct:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pykraft.protocol.api import ListenerKind
-from tests.flood.generator import Flood, Target, has_long_entries, targets, variants
+from tests.flood.generator import MOST, Flood, Target, has_long_entries, targets, variants
 from tests.flood.vocabulary import KINDS, LONG, Kind
 
 LAST: dict[str, str] = {
@@ -44,6 +44,13 @@ def ordered() -> list[Target]:
     """Every array on both listeners; those of `LAST` come last."""
     found = [target for listener in ListenerKind for target in targets(listener)]
     return sorted(found, key=lambda target: _PLACES.get(target.api.name, 0))
+
+
+def sample(every: int) -> Iterator[Flood]:
+    """One flood, as large as it may be, of each of these arrays: one in `every`. Kinds and variants take turns."""
+    for number, target in enumerate(ordered()[::every]):
+        ways = variants(target)
+        yield Flood(target, KINDS[number % len(KINDS)], MOST, ways[number % len(ways)])
 
 
 def floods(listeners: Iterable[ListenerKind], sizes: Sequence[int], kinds: Sequence[Kind] = KINDS) -> Iterator[Flood]:

@@ -23,6 +23,16 @@ from tests.harness.connection import Connection
 
 SCENES: dict[str, Callable[[Bench], Row]] = {}
 Scene = Callable[[Bench], Row]
+QUICK = (
+    "ListOffsets",
+    "OffsetFetch",
+    "DescribeConfigs",
+    "DescribeProducers",
+    "OffsetCommit",
+    "OffsetDelete",
+    "Produce",
+)
+"""The scenes whose names begin so take a second or less, once the node takes slices."""
 _LONGEST_NAME = 32_767
 _PARTITIONS = 300
 _PRODUCE, _FETCH, _COMMIT = 9, 12, 9
