@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.course import Lab, LabError
 from pykraft.course.labs.check_terms import LIMIT
-from pykraft.course.labs.plug import Outcome, counted_calls, owner_and_name, plugged
+from pykraft.course.labs.plug import Outcome, Plug, at_least, at_most, counted_calls, owner_and_name, plugged
 from pykraft.course.surroundings import HEADLESS
 from tests.labs.graders import PROGRAMS, mutant_file
 
@@ -79,6 +79,7 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
     assert list(outcome.calls) == [task.name for task in lab.tasks]
     assert all(calls > 0 for calls in outcome.calls.values()), outcome
     assert outcome.lines[0] in repr(outcome) and outcome.figure.text in repr(outcome), "a terminal shows both"
+    assert repr(outcome).endswith("\n\nYour code agreed.")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     outcome = lab.run_in_cluster(mutant_file(lab.folder, WRONG[number]))
     assert not outcome.agrees, outcome
     assert re.search(TOLD[number], outcome.text), outcome
+    assert outcome.verdict.startswith("Your code did not agree. "), outcome
 
 
 @pytest.mark.long
@@ -110,6 +112,18 @@ def test_a_mistake_in_the_last_task_which_holds_all_together_is_seen(
     outcome = lab.run_in_cluster(file)
     assert not outcome.agrees, outcome
     assert re.search(words, outcome.text), outcome
+
+
+def test_a_live_run_ends_with_a_verdict_that_names_each_number_that_is_not_right() -> None:
+    compared = {"lost": (1_200, 0), "late": (0, 0), "idle": (0.2, at_most(0.03)), "in a batch": (5.0, at_least(5))}
+    outcome = Outcome(compared, ("a line",), ())
+    assert not outcome.agrees
+    assert repr(outcome).splitlines()[-1] == (
+        "Your code did not agree. lost: 1,200, and should be 0; idle: 0.2, and should be at most 0.03."
+    )
+    assert Outcome({"lost": (0, 0)}, (), ()).verdict == "Your code agreed."
+    raised = Plug("the hash", len, len, errors=1)
+    assert Outcome({"lost": (0, 0)}, (), (raised,)).verdict == "Your code did not agree. the hash: your code raised."
 
 
 def test_before_anything_is_written_there_is_nothing_to_show() -> None:
