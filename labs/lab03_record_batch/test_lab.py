@@ -4,10 +4,10 @@ records with pykraft's, which are themselves compared with Kafka's."""
 import gzip
 import struct
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from pykraft.course.places import ROOT
 from pykraft.records import batch as kafka
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
@@ -16,7 +16,7 @@ from pykraft.records.record import encode_record
 from pykraft.records.varint import encode_varint
 
 ALLOWED_IMPORTS = frozenset({"crc32c"})
-GOLDEN = Path(__file__).resolve().parents[2] / "tests/golden/kafka-4.2.0-rc1-data/golden-0" / f"{0:020d}.log"
+GOLDEN = ROOT / "tests/golden/kafka-4.2.0-rc1-data/golden-0" / f"{0:020d}.log"
 
 # Zigzag: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
 VARINTS = {
