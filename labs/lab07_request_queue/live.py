@@ -61,6 +61,7 @@ def run(work):
     paused_ms = yours.paused_ms
     compared = {
         "requests inside the broker": (counts.inside, INSIDE),
+        "requests in your queue": (counts.queue, PLACES),
         "clients that got their response": (answered, FLOOD),
         "responses in order": (order, [8, 9]),
         "responses of the throttled client": (throttled, [OVER_QUOTA, OVER_QUOTA + 1]),

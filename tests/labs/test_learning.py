@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
 from pykraft.course.labs.task_cells import body_of
 from pykraft.course.progress import note, progress_file, read_progress
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.course.surroundings import HEADLESS, HOME, Shown
 from tests.harness.tree import ROOT
 from tests.labs.graders import LABS
 
@@ -137,6 +139,26 @@ def test_a_cell_goes_into_the_file_between_the_marks_of_its_task(lab: Lab) -> No
     assert body_of(lab.work.read_text(), "8.1") == body_of(SOLUTION, "8.1")
     assert body_of(lab.work.read_text(), "8.2") == body_of(lab.starter.read_text(), "8.2")
     assert {check.outcome for check in lab.check("8.1").report.checks} == {"passed"}
+
+
+def test_on_binder_the_browser_keeps_the_file_and_a_button_downloads_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(shown: Shown) -> str:
+        return shown._repr_html_() or ""
+
+    assert "localStorage" not in page(lab.start())
+    mine = body_of(SOLUTION, "8.1") + "\n\n# ü </script>"
+    assert "localStorage" not in page(lab.write("8.1", mine))
+    monkeypatch.setenv("BINDER_LAUNCH_HOST", "https://mybinder.org/")
+    assert 'localStorage.getItem("pykraft-lab08")' in page(lab.start())
+    saved = page(lab.write("8.1", mine))
+    found = re.search(r'<script>localStorage.setItem\("pykraft-lab08", (.*)\);</script>$', saved)
+    assert found is not None and "</script>" not in found[1]
+    assert json.loads(found[1].replace("<\\/", "</")) == lab.work.read_text()
+    for shown in (saved, page(lab.download())):
+        found = re.search('download="lab08.py" href="data:text/plain;base64,([^"]*)"', shown)
+        assert found is not None and base64.b64decode(found[1]).decode() == lab.work.read_text()
 
 
 def test_the_starters_cell_does_not_wipe_out_what_was_written_meanwhile(lab: Lab) -> None:

@@ -156,6 +156,7 @@ def test_each_lab_breaks_its_code_on_purpose_with_a_mistake_that_is_seen() -> No
 
 
 FULL = sorted(WRONG)
+BINDER_BYTES = 2 << 30
 
 
 @pytest.mark.limit(600)
@@ -170,6 +171,18 @@ def test_the_solution_drives_the_cluster_in_the_full_profile_three_times_once_be
         with busy_core() if is_busy else nullcontext():
             outcome = lab.run_in_cluster(lab.solution)
         assert outcome.agrees, outcome
+
+
+@pytest.mark.limit(300)
+@pytest.mark.long
+@pytest.mark.parametrize("number", ["02", "09", "13"])
+def test_a_lab_needs_no_more_memory_than_binder_gives(number: str) -> None:
+    program = (
+        f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({BINDER_BYTES}, {BINDER_BYTES}))\n"
+        f"from pykraft.course import Lab\nlab = Lab({number!r})\nprint(lab.run_in_cluster(lab.solution).verdict)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=240)
+    assert done.stdout.endswith("Your code agreed.\n"), done.stderr[-500:]
 
 
 @contextmanager
