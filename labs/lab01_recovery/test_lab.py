@@ -134,13 +134,16 @@ def test_what_cannot_be_a_header_is_none(impl, chance):
 
 @pytest.mark.task("1.2", points=2)
 def test_of_a_good_segment_everything_stays(impl, chance):
-    """A segment whose offsets have gaps, one of a single batch, and one without any."""
+    """A segment whose offsets have gaps, one of a single batch, and one without any. What is read is counted: a byte
+    may be read twice."""
     for batches in (12, 1, 0):
         good = Good(chance, batches=batches)
         found = tuple(impl.recover(good.file, len(good.file), good.base_offset))
         assert found == good.what_is_left(), (
             f"{batches} good batches: {good.what_is_left()} is (bytes, next offset), not {found}"
         )
+        read = sum(length for _, length in good.file.touched)
+        assert read <= 2 * len(good.file) + 61, f"of a segment of {len(good.file):,} bytes {read:,} were read"
 
 
 @pytest.mark.task("1.2", points=2)
@@ -270,8 +273,9 @@ def test_of_a_good_log_every_segment_stays(impl, chance):
 
 @pytest.mark.task("1.4", points=2)
 def test_every_segment_after_a_truncated_one_goes(impl, chance):
-    """A damaged batch in each of five segments, one after the other; nothing was ever synced. And a byte too
-    many after the second segment, though the third begins where its batches end."""
+    """A damaged batch in each of five segments, one after the other; nothing was synced, or all but its last offset. A
+    byte too many after the second segment, though the third begins where its batches end. And a segment whose first
+    batch is damaged: it stays, without a byte."""
     for number in range(5):
         log = log_of(chance)
         good = log[number]
@@ -280,14 +284,24 @@ def test_every_segment_after_a_truncated_one_goes(impl, chance):
         data[start + 30] ^= 1
         good.file.data = bytes(data)
         wanted = ([*whole(log[:number]), (good.base_offset, start)], good.places[2][1] + 1)
-        found = recovered(impl, log, log[0].base_offset)
-        assert found == wanted, f"segment {number + 1} of 5 is good up to byte {start}: {wanted} is left, not {found}"
+        for point in (log[0].base_offset, good.next_offset - 1):
+            found = recovered(impl, log, point)
+            assert found == wanted, (
+                f"recovery point {point}, segment {number + 1} of 5 is good up to byte {start}: {wanted}, not {found}"
+            )
     log = log_of(chance)
     size = len(log[1].file)
     log[1].file.data += b"\0"
     found = recovered(impl, log, log[0].base_offset)
     wanted = ([*whole(log[:1]), (log[1].base_offset, size)], log[1].next_offset)
     assert found == wanted, f"the second segment has a byte too many: {wanted} is left, not {found}"
+    log = log_of(chance)
+    data = bytearray(log[2].file.data)
+    data[30] ^= 1
+    log[2].file.data = bytes(data)
+    found = recovered(impl, log, log[0].base_offset)
+    wanted = ([*whole(log[:2]), (log[2].base_offset, 0)], log[2].base_offset)
+    assert found == wanted, f"of the third segment nothing is good, and it stays as an empty one: {wanted}, not {found}"
 
 
 @pytest.mark.task("1.4", points=2)
@@ -309,7 +323,8 @@ def test_what_was_synced_is_not_read(impl, chance):
 
 @pytest.mark.task("1.4", points=1)
 def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes(impl, chance):
-    """The third of five segments is missing, or the second lost its last batch and ends cleanly."""
+    """The third of five segments is missing; the second lost its last batch and ends cleanly; or the second has a whole
+    batch more, so that the third begins below its end."""
     log = log_of(chance)
     del log[2]
     found = recovered(impl, log, log[0].base_offset)
@@ -318,3 +333,8 @@ def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes(impl, chan
     log[1].file.data = log[1].file.data[: log[1].places[-1][2]]
     found = recovered(impl, log, log[0].base_offset)
     assert found == (whole(log[:2]), log[1].places[-1][0]), f"the second segment ends too early: {found}"
+    log = log_of(chance)
+    log[1].file.data += bytes(batch_of(chance, log[1].next_offset, 1))
+    found = recovered(impl, log, log[0].base_offset)
+    wanted = (whole(log[:2]), log[1].next_offset + 1)
+    assert found == wanted, f"the third segment begins below the end of the second, and goes: {wanted}, not {found}"

@@ -31,7 +31,8 @@ class File:
 
 
 class Segment:
-    """A log of batches of 1 to 40 records, some offsets missing, with the two indexes that belong to it."""
+    """A log of batches of 1 to 40 records, some offsets missing between batches and at the end of one, with the two
+    indexes that belong to it."""
 
     def __init__(self, chance, batches=120, base_offset=None):
         self.base_offset = chance.randrange(1 << 40) if base_offset is None else base_offset
@@ -46,7 +47,8 @@ class Segment:
             for _ in range(chance.randrange(1, 41)):
                 builder.append(now, b"key", b"v" * chance.randrange(40))
             batch = builder.build()
-            last = offset + builder.count - 1
+            last = offset + builder.count - 1 + chance.choice((0, 0, 1, 7))
+            batch[23:27] = struct.pack(">i", last - offset)
             if since > INTERVAL_BYTES:
                 self.index_entries.append((last, len(log)))
                 self.time_entries.append((now, last))
@@ -131,7 +133,8 @@ def test_a_lookup_reads_a_handful_of_entries_and_not_the_index(impl, chance):
 
 @pytest.mark.task("2.3", points=2)
 def test_every_offset_is_found_in_its_batch(impl, chance):
-    """All offsets of a segment, from the start of the log: the first, those in the middle, the last of each batch."""
+    """All offsets of a segment, from the start of the log: the first, those in the middle, the last of each batch, also
+    where compaction has taken the last records of a batch: its last offset is still the one in the header."""
     segment = Segment(chance, batches=25)
     for first, last, position in segment.places:
         for offset in range(first, last + 1):
@@ -192,11 +195,16 @@ def test_each_time_is_found_and_those_up_to_the_next(impl, chance):
 
 @pytest.mark.task("2.4", points=1)
 def test_before_the_first_time_there_is_the_beginning(impl, chance):
-    """A time before all entries, and an index without any: (-1, base offset)."""
+    """A time before all entries, and an index without any: (-1, base offset). Entries of the times -1 and 0 are
+    entries like others."""
     segment = Segment(chance)
     for entries in (len(segment.time_entries), 0):
         found = impl.lookup_time(segment.time_index, entries, segment.base_offset, 0)
         assert tuple(found) == (-1, segment.base_offset), f"with {entries} entries: {found}"
+    early = File(struct.pack(">qiqiqi", -1, 3, 0, 4, 9, 7))
+    for timestamp, wanted in ((-1, (-1, 303)), (5, (0, 304))):
+        found = impl.lookup_time(early, 3, 300, timestamp)
+        assert tuple(found) == wanted, f"entries of the times -1, 0, 9: at {timestamp} it is {wanted}, not {found}"
 
 
 @pytest.mark.task("2.4", points=1)

@@ -5,7 +5,8 @@ import os
 import socket
 import ssl
 import tempfile
-from contextlib import ExitStack
+import tracemalloc
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -15,6 +16,10 @@ SMALL_BUFFER = 16_384
 PIECE = 32_768
 MOST_TURNS = 10_000
 PATIENCE_S = 2
+LARGE = 64 << 20
+"""A file of this many bytes, none of which takes room on the disk: in the memory of a program it is seen."""
+LITTLE = 1 << 20
+"""More than this is not needed for a piece."""
 
 
 @pytest.fixture
@@ -77,6 +82,34 @@ def arrived(end, most=1 << 30):
     return found
 
 
+@contextmanager
+def counted_sendfile(impl, monkeypatch):
+    """What each call of os.sendfile in a block has sent, 0 where it raised, whatever name the code has for it."""
+    sent, plain = [], os.sendfile
+
+    def counting(*args, **kwargs):
+        sent.append(0)
+        sent[-1] = plain(*args, **kwargs)
+        return sent[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sendfile", counting)
+        for name, value in list(vars(impl).items()):
+            if value is plain:
+                patch.setattr(impl, name, counting)
+        yield sent
+
+
+def memory_of(action):
+    """The most bytes that a call has had in memory at once."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 class Scripted:
     """A connection that takes as much at each call as the script says, or raises what it says."""
 
@@ -93,6 +126,9 @@ class Scripted:
             raise step
         self.taken += bytes(data[:step])
         return min(step, len(data))
+
+    def sendall(self, data, flags=0):
+        raise AssertionError("sendall does not say how much a full connection took: call send, once")
 
     def fileno(self):
         raise AssertionError("sendfile was called, or the like: these bytes would go out in plain text")
@@ -117,6 +153,22 @@ def test_a_piece_leaves_and_its_size_is_returned(impl, chance, keep):
         sent = impl.send_piece(out, file, position, count)
         assert sent == count, f"a piece of {count:,} bytes left through an empty socket, but you returned {sent}"
         same(arrived(end), data[position : position + count], f"{count:,} bytes from {position:,} on")
+
+
+@pytest.mark.task("5.1", points=2)
+def test_the_kernel_sends_and_the_program_reads_nothing(impl, chance, keep, monkeypatch):
+    """os.sendfile is watched, and your memory: a piece of 100 bytes, and one of 64 MB for a small socket."""
+    data = chance.randbytes(5_000)
+    file, (out, end) = file_of(keep, data), connection(keep)
+    with counted_sendfile(impl, monkeypatch) as sent:
+        impl.send_piece(out, file, 30, 100)
+    assert sent == [100], f"one call of os.sendfile sends 100 bytes; yours sent {sent or 'none of them that way'}"
+    arrived(end)
+    os.ftruncate(file, LARGE)
+    with counted_sendfile(impl, monkeypatch) as sent:
+        most = memory_of(lambda: impl.send_piece(out, file, 0, LARGE))
+    assert len(sent) == 1, f"a piece is one call of os.sendfile, also where the socket takes a part: {len(sent)} calls"
+    assert most < LITTLE, f"{most:,} bytes of the file were in your memory: the kernel sends them without you"
 
 
 @pytest.mark.task("5.1", points=2)
@@ -179,14 +231,17 @@ def test_a_reader_that_is_gone_raises_its_error(impl, chance, keep):
 
 @pytest.mark.task("5.2", points=1)
 def test_a_copy_sends_the_bytes_of_the_file(impl, chance, keep):
-    """Pieces from anywhere in a file, for a connection that takes everything."""
+    """Pieces from anywhere in a file, for a connection that takes everything. The file's own position stays."""
     data = chance.randbytes(20_000)
     file = file_of(keep, data)
+    os.lseek(file, 77, os.SEEK_SET)
     for position, count in [(0, 1), (19_999, 1), (chance.randrange(9_000), chance.randrange(1, 9_000))]:
         out = Scripted(1 << 20)
         sent = impl.copy_piece(out, file, position, count)
         assert sent == count, f"the connection took all {count:,} bytes, but you returned {sent}"
         same(out.taken, data[position : position + count], f"{count:,} bytes from {position:,} on")
+    at = os.lseek(file, 0, os.SEEK_CUR)
+    assert at == 77, f"the file's own position was 77 and is {at}: all answers share it, so read with os.pread"
 
 
 @pytest.mark.task("5.2", points=2)
@@ -203,8 +258,8 @@ def test_a_copy_returns_what_was_taken_and_not_what_was_offered(impl, chance, ke
 
 @pytest.mark.task("5.2", points=1)
 def test_no_more_is_read_than_a_piece(impl, chance, keep):
-    """A gigabyte is wanted from a file of 100,000 bytes: you offer 32,768 at once, so a thousand readers need little
-    memory."""
+    """A gigabyte is wanted from a file of 100,000 bytes: you offer 32,768 at once. And 64 MB of a large file, while
+    your memory is watched: a thousand readers must need little."""
     data = chance.randbytes(100_000)
     file = file_of(keep, data)
     for count in (1 << 30, PIECE + 1, PIECE, PIECE - 1):
@@ -212,6 +267,9 @@ def test_no_more_is_read_than_a_piece(impl, chance, keep):
         impl.copy_piece(out, file, 50, count)
         wanted = min(count, PIECE)
         assert out.offered == [wanted], f"{count:,} bytes are wanted: offer {wanted:,} at once, not {out.offered}"
+    os.ftruncate(file, LARGE)
+    most = memory_of(lambda: impl.copy_piece(Scripted(1 << 30), file, 50, LARGE))
+    assert most < LITTLE, f"{most:,} bytes of a large file were in your memory at once: read at most {PIECE:,}"
 
 
 @pytest.mark.task("5.2", points=2)
@@ -261,15 +319,18 @@ def drained(transfer, out, end, chance, most):
 
 
 @pytest.mark.task("5.3", points=3)
-def test_the_whole_range_arrives_however_little_the_socket_takes(impl, chance, keep):
-    """A range of 300,000 bytes from the middle of a file, and a reader that takes sometimes more, sometimes less."""
+def test_the_whole_range_arrives_however_little_the_socket_takes(impl, chance, keep, monkeypatch):
+    """A range of 300,000 bytes from the middle of a file, and a reader that takes sometimes more, sometimes less. All
+    of them leave by os.sendfile, which is watched."""
     data = chance.randbytes(400_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     start = chance.randrange(1, 90_000)
     transfer = impl.Transfer(file, start, 300_000)
     assert transfer.remaining == 300_000, f"nothing has left yet, but remaining is {transfer.remaining}"
-    found, told = drained(transfer, out, end, chance, 30_000)
+    with counted_sendfile(impl, monkeypatch) as sent:
+        found, told = drained(transfer, out, end, chance, 30_000)
     same(found, data[start : start + 300_000], "the range")
+    assert sum(sent) == 300_000, f"of 300,000 bytes {sum(sent):,} left by os.sendfile: a plain socket gets all that way"
     assert told == 300_000, f"300,000 bytes left, but the turns returned {told:,} in all"
 
 

@@ -1,37 +1,52 @@
 """Lab 07: the queue between network threads and handlers, and what keeps each connection in order."""
 
 from collections import deque
+from threading import Condition
 from typing import Any
 
 
 # --- task 7.1: the request queue ---
 class RequestQueue:
-    """Requests that wait for a handler, at most `capacity` of them."""
+    """Requests on their way from network threads to handlers, at most `capacity` of them."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.requests: deque[Any] = deque()
         self.is_closed = False
+        self.changed = Condition()
 
     def __len__(self) -> int:
         """How many requests wait."""
         return len(self.requests)
 
     def put(self, request: Any) -> bool:
-        """Add a request; False if there is no room for it, or the queue is closed."""
-        if self.is_closed or len(self.requests) >= self.capacity:
-            return False
-        self.requests.append(request)
-        return True
+        """Add a request as soon as there is room for it, and return True; False as soon as the queue is closed."""
+        with self.changed:
+            while len(self.requests) >= self.capacity and not self.is_closed:
+                self.changed.wait()
+            if self.is_closed:
+                return False
+            self.requests.append(request)
+            self.changed.notify_all()
+            return True
 
     def take(self) -> Any:
-        """The request that has waited longest; None if there is none."""
-        return self.requests.popleft() if self.requests else None
+        """The request that has waited longest, as soon as there is one; None as soon as the queue is closed."""
+        with self.changed:
+            while not self.requests and not self.is_closed:
+                self.changed.wait()
+            if self.is_closed:
+                return None
+            request = self.requests.popleft()
+            self.changed.notify_all()
+            return request
 
     def close(self) -> None:
-        """The broker stops: nothing goes in any more, and what is in it is dropped."""
-        self.is_closed = True
-        self.requests.clear()
+        """The broker stops: what is inside is dropped, and no thread waits any more."""
+        with self.changed:
+            self.is_closed = True
+            self.requests.clear()
+            self.changed.notify_all()
 
 
 # --- end of task 7.1 ---
@@ -83,7 +98,7 @@ class IdleTime:
     """What share of its time a thread has waited for work. Times are whole numbers, and 0 is one of them."""
 
     def __init__(self, now: int) -> None:
-        """The thread starts, and works."""
+        """The measurement begins; the thread does not wait yet."""
         self.started = now
         self.waited = 0
         self.since: int | None = None

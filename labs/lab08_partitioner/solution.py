@@ -43,10 +43,9 @@ class StickyPartitioner:
 
     def partition(self, topic: str, available: Sequence[int], size: int) -> int:
         """Where a record of `size` bytes goes; `available` are the partitions that have a leader."""
-        partition, sent = self.current.get(topic, (None, 0))
-        if sent >= self.batch_bytes or partition not in available:
-            others = [other for other in available if other != partition] or list(available)
-            partition, sent = self.random.choice(others), 0
+        partition, sent = self.current.get(topic, (None, self.batch_bytes))
+        if sent >= self.batch_bytes:
+            partition, sent = self.random.choice(available), 0
         self.current[topic] = (partition, sent + size)
         return partition
 

@@ -7,7 +7,7 @@ from random import Random
 # --- task 8.1: the hash of a key ---
 def murmur2(data: bytes) -> int:
     """The hash of some bytes as a number from 0 to 2**32 - 1."""
-    raise NotImplementedError("Task 8.1: mix every four bytes into the hash, then those that are left, then finish it")
+    raise NotImplementedError("Task 8.1: mix every four bytes into the hash, then the rest, then finish it")
 
 
 # --- end of task 8.1 ---
@@ -28,11 +28,11 @@ class StickyPartitioner:
 
     def __init__(self, random: Random, batch_bytes: int) -> None:
         """`random` draws the next partition; about `batch_bytes` go to one before that."""
-        raise NotImplementedError("Task 8.3: remember what you need: the current partition of each topic is one thing")
+        raise NotImplementedError("Task 8.3: remember what you need from one record to the next")
 
     def partition(self, topic: str, available: Sequence[int], size: int) -> int:
         """Where a record of `size` bytes goes; `available` are the partitions that have a leader."""
-        raise NotImplementedError("Task 8.3: stay with the partition until it is full or has no leader any more")
+        raise NotImplementedError("Task 8.3: stay with a partition until a batch is full, then draw")
 
 
 # --- end of task 8.3 ---

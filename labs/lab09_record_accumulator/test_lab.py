@@ -129,15 +129,18 @@ def test_what_cannot_grow_and_what_is_flushed_is_ready_at_once(impl):
 
 @pytest.mark.task("9.2", points=2)
 def test_a_batch_that_was_refused_waits_for_its_pause(impl):
-    """Refused batches: full, followed by another, and flushed."""
+    """Refused batches: full, followed by another, flushed, and one whose linger would end after the pause."""
     for name, queue, is_flushing in (
         ("alone", [batch(impl, attempts=1, not_before_ms=300)], False),
         ("full", [batch(impl, size=BATCH_SIZE, attempts=2, not_before_ms=300)], False),
         ("followed by another", [batch(impl, 1, attempts=1, not_before_ms=300), batch(impl, 2)], False),
         ("flushed", [batch(impl, attempts=1, not_before_ms=300)], True),
+        ("young", [batch(impl, created_ms=295, attempts=1, not_before_ms=300)], False),
     ):
         found = when(impl, queue, is_flushing)
         assert found == 300, f"a refused batch that is {name} waits for its pause, 300, and you say {found}"
+    found = when(impl, [batch(impl, created_ms=70, attempts=1, not_before_ms=0)])
+    assert found == 0, f"a batch that was sent does not linger any more: its pause ended at 0, and you say {found}"
 
 
 @pytest.mark.task("9.2", points=1)
@@ -168,22 +171,44 @@ def queues_of(impl, sizes, each=2):
 
 @pytest.mark.task("9.3", points=2)
 def test_a_request_takes_one_batch_of_every_ready_partition(impl):
-    """Three ready partitions of four, with two batches each, and room for all."""
+    """Three ready partitions of four, with two batches each, and room for all; and two with one batch each."""
     queues = queues_of(impl, [200, 300, 400, 500])
     found = [each.number for each in impl.drain(queues, [0, 1, 3], 10_000)]
     assert found == [0, 10, 30], f"the first batches of partitions 0, 1 and 3 are 0, 10 and 30, not {found}"
     left = {partition: [each.number for each in queue] for partition, queue in queues.items()}
     assert left == {0: [1], 1: [11], 2: [20, 21], 3: [31]}, f"what is left in the queues is {left}"
+    queues = queues_of(impl, [200, 300], each=1)
+    lists = dict(queues)
+    impl.drain(queues, [0, 1], 10_000)
+    assert queues == {0: [], 1: []}, f"queues of one batch are empty after it was taken, and there: you left {queues}"
+    assert lists == {0: [], 1: []}, "a batch that was taken is still in the list that was its queue: change that list"
+
+
+@pytest.mark.task("9.3", points=1)
+def test_a_request_takes_partitions_in_the_order_of_ready(impl, chance):
+    """Five ready partitions in any order, with room for three batches: the first three go."""
+    for ready in ([3, 0, 2, 4, 1], chance.sample(range(5), 5)):
+        queues = queues_of(impl, [300] * 5)
+        found = [each.number // 10 for each in impl.drain(queues, ready, 1_000)]
+        assert found == ready[:3], (
+            f"partitions {ready} are ready, in this order: {ready[:3]} go, and yours took {found}"
+        )
+        assert list(queues)[-3:] == ready[:3], (
+            f"partitions {ready[:3]} were served, and are the last three of the queues now: yours are {list(queues)}"
+        )
 
 
 @pytest.mark.task("9.3", points=2)
 def test_a_request_ends_before_the_first_batch_that_does_not_fit(impl):
-    """400, 400, 300 and 100 bytes and room for 1,000; 500 and 500, which fit exactly; a batch that never fits."""
+    """400, 400, 300 and 100 bytes and room for 1,000; 500 and 500, which fit exactly; a batch that never fits, as
+    the first and as the second."""
     for sizes, room, wanted in (([400, 400, 300, 100], 1_000, [0, 10]), ([500, 500, 1], 1_000, [0, 10])):
         found = [each.number for each in impl.drain(queues_of(impl, sizes), list(range(len(sizes))), room)]
         assert found == wanted, f"batches of {sizes} bytes, room for {room}: take {wanted}, not {found}"
     found = [each.number for each in impl.drain(queues_of(impl, [5_000, 100]), [0, 1], 1_000)]
     assert found == [0], f"a batch larger than a request goes alone, or it would wait forever: you took {found}"
+    found = [each.number for each in impl.drain(queues_of(impl, [100, 5_000, 100]), [0, 1, 2], 1_000)]
+    assert found == [0], f"a batch larger than a request goes alone, and not after another: you took {found}"
     found = impl.drain(queues_of(impl, [5_000, 100]), [], 1_000)
     assert found == [], f"no partition is ready, and you took {found}"
 
@@ -203,11 +228,15 @@ def test_partitions_take_turns(impl):
 
 @pytest.mark.task("9.3", points=1)
 def test_a_batch_that_is_taken_counts_an_attempt(impl):
-    """Batches with 0 and with 2 attempts, and one that stays."""
+    """Batches with 0 and with 2 attempts, one that stays, and one that does not fit."""
     queues = {0: [batch(impl, 1), batch(impl, 2)], 1: [batch(impl, 3, attempts=2)]}
     taken = impl.drain(queues, [0, 1], 10_000)
     found = [each.attempts for each in taken], queues[0][0].attempts
     assert found == ([1, 3], 0), f"attempts are 1 and 3, and 0 for the one that stays: you have {found}"
+    queues = queues_of(impl, [900, 900], each=1)
+    impl.drain(queues, [0, 1], 1_000)
+    found = queues[1][0].attempts if queues[1] else None
+    assert found == 0, f"a batch that does not fit was not sent: it has 0 attempts, and yours {found}"
 
 
 # --- task 9.4 ---------------------------------------------------------------------------------------------------------
@@ -215,23 +244,27 @@ def test_a_batch_that_is_taken_counts_an_attempt(impl):
 
 @pytest.mark.task("9.4", points=3)
 def test_refused_batches_come_back_in_the_order_of_their_numbers(impl, chance):
-    """Five batches in flight are refused in any order, in front of two that wait; three times."""
-    for _ in range(3):
-        queue = [batch(impl, 6), batch(impl, 7)]
+    """Five batches in flight are refused in any order, in front of those that wait, and where none waits."""
+    for waiting in ([6, 7], [], [6], [7, 8], []):
+        queue = [batch(impl, number) for number in waiting]
         for number in chance.sample(range(1, 6), 5):
             impl.put_back(queue, batch(impl, number, attempts=1), 0, BACKOFF_MS, BACKOFF_MAX_MS)
         found = [each.number for each in queue]
-        assert found == list(range(1, 8)), (
+        assert found == [*range(1, 6), *waiting], (
             f"the queue is in the order {found}, and the log would be, too: put_back should keep it in order of numbers"
         )
 
 
 @pytest.mark.task("9.4", points=2)
 def test_the_pause_doubles_up_to_its_limit(impl, chance):
-    """One to nine attempts, at some time."""
+    """One to nine attempts, at some time, after an earlier pause; to be put back counts no attempt."""
     for attempts in range(1, 10):
-        now_ms, queue = chance.randrange(10_000), []
-        impl.put_back(queue, batch(impl, attempts=attempts), now_ms, BACKOFF_MS, BACKOFF_MAX_MS)
+        now_ms, queue = chance.randrange(500, 10_000), []
+        refused = batch(impl, attempts=attempts, not_before_ms=chance.randrange(500))
+        impl.put_back(queue, refused, now_ms, BACKOFF_MS, BACKOFF_MAX_MS)
+        assert refused.attempts == attempts, (
+            f"a batch with {attempts} attempts has {refused.attempts} after put_back: drain has counted them already"
+        )
         pause = min(1_000, 100 * 2 ** (attempts - 1))
         found = queue[0].not_before_ms - now_ms
         assert found == pause, f"after attempt {attempts} the pause is {pause} ms, and yours is {found}"

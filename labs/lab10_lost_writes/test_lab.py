@@ -25,6 +25,8 @@ def test_each_record_that_was_sent_has_an_outcome(impl):
     wanted = {0: "acknowledged", 1: "failed", 2: "unknown", 3: "acknowledged"}
     assert found == wanted, f"the outcomes are {wanted}, and you say {found}"
     assert impl.outcomes([]) == {}, "an empty history has no outcomes, and you found some"
+    found = impl.outcomes([impl.Sent(0), impl.Read(0, 0)])
+    assert found == {0: "unknown"}, f"record 0 was read, but the producer has said nothing: unknown, and not {found}"
 
 
 @pytest.mark.task("10.1", points=1)
@@ -37,11 +39,13 @@ def test_the_order_of_events_of_different_records_does_not_matter(impl):
 
 @pytest.mark.task("10.1", points=2)
 def test_the_position_is_after_the_last_record_that_was_read(impl):
-    """Nothing read, one record, and records with gaps between them."""
+    """Nothing read, one record, records with gaps between them, and a log that goes on."""
     assert impl.position([impl.Sent(0), impl.Acknowledged(0, 9)]) == 0, "nothing was read: the position is 0"
     for offsets in ([0], [4], [2, 3, 9]):
         found = impl.position([impl.Read(offset, offset) for offset in offsets])
         assert found == offsets[-1] + 1, f"records at {offsets} were read: {offsets[-1] + 1} is next, not {found}"
+    found = impl.position([impl.Read(3, 0), impl.End(9)])
+    assert found == 4, f"offset 3 was read, and the log ends at 9: the reader asks for 4 next, not for {found}"
 
 
 # --- task 10.2 --------------------------------------------------------------------------------------------------------
@@ -50,15 +54,23 @@ def test_the_position_is_after_the_last_record_that_was_read(impl):
 @pytest.mark.task("10.2", points=3)
 def test_what_was_acknowledged_and_is_not_there_is_lost(impl, chance):
     """Forty records of which none, one, or five are gone, never the last. The reader has reached the end. And the very
-    first offset."""
+    first offset, and a log in which nothing is left."""
     for count in (0, 1, 5):
-        gone = sorted(
-            chance.sample(range(39), count)
-        )  # without the last record the reader would not have reached the end
+        gone = sorted(chance.sample(range(39), count))  # without the last one the end would not be reached
         found = impl.lost(history_of(impl, chance, gone=gone))
         assert found == gone, f"the lost records are {gone}, and you found {found}"
     found = impl.lost([impl.Sent(0), impl.Acknowledged(0, 0), impl.Read(1, 5)])
     assert found == [0], f"record 0 was acknowledged at offset 0, which the reader has passed, and you found {found}"
+    for offset in (0, -1):
+        found = impl.lost([impl.Sent(0), impl.Acknowledged(0, offset), impl.End(0)])
+        assert found == [0], f"the log ends at 0, so nothing is in it: record 0 is lost, and you found {found}"
+
+
+@pytest.mark.task("10.2", points=1)
+def test_what_was_read_at_another_offset_is_not_lost(impl):
+    """Record 0 was acknowledged at offset 1, which has record 7; record 0 is at offset 2."""
+    found = impl.lost([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 0), impl.End(3)])
+    assert found == [], f"record 0 was read, though not where it was promised: it is not lost, and you found {found}"
 
 
 @pytest.mark.task("10.2", points=2)
@@ -112,10 +124,15 @@ def test_a_record_that_was_read_twice_is_named_once(impl):
 
 @pytest.mark.task("10.3", points=3)
 def test_another_record_at_the_offset_that_was_named_is_a_move(impl):
-    """A record that is where it was acknowledged, one whose place has another, and one whose place was not read."""
-    history = [impl.Acknowledged(0, 10), impl.Acknowledged(1, 11), impl.Acknowledged(2, 12), impl.Acknowledged(3, -1)]
+    """Records that are where they were acknowledged, whose place has another, and whose place was not read. Of two that
+    moved one was read elsewhere and one nowhere."""
+    promised = [impl.Acknowledged(4, 13), impl.Acknowledged(0, 10), impl.Acknowledged(1, 11)]
+    history = [*promised, impl.Acknowledged(2, 12), impl.Acknowledged(3, -1)]
     found = impl.moved([*history, impl.Read(10, 0), impl.Read(11, 9), impl.Read(13, 1)])
-    assert found == [1], f"offset 11 was promised to record 1 and has record 9: [1], and you say {found}"
+    assert found == [1, 4], (
+        f"offset 11 was promised to record 1 and has record 9; offset 13 was promised to 4 and has 1: [1, 4], in order,"
+        f" and you say {found}"
+    )
 
 
 # --- task 10.4 --------------------------------------------------------------------------------------------------------
@@ -127,6 +144,8 @@ def test_a_verdict_needs_no_end_where_a_loss_is_certain(impl, chance):
     for stop, has_end in ((None, True), (20, False)):
         found = impl.verdict(history_of(impl, chance, gone=(4, 9), stop=stop, has_end=has_end))
         assert found == "broken", f"two acknowledged records are gone for sure, and your verdict is {found!r}"
+    found = impl.verdict(history_of(impl, chance, gone=(4, 9), named=False))
+    assert found == "broken", f"no offset was named, and the end shows that two are gone: your verdict is {found!r}"
     found = impl.verdict([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 0), impl.End(3)])
     assert found == "broken", f"offset 1 was promised to record 0 and has record 7: your verdict is {found!r}"
 
@@ -141,9 +160,14 @@ def test_a_verdict_is_unknown_while_a_record_may_come(impl, chance):
 
 @pytest.mark.task("10.4", points=2)
 def test_a_cluster_that_kept_its_word_is_fine(impl, chance):
-    """All that was acknowledged was read; failed and unknown records were read or not; one came twice."""
-    found = impl.verdict(history_of(impl, chance))
-    assert found == "fine", f"every acknowledged record was read, and your verdict is {found!r}"
+    """All that was acknowledged was read, with an end and without; failed and unknown ones were read or not; one came
+    twice; and nothing was acknowledged."""
+    for has_end in (True, False):
+        found = impl.verdict(history_of(impl, chance, has_end=has_end))
+        end = "the end came" if has_end else "no end came"
+        assert found == "fine", f"every acknowledged record was read, {end}, and your verdict is {found!r}"
+    found = impl.verdict([impl.Sent(0), impl.Failed(0)])
+    assert found == "fine", f"nothing was acknowledged, so no promise is open: your verdict is {found!r}"
     history = [impl.Sent(n) for n in range(4)] + [impl.Failed(0), impl.Failed(1), impl.Acknowledged(3, 1)]
     read = [impl.Read(0, 1), impl.Read(1, 3), impl.Read(2, 3), impl.End(3)]
     found = impl.verdict(history + read)

@@ -5,6 +5,10 @@
     course status                 what has been done so far, from the learner's own ~/.pykraft/progress.json
     course grade --seed 7341      check work.py of every lab that was begun, with a seed of the grader's choice
     course grade 08 --file f.py   check some other file
+    course check 08 8.1           check your work.py, all of it or one task; the same as lab.check in the notebook
+    course hint 08 8.1            the next of three hints for a task
+    course replay 08              the check that failed last, at the call where it went wrong
+    course run 08                 start the live cluster that runs on your code
     course grade 08 --class hand-ins --csv points.csv
                                   check the files of a class, one row for each student and lab
     course binder --write         put the badge that opens this copy on Binder into the README
@@ -23,6 +27,13 @@ from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
 from pykraft.course.places import LABS, ROOT, NoSuchLab, lab_file, lab_folder, lab_folders
+
+LEARNING = {
+    "check": "check your work.py",
+    "hint": "show the next hint for a task",
+    "replay": "show the check that failed last once more, at the call where it went wrong",
+    "run": "start the live cluster that runs on your code",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --class: write CSV (to this file, or print it)",
     )
     grading.add_argument("--json", action="store_true", help="print everything that was found, as JSON")
+    for name, about in LEARNING.items():
+        learning = actions.add_parser(name, help=about)
+        learning.add_argument("lab", metavar="LAB", help="a number such as 08")
+        if name in ("check", "hint"):
+            learning.add_argument("task", metavar="TASK", nargs="?" if name == "check" else None, help="such as 8.1")
     binder = actions.add_parser("binder", help="print the badge that opens the course on Binder")
     binder.add_argument("--repository", metavar="OWNER/NAME", help="on GitHub (default: this copy's origin)")
     binder.add_argument("--ref", default="HEAD", help="a branch or a tag (default: HEAD)")
@@ -61,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     actions = {"build": _build, "slides": _slides, "status": _status, "grade": _grade, "binder": _binder, "map": _map}
+    actions |= dict.fromkeys(LEARNING, _learn)
     try:
         return actions[options.action](options)
     except NoSuchLab as error:
@@ -154,11 +171,36 @@ def _status(_: argparse.Namespace) -> int:
     return 0
 
 
+# --- a lab without a notebook -----------------------------------------------------------------------------------------
+
+
+def _learn(options: argparse.Namespace) -> int:
+    """What a cell of the lab's notebook does. Exit code 1 says that something has not passed, or does not agree."""
+    from pykraft.course.labs.lab import Lab, LabError
+
+    try:
+        lab = Lab(options.lab, LABS)
+        if options.action == "check":
+            if not lab.work.exists():
+                say(repr(lab.start()))
+            verdict = lab.check(options.task)
+            say(repr(verdict).replace("lab.replay()", f"course replay {lab.number}"))
+            return 0 if verdict.report.has_passed else 1
+        if options.action == "run":
+            outcome = lab.run_in_cluster()
+            say(repr(outcome))
+            return 0 if getattr(outcome, "agrees", False) else 1
+        say(repr(lab.hint(options.task) if options.action == "hint" else lab.replay()))
+    except LabError as error:
+        raise CommandError(str(error)) from None
+    return 0
+
+
 # --- grade ------------------------------------------------------------------------------------------------------------
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from pykraft.course.labs.grading import grade
+    from pykraft.course.labs import handed_in
 
     folders = [lab_folder(number) for number in options.labs]
     if options.folder is not None:
@@ -180,15 +222,20 @@ def _grade(options: argparse.Namespace) -> int:
             file = lab_file(missing[0], "work").name if missing else "work.py"
             raise CommandError(f"{who}: there is no {file} to be graded")
     seed = Random().randrange(1 << 31) if options.seed is None else options.seed
-    reports = [grade(folder, (options.file or lab_file(folder, "work")).resolve(), seed) for folder in folders]
+    files = {folder: (options.file or lab_file(folder, "work")).resolve() for folder in folders}
+    reports = [handed_in.graded(folder, file, seed, handed_in.outline(folder, seed)) for folder, file in files.items()]
+    seen = [handed_in.flags(folder, file) for folder, file in files.items()]
     if options.json:
-        say(json.dumps({"seed": seed, "labs": [report.as_json() for report in reports]}, indent=1))
+        found = [{**report.as_json(), "flags": each} for report, each in zip(reports, seen, strict=True)]
+        say(json.dumps({"seed": seed, "labs": found}, indent=1))
         return 0 if all(report.has_passed for report in reports) else 1
-    for report in reports:
+    for report, each in zip(reports, seen, strict=True):
         say(f"{report.lab}: {report.points} of {report.total} points{f' ({report.problem})' if report.problem else ''}")
         for check in report.checks:
             if check.message:
                 say(f"  {check.outcome:<8} {check.name}: {check.message.splitlines()[0][:300]}")
+        if each:
+            say(f"  look at it: {'; '.join(each)}")
     say(f"seed {seed}")
     return 0 if all(report.has_passed for report in reports) else 1
 
@@ -213,7 +260,8 @@ def _grade_class(options: argparse.Namespace, labs: list[Path]) -> int:
                 rows = classroom.write_csv(rows, to)
             for row in rows:
                 line = f"{row.student}, {row.report.lab}: {row.report.points} of {row.total} points"
-                (say if options.csv is None else tell)(line + (f" ({row.report.problem})" * bool(row.report.problem)))
+                line += f" ({row.report.problem})" * bool(row.report.problem)
+                (say if options.csv is None else tell)(line + f" [{'; '.join(row.flags)}]" * bool(row.flags))
     except OSError as error:
         raise CommandError(f"{options.csv} cannot be written: {error.strerror}") from None
     tell(f"seed {seed}")

@@ -98,6 +98,21 @@ def test_an_endless_loop_is_ended_and_the_line_is_told(folder: Path) -> None:
     assert drawing.message.startswith("it did not end within 0.2 s: it was in work.py, line ")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("return statistics.mean(range(10**8))", "it did not end within 0.2 s: it was in work.py, line 8"),
+        ("return statistics.mean([])", "mean requires at least one data point (work.py, line 8)"),
+    ],
+)
+def test_the_line_of_the_file_is_blamed_and_not_that_of_a_library_which_it_calls(
+    folder: Path, text: str, words: str
+) -> None:
+    program = "import statistics\n\n" + GOOD.replace("def draw", "\ndef draw").replace("return True", text)
+    (report,) = grade_many(folder, [(written(folder, program), 1)], check_limit_s=0.2)
+    assert words in report.checks[1].message
+
+
 ENDLESS = "\n    while True:\n        pass\n"
 
 

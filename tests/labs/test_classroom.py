@@ -13,13 +13,38 @@ import pytest
 
 from pykraft import cli
 from pykraft.course.labs.check_terms import LIMIT
-from pykraft.course.labs.classroom import COLUMNS, LARGEST_BYTES, grade_class, submissions
+from pykraft.course.labs.classroom import COLUMNS, LARGEST_BYTES, Row, grade_class, submissions
 from pykraft.course.labs.grading import Report
 from pykraft.course.places import lab_folder
 
 LAB = lab_folder("08")
 SOLUTION = (LAB / "solution.py").read_text()
 CHILD = 'import subprocess, sys\nsubprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "of-gus"])\n'
+PATCHED = """
+import sys
+grader = sys.modules["pykraft.course.labs.checks"]
+grader._outcome = lambda call: ("passed", "", "")
+"""
+"""Lets the checks say that all has passed."""
+FORGED = """
+import json, os
+names = {"8.1": 8, "8.2": 6, "8.3": 11}
+checks = [
+    {"name": f"test_{task}", "task": task, "points": points, "about": "", "outcome": "passed", "kind": "",
+     "message": "", "cases": 1, "case": ""}
+    for task, points in names.items()
+]
+with open(os.environ["PYKRAFT_LAB_REPORT"], "w") as file:
+    json.dump({"checks": checks, "exit_status": 0, "problem": ""}, file)
+os._exit(0)
+"""
+"""Leaves a report of its own, and ends."""
+BORROWED = """
+import importlib
+kafka = importlib.import_module("pykraft.client.partitioner")
+murmur2, partition_of_key, StickyPartitioner = kafka.murmur2, kafka.partition_of_key, kafka.StickyPartitioner
+"""
+OTHER_NAMES = SOLUTION.replace("value", "folded").replace("whole", "fours")
 HAND_INS = {
     "ann/lab08.py": SOLUTION,
     "bob/labs/lab08_partitioner/work.py": SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"),
@@ -32,11 +57,19 @@ HAND_INS = {
     "ida/work.py": SOLUTION + "\nimport os\n\n\ndef murmur2(data):\n    os.kill(os.getpid(), 11)\n",
     "joe/work.py": SOLUTION + "\nimport os\nfrom pathlib import Path\nPath('test_lab.py').write_text('')\n",
     "kim/work.py": SOLUTION,
+    "pat/work.py": 'exec(open("solution.py").read())\n',
+    "quin/work.py": PATCHED + SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"),
+    "rae/work.py": FORGED,
+    "sam/work.py": BORROWED,
+    "tom/work.py": OTHER_NAMES,
+    "una/work.py": OTHER_NAMES.replace("folded", "twisted"),
+    "vic/work.py": SOLUTION + "\n\ndef murmur2(data):\n    return bytearray(20 << 30)\n",
+    "wes/work.py": "while True:\n    sum(range(1000))\n",
 }
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Report, int]]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     folder = tmp_path_factory.mktemp("class")
     for name, text in HAND_INS.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,18 +82,28 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Report, 
     (folder / "ned" / "work.py").write_bytes(b"#" * (LARGEST_BYTES + 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(LIMIT, "0.5")
-        return {row.student: (row.report, row.total) for row in grade_class(submissions(folder, [LAB]), seed=7341)}
+        return {row.student: row for row in grade_class(submissions(folder, [LAB]), seed=7341)}
+
+
+@pytest.fixture
+def graded(rows: dict[str, Row]) -> dict[str, tuple[Report, int]]:
+    return {name: (row.report, row.total) for name, row in rows.items()}
+
+
+@pytest.fixture
+def flagged(rows: dict[str, Row]) -> dict[str, tuple[str, ...]]:
+    return {name: row.flags for name, row in rows.items()}
 
 
 def test_every_student_has_a_row_with_the_points_that_there_are(graded: dict[str, tuple[Report, int]]) -> None:
     assert list(graded) == sorted(
         [*(name.partition("/")[0].removesuffix(".py") for name in HAND_INS), "leo", "mia", "ned"]
     )
-    assert {total for _, total in graded.values()} == {24}
+    assert {total for _, total in graded.values()} == {25}
     assert {report.seed for report, _ in graded.values()} == {7341}
 
 
-@pytest.mark.parametrize(("student", "points"), {"ann": 24, "bob": 20, "gus": 24, "hal": 10, "kim": 24}.items())
+@pytest.mark.parametrize(("student", "points"), {"ann": 25, "bob": 21, "gus": 25, "hal": 11, "kim": 25}.items())
 def test_points_are_those_of_the_checks(student: str, points: int, graded: dict[str, tuple[Report, int]]) -> None:
     report, _ = graded[student]
     assert (report.points, report.problem) == (points, "")
@@ -71,6 +114,8 @@ def test_points_are_those_of_the_checks(student: str, points: int, graded: dict[
     [
         ("cy", "nothing was handed in: no work.py"),
         ("eve", "the checks did not come to their end: nothing was printed"),
+        ("quin", "the checks were changed while they ran: one that always fails did not"),
+        ("rae", "the checks did not come to their end: their report is not their own"),
         ("ida", "the checks did not come to their end: SIGSEGV ended the process"),
         ("leo", "work.py is no file"),
         ("mia", "work.py is a link that leads out of the folder"),
@@ -86,6 +131,48 @@ def test_an_endless_loop_ends_and_a_broken_file_is_told(graded: dict[str, tuple[
     messages = {name: {check.message for check in graded[name][0].checks} for name in ("dee", "fay")}
     assert any("it did not end within 0.5 s: it was in work.py" in message for message in messages["dee"])
     assert all("work.py cannot be loaded: SyntaxError" in message for message in messages["fay"])
+
+
+@pytest.mark.parametrize(
+    ("student", "words"),
+    [
+        ("pat", "work.py cannot be loaded: FileNotFoundError"),
+        ("sam", "work.py imports importlib: this lab is to be solved without it"),
+        ("wes", "it did not end within 0.5 s: it was in work.py, line 2, while it was loaded"),
+    ],
+)
+def test_a_file_without_a_solution_of_its_own_wins_nothing_and_each_check_says_why(
+    student: str, words: str, graded: dict[str, tuple[Report, int]]
+) -> None:
+    report, _ = graded[student]
+    assert report.points == 0 and report.checks
+    assert all(words in check.message for check in report.checks), report.checks
+
+
+def test_more_memory_than_there_is_fails_a_check_and_not_the_machine(graded: dict[str, tuple[Report, int]]) -> None:
+    report, _ = graded["vic"]
+    assert report.points == 11 and not report.problem
+    assert any(check.kind == "MemoryError" for check in report.checks)
+
+
+@pytest.mark.parametrize(
+    ("student", "flags"),
+    [
+        ("ann", ("is the solution", "the same as kim")),
+        ("bob", ()),
+        ("kim", ("is the solution", "the same as ann")),
+        ("pat", ("names solution", "uses exec")),
+        ("quin", ("uses modules",)),
+        ("rae", ("names PYKRAFT_LAB", "uses _exit")),
+        ("sam", ("imports importlib",)),
+        ("tom", ("is the solution with other names", "the same with other names as ann, kim, una")),
+        ("una", ("is the solution with other names", "the same with other names as ann, kim, tom")),
+    ],
+)
+def test_what_a_person_should_look_at_is_flagged(
+    student: str, flags: tuple[str, ...], flagged: dict[str, tuple[str, ...]]
+) -> None:
+    assert flagged[student] == flags
 
 
 def test_no_child_of_a_submission_goes_on(graded: dict[str, tuple[Report, int]]) -> None:
@@ -113,10 +200,10 @@ def test_the_command_writes_csv_that_a_spreadsheet_reads(tmp_path: Path, capsys:
     rows = list(csv.reader(io.StringIO(file.read_text())))
     assert tuple(rows[0]) == COLUMNS
     assert [row[:5] for row in rows[1:]] == [
-        ["'=1+1", "lab08", "24", "24", "8.1=8/8 8.2=6/6 8.3=10/10"],
-        ["ann", "lab08", "24", "24", "8.1=8/8 8.2=6/6 8.3=10/10"],
+        ["'=1+1", "lab08", "25", "25", "8.1=8/8 8.2=6/6 8.3=11/11"],
+        ["ann", "lab08", "25", "25", "8.1=8/8 8.2=6/6 8.3=11/11"],
     ]
-    assert "ann, lab08_partitioner: 24 of 24 points" in capsys.readouterr().err
+    assert "ann, lab08_partitioner: 25 of 25 points" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
 from pykraft.course.labs.task_cells import body_of
 from pykraft.course.progress import note, progress_file, read_progress
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.course.surroundings import HEADLESS, HOME, Shown
 from tests.harness.tree import ROOT
 from tests.labs.graders import LABS
 
@@ -137,6 +139,26 @@ def test_a_cell_goes_into_the_file_between_the_marks_of_its_task(lab: Lab) -> No
     assert body_of(lab.work.read_text(), "8.1") == body_of(SOLUTION, "8.1")
     assert body_of(lab.work.read_text(), "8.2") == body_of(lab.starter.read_text(), "8.2")
     assert {check.outcome for check in lab.check("8.1").report.checks} == {"passed"}
+
+
+def test_on_binder_the_browser_keeps_the_file_and_a_button_downloads_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(shown: Shown) -> str:
+        return shown._repr_html_() or ""
+
+    assert "localStorage" not in page(lab.start())
+    mine = body_of(SOLUTION, "8.1") + "\n\n# ü </script>"
+    assert "localStorage" not in page(lab.write("8.1", mine))
+    monkeypatch.setenv("BINDER_LAUNCH_HOST", "https://mybinder.org/")
+    assert 'localStorage.getItem("pykraft-lab08")' in page(lab.start())
+    saved = page(lab.write("8.1", mine))
+    found = re.search(r'<script>localStorage.setItem\("pykraft-lab08", (.*)\);</script>$', saved)
+    assert found is not None and "</script>" not in found[1]
+    assert json.loads(found[1].replace("<\\/", "</")) == lab.work.read_text()
+    for shown in (saved, page(lab.download())):
+        found = re.search('download="lab08.py" href="data:text/plain;base64,([^"]*)"', shown)
+        assert found is not None and base64.b64decode(found[1]).decode() == lab.work.read_text()
 
 
 def test_the_starters_cell_does_not_wipe_out_what_was_written_meanwhile(lab: Lab) -> None:
@@ -303,19 +325,23 @@ def grade(*arguments: str) -> int:
 def test_a_grade_is_a_run_with_the_graders_seed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.work.write_text(SOLUTION)
     assert grade("--seed", "7341") == 0
-    assert capsys.readouterr().out == "lab08_partitioner: 24 of 24 points\nseed 7341\n"
+    said = "lab08_partitioner: 25 of 25 points\n  look at it: is the solution\nseed 7341\n"
+    assert capsys.readouterr().out == said
     lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
     assert grade("08", "--seed", "7341", "--json") == 1
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["seed"] == 7341
-    assert found["labs"][0]["points"] == 20
+    assert found["labs"][0]["points"] == 21
     assert found["labs"][0]["tasks"]["8.2"] == {"points": 2, "of": 6}
 
 
 def test_a_grader_may_name_another_file(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ann.py").write_text(SOLUTION)
     assert grade("08", "--file", str(tmp_path / "ann.py")) == 0
-    assert "24 of 24 points\nseed " in capsys.readouterr().out
+    assert "25 of 25 points\n  look at it: is the solution\nseed " in capsys.readouterr().out
+    (tmp_path / "bea.py").write_text(SOLUTION + "\n\ndef murmur2(data):\n    return bytearray(20 << 30)\n")
+    assert grade("08", "--file", str(tmp_path / "bea.py")) == 1
+    assert "MemoryError" in capsys.readouterr().out
 
 
 def test_a_graders_mistakes_are_one_sentence(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,6 +356,26 @@ def test_a_graders_mistakes_are_one_sentence(labs: Path, capsys: pytest.CaptureF
         assert grade(*arguments) == 1
         error = capsys.readouterr().err
         assert words in error and error.count("\n") == 1
+
+
+def test_a_lab_goes_without_a_notebook(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> tuple[int, str]:
+        return cli.main(["course", *arguments]), capsys.readouterr().out
+
+    code, text = said("check", "08", "8.1")
+    assert code == 1 and "Your file is work.py" in text and "0 of 8 points" in text
+    lab.work.write_text(SOLUTION.replace("& 0x7FFFFFFF", "& 0xFFFFFFFF"))
+    code, text = said("check", "8")
+    assert code == 1 and "course replay 08 shows the first failure again" in text
+    code, text = said("replay", "08")
+    assert code == 0 and "your answer" in text and "expected" in text
+    code, text = said("hint", "08", "8.2")
+    assert code == 0 and text.startswith("Hint 1 of 3 for task 8.2")
+    lab.work.write_text(lab.starter.read_text())
+    code, text = said("run", "08")
+    assert code == 1 and "Not yet: first write something for tasks 8.1, 8.2 and 8.3." in text
+    assert cli.main(["course", "hint", "08", "9.9"]) == 1
+    assert "has no task '9.9'" in capsys.readouterr().err
 
 
 def test_the_status_tells_what_was_noted(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,7 +401,7 @@ def test_a_home_that_cannot_be_written_to_keeps_nobody_from_working(
     assert "✘ failed" in repr(lab.check("8.2")) and "lab.replay()" not in repr(lab.check("8.2"))
     assert "cannot be read: call lab.check() again" in repr(lab.replay())
     lab.work.write_text(SOLUTION)
-    assert "24 of 24 points" in repr(lab.check())
+    assert "25 of 25 points" in repr(lab.check())
     assert repr(lab.hint("8.1")).startswith("Hint 1") and repr(lab.hint("8.1")).startswith("Hint 2")
     assert "def murmur2" in repr(lab.reveal())
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,8 +15,8 @@ import pytest
 
 from pykraft.course import Lab, LabError
 from pykraft.course.labs.check_terms import LIMIT
-from pykraft.course.labs.plug import Outcome, counted_calls, owner_and_name, plugged
-from pykraft.course.surroundings import HEADLESS
+from pykraft.course.labs.plug import Outcome, Plug, at_least, at_most, counted_calls, owner_and_name, plugged
+from pykraft.course.surroundings import HEADLESS, PROFILE
 from tests.labs.graders import PROGRAMS, mutant_file
 
 WRONG = {
@@ -79,6 +83,7 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
     assert list(outcome.calls) == [task.name for task in lab.tasks]
     assert all(calls > 0 for calls in outcome.calls.values()), outcome
     assert outcome.lines[0] in repr(outcome) and outcome.figure.text in repr(outcome), "a terminal shows both"
+    assert repr(outcome).endswith("\n\nYour code agreed.")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +94,7 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     outcome = lab.run_in_cluster(mutant_file(lab.folder, WRONG[number]))
     assert not outcome.agrees, outcome
     assert re.search(TOLD[number], outcome.text), outcome
+    assert outcome.verdict.startswith("Your code did not agree. "), outcome
 
 
 @pytest.mark.long
@@ -96,10 +102,17 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     ("number", "right", "wrong", "words"),
     [
         ("01", "elif segment.base_offset == end:", "elif True:", r"4 of 5 logs .* a batch less in the middle: "),
+        (
+            "06",
+            "write_string(client_id, compact=False)",
+            "write_string(client_id, compact=True)",
+            r"in [0-3] of 6 versions(?s:.*)the broker closed the connection",
+        ),
+        ("07", "return self.is_pending or self.is_throttled", "return False", r"The response .* late: \[9, 8\]"),
         ("20", "kept.append(clean)", "kept.append(clean._replace(records=clean.records[:1]))", r"wrong about \d\d+"),
     ],
 )
-def test_a_mistake_in_the_last_task_which_holds_all_together_is_seen(
+def test_a_mistake_that_no_mutant_makes_is_seen(
     number: str, right: str, wrong: str, words: str, tmp_path: Path
 ) -> None:
     lab = Lab(number)
@@ -110,6 +123,77 @@ def test_a_mistake_in_the_last_task_which_holds_all_together_is_seen(
     outcome = lab.run_in_cluster(file)
     assert not outcome.agrees, outcome
     assert re.search(words, outcome.text), outcome
+
+
+def test_a_live_run_ends_with_a_verdict_that_names_each_number_that_is_not_right() -> None:
+    compared = {"lost": (1_200, 0), "late": (0, 0), "idle": (0.2, at_most(0.03)), "in a batch": (5.0, at_least(5))}
+    outcome = Outcome(compared, ("a line",), ())
+    assert not outcome.agrees
+    assert repr(outcome).splitlines()[-1] == (
+        "Your code did not agree. lost: 1,200, and should be 0; idle: 0.2, and should be at most 0.03."
+    )
+    assert Outcome({"lost": (0, 0)}, (), ()).verdict == "Your code agreed."
+    raised = Plug("the hash", len, len, errors=1)
+    assert Outcome({"lost": (0, 0)}, (), (raised,)).verdict == "Your code did not agree. the hash: your code raised."
+
+
+def test_each_lab_breaks_its_code_on_purpose_with_a_mistake_that_is_seen() -> None:
+    """What a notebook asks for is a mistake of the tests above: these words name it."""
+    broken = {
+        "01": "take the test of the offset out of task 1.2",
+        "02": "begin the scan of task 2.3 at byte 0",
+        "03": "read a null as an empty value",
+        "05": "remove the line that moves the position",
+        "06": "write the client id as a compact string",
+        "07": "let `is_muted` return False",
+        "08": "leave out the mask of the sign bit",
+        "09": "append the batch and do not sort",
+        "10": "leave out the question how far the reader has come",
+    }
+    for number, words in broken.items():
+        cells = json.loads((Lab(number).folder / "lab.ipynb").read_text(encoding="utf-8"))["cells"]
+        assert any(words in " ".join("".join(cell["source"]).split()) for cell in cells), number
+
+
+FULL = sorted(WRONG)
+BINDER_BYTES = 2 << 30
+
+
+@pytest.mark.limit(600)
+@pytest.mark.long
+@pytest.mark.parametrize("number", FULL)
+def test_the_solution_drives_the_cluster_in_the_full_profile_three_times_once_beside_a_busy_core(
+    number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROFILE, "full")
+    lab = Lab(number)
+    for is_busy in (False, False, True):
+        with busy_core() if is_busy else nullcontext():
+            outcome = lab.run_in_cluster(lab.solution)
+        assert outcome.agrees, outcome
+
+
+@pytest.mark.limit(300)
+@pytest.mark.long
+@pytest.mark.parametrize("number", ["02", "09", "13"])
+def test_a_lab_needs_no_more_memory_than_binder_gives(number: str) -> None:
+    program = (
+        f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({BINDER_BYTES}, {BINDER_BYTES}))\n"
+        f"from pykraft.course import Lab\nlab = Lab({number!r})\nprint(lab.run_in_cluster(lab.solution).verdict)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=240)
+    assert done.stdout.endswith("Your code agreed.\n"), done.stderr[-500:]
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """A process that computes without end."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_before_anything_is_written_there_is_nothing_to_show() -> None:

@@ -31,7 +31,8 @@ CELLS = {
     "drawn": (
         "from pykraft.course.labs.plug import Outcome\n"
         "from pykraft.viz import bars\n"
-        "Outcome(True, ('All agree.',), (), bars({'a': 1.0, 'b': 2.0}, title='b is twice a'), calls={'8.1': 2})"
+        "figure = bars({'a': 1.0, 'b': 2.0}, title='b is twice a')\n"
+        "Outcome({'late': (2, 0)}, ('All agree.',), (), figure, calls={'8.1': 2})"
     ),
 }
 WORDS = {
@@ -41,7 +42,7 @@ WORDS = {
     "replayed": ("✘", "your answer", "expected"),
     "hinted": ("Python's whole numbers do not overflow",),
     "revealed": ("def murmur2(data: bytes) -> int:",),
-    "drawn": ("All agree.", "Your code was called: task 8.1 2 times."),
+    "drawn": ("All agree.", "Your code was called: task 8.1 2 times.", "late: 2, and should be 0."),
 }
 
 
@@ -97,8 +98,8 @@ def test_jupyterlab_and_github_show_the_words(name: str, outputs: Outputs) -> No
 
 
 def test_a_picture_is_an_output_of_its_own_so_that_both_show_it(outputs: Outputs) -> None:
-    words, picture = map(shown, outputs["drawn"])
-    assert (words[0], picture[0]) == (TEXT, SVG)
+    words, picture, verdict = map(shown, outputs["drawn"])
+    assert (words[0], picture[0], verdict[0]) == (TEXT, SVG, TEXT)
     forms = [shown(bundle) for bundles in outputs.values() for bundle in bundles]
     assert all(("<svg" in text) == (form == SVG) for form, text in forms)
 

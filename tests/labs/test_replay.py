@@ -67,7 +67,7 @@ def test_each_lab_that_takes_a_program_is_looked_at_or_has_a_replay_all_the_same
 def test_a_mistake_in_a_class_that_is_given_an_object_is_shown_where_it_was_made() -> None:
     """A generator of chance is written with its place in memory: another one in the learner's run than in the other."""
     lab = Lab("08")
-    failed(lab, mutant_file(lab.folder, "same_partition_again"))
+    failed(lab, mutant_file(lab.folder, "never_the_same_again"))
     words = r"call \d+: StickyPartitioner\.partition\n(?s:.*) your answer +\d\n +expected +\d"
     assert re.search(words, repr(lab.replay())), lab.replay()
 

@@ -4,9 +4,11 @@ Environment variables of a run, its defaults, the three outcomes of a check, and
 that a notebook's kernel, which only starts checks, need not load pytest.
 """
 
-IMPL, SEED, REPORT, LIMIT, TRACE, MEMORY = (
-    "PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S", "TRACE", "MEMORY_BYTES")
+IMPL, SEED, REPORT, LIMIT, TRACE, MEMORY, KEYED = (
+    "PYKRAFT_LAB_" + name for name in ("IMPL", "SEED", "REPORT", "LIMIT_S", "TRACE", "MEMORY_BYTES", "KEYED")
 )
+CANARY = "canary"
+"""The task of the check that must fail (`canary`)."""
 DEFAULT_SEED = 1
 LIMIT_S = 5.0
 PASSED, FAILED, NOT_YET = "passed", "failed", "not yet"

@@ -17,18 +17,22 @@ the seed and on the name of the check. So nothing has to be hidden: a grader wit
     PYKRAFT_LAB_REPORT    where the results are written, as JSON
     PYKRAFT_LAB_LIMIT_S   how long one check may compute; without it 5 seconds
     PYKRAFT_LAB_TRACE     where the calls of the code under test are written; without it they are not (`calls`)
+    PYKRAFT_LAB_KEYED     that a key comes through standard input: the report is signed with it
 
 What is printed on the way is the learner's own business. The report is written at the end of the run: a file that
-ends the interpreter leaves none, and has passed nothing.
+ends the interpreter leaves none, and has passed nothing. Nor does a file that leaves a report of its own, where the
+reports are signed.
 """
 
 import ast
+import hashlib
+import hmac
 import json
 import os
 import resource
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -36,12 +40,14 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
+from _pytest.outcomes import Failed
 
 from pykraft.course.labs.calls import Calls
 from pykraft.course.labs.check_terms import (
     DEFAULT_SEED,
     FAILED,
     IMPL,
+    KEYED,
     LIMIT,
     LIMIT_S,
     MEMORY,
@@ -66,6 +72,23 @@ RINGS_S, MOST_RINGS = 0.1, 10
 the run is ended."""
 
 
+WAYS_AROUND = frozenset({"builtins", "ctypes", "gc", "importlib", "inspect", "pkgutil", "runpy"})
+"""Modules of Python's own that no lab needs, and by which a file would reach what it may not import."""
+
+
+def _signing() -> Callable[[bytes], str]:
+    """How a report is signed: with the key that came through standard input, before the file under test is loaded."""
+    key = sys.stdin.buffer.read() if os.environ.pop(KEYED, "") else b""
+    return lambda text: hmac.new(key, text, hashlib.sha256).hexdigest() if key else ""
+
+
+_signature = _signing()
+
+
+class TooLongToLoadError(Failed):
+    """A file that does not come to its end when it is loaded. pytest keeps it, so that every check says so."""
+
+
 class _Results:
     """What this run has found."""
 
@@ -83,10 +106,12 @@ def impl(request: pytest.FixtureRequest) -> ModuleType | Report:
     try:
         if is_report(folder):
             return read_report(path)
-        foreign = sorted(_imported(path) - sys.stdlib_module_names - allowed)
+        foreign = sorted(_imported(path) - (sys.stdlib_module_names - WAYS_AROUND) - allowed)
         if not foreign:
             with _limited(_limit_s()):
                 return _traced(load(path))
+    except TooLong as error:
+        raise TooLongToLoadError(f"{error}, while it was loaded", pytrace=False) from None
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         return pytest.fail(f"{path.name} cannot be loaded: {type(error).__name__}: {error}", pytrace=False)
     return pytest.fail(f"{path.name} imports {foreign[0]}: this lab is to be solved without it", pytrace=False)
@@ -165,7 +190,7 @@ def _limited(limit_s: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         nonlocal rings
         rings += 1
-        where = f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}" if frame else "nowhere"
+        where = _place_of(frame)
         words = f"it did not end within {limit_s:g} s: it was in {where}"
         if rings > MOST_RINGS and REPORT in os.environ:
             write_report(
@@ -184,6 +209,15 @@ def _limited(limit_s: float) -> Iterator[None]:
         for number, timer, _ in timers:
             signal.setitimer(timer, 0)
             signal.signal(number, before[number])
+
+
+def _place_of(frame: FrameType | None) -> str:
+    """Where a program is: the line of the file under test, also where that has called something else."""
+    mine, inner = os.environ.get(IMPL), frame
+    while inner is not None and inner.f_code.co_filename != mine:
+        inner = inner.f_back
+    at = inner or frame
+    return f"{Path(at.f_code.co_filename).name}, line {at.f_lineno}" if at is not None else "nowhere"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -215,13 +249,14 @@ def _outcome(call: pytest.CallInfo[None]) -> tuple[str, str, str]:
     if call.excinfo is None:
         return PASSED, "", ""
     error = call.excinfo.value
-    kind = type(error).__name__
+    kind = TooLong.__name__ if isinstance(error, TooLongToLoadError) else type(error).__name__
     words = str(error).split("\nassert ")[0].strip()
     if isinstance(error, NotImplementedError):
         return NOT_YET, kind, words
     if isinstance(error, AssertionError | TooLong | pytest.fail.Exception):
         return FAILED, kind, words or "an assertion without words"
-    last = call.excinfo.traceback[-1]
+    mine = [entry for entry in call.excinfo.traceback if str(entry.path) == os.environ.get(IMPL)]
+    last = (mine or call.excinfo.traceback)[-1]
     file = Path(str(last.path)).name
     # Such as an answer that is None, a function with other arguments, or without its name.
     whose = "the check cannot go on with your code: " if file.startswith("test_") else ""
@@ -238,6 +273,7 @@ def write_report(exit_status: int, problem: str = "") -> None:
     path = os.environ.get(REPORT)
     if path:
         found = {"checks": list(_Results.checks.values()), "exit_status": exit_status, "problem": problem}
-        Path(path).write_text(json.dumps(found), encoding="utf-8")
+        text = json.dumps(found).encode()
+        Path(path).write_bytes(f"{_signature(text)}\n".encode() + text)
     if _Results.calls is not None:
         _Results.calls.write(Path(os.environ[TRACE]))

@@ -7,28 +7,28 @@
     hand-ins/cy/work.py, hand-ins/dee.py         where a single lab is graded
 
 What students hand in may be anything, and the run is not watched. Each file is checked in a process of its own, in a
-copy of the lab, with limits of time, memory and disk. All its child processes end with it. A file that is missing,
-endless or broken is a row with its reason, and the next one follows. The rows come in the order of names.
+copy of the lab without its solution, with limits of time, memory and disk (`handed_in`). All its child processes end
+with it. A file that is missing, endless or broken is a row with its reason, and the next one follows. The rows come in
+the order of names. The column of flags says what a person should look at: ways around the checks, a file that is the
+solution, and files that are the same.
 """
 
 import csv
-import shutil
-import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pykraft.course.labs.grading import RUN_LIMIT_S, Report, grade
+from pykraft.course.labs.grading import RUN_LIMIT_S, Report
+from pykraft.course.labs.handed_in import Outline, fingerprint, flags, graded, outline
 from pykraft.course.places import lab_file
 
 LARGEST_BYTES = 1_000_000
 """More than this is no solution of a lab."""
-MEMORY_BYTES = 4 << 30
 PROCESSES = 2
-COLUMNS = ("student", "lab", "points", "of", "tasks", "problem", "first failure", "seed")
-_UNUSED = ("mutants", "lab.ipynb", "__pycache__", ".ipynb_checkpoints", "work.py", "work.md")
+COLUMNS = ("student", "lab", "points", "of", "tasks", "problem", "first failure", "flags", "seed")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -50,6 +50,8 @@ class Row:
     report: Report
     total: int
     """The points there are, also where no check has run."""
+    flags: tuple[str, ...] = ()
+    """What a person should look at."""
 
     def cells(self) -> tuple[str | int, ...]:
         """As in COLUMNS."""
@@ -65,6 +67,7 @@ class Row:
             tasks,
             _text(report.problem),
             _text(words),
+            _text("; ".join(self.flags)),
             report.seed,
         )
 
@@ -114,10 +117,14 @@ def grade_class(
     found: Sequence[Submission], seed: int, limit_s: float = RUN_LIMIT_S, processes: int = PROCESSES
 ) -> Iterator[Row]:
     """The rows, in order, as they are ready; all with the same seed."""
-    totals = {lab: grade(lab, lab_file(lab, "solution"), seed).total for lab in {one.lab for one in found}}
+    outlines = {lab: outline(lab, seed) for lab in {one.lab for one in found}}
+    same = _same(found)
 
     def row(one: Submission) -> Row:
-        return Row(one.student, _graded(one, seed, limit_s), totals[one.lab])
+        wanted = outlines[one.lab]
+        seen = [*flags(one.lab, one.file), *same.get(one, ())] if one.file is not None else []
+        total = sum(points for _, _, points, _ in wanted)
+        return Row(one.student, _graded(one, seed, wanted, limit_s), total, tuple(seen))
 
     with ThreadPoolExecutor(processes) as pool:
         try:
@@ -126,14 +133,27 @@ def grade_class(
             pool.shutdown(cancel_futures=True)
 
 
-def _graded(one: Submission, seed: int, limit_s: float) -> Report:
+def _graded(one: Submission, seed: int, wanted: Outline, limit_s: float) -> Report:
     if one.file is None:
         return Report(one.lab.name, seed, (), one.problem)
-    with tempfile.TemporaryDirectory(prefix="pykraft-class-") as scratch:
-        # A copy: what runs in one student's name cannot change the checks for the next.
-        lab = Path(scratch) / one.lab.name
-        shutil.copytree(one.lab, lab, ignore=shutil.ignore_patterns(*_UNUSED))
-        return grade(lab, one.file, seed, limit_s, memory_bytes=MEMORY_BYTES)
+    return graded(one.lab, one.file, seed, wanted, limit_s)
+
+
+def _same(found: Sequence[Submission]) -> dict[Submission, list[str]]:
+    """For each file the students who handed in the same; but for names where there is no such one."""
+    said: dict[Submission, list[str]] = {}
+    for has_names, words in ((False, "the same with other names as"), (True, "the same as")):
+        alike: dict[tuple[Path, str], list[Submission]] = defaultdict(list)
+        for one in found:
+            if one.file is not None:
+                text = one.file.read_text(encoding="utf-8-sig", errors="replace")
+                alike[one.lab, fingerprint(text, has_names)].append(one)
+        for group in alike.values():
+            for one in group:
+                others = ", ".join(other.student for other in group if other is not one)
+                if others:
+                    said[one] = [f"{words} {others}"]
+    return said
 
 
 def write_csv(rows: Iterator[Row], to: IO[str]) -> Iterator[Row]:

@@ -5,8 +5,11 @@ The process is pytest on the lab's folder, with the file and the seed in its env
 collects the checks once and then forks for every file and seed.
 """
 
+import hashlib
+import hmac
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,9 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pykraft.course.labs.check_terms import (
+    CANARY,
     DEFAULT_SEED,
     FAILED,
     IMPL,
+    KEYED,
     LIMIT,
     MEMORY,
     NOT_YET,
@@ -39,6 +44,7 @@ PYTEST = (
     # The lab alone decides: no settings of the folders above, and the plugin by its name.
     *("-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "pykraft.course.labs.checks"),
 )
+CANARY_FILE = Path(__file__).with_name("canary.py")
 SIGNS = {PASSED: "✔", FAILED: "✘", NOT_YET: "–"}  # noqa: RUF001
 
 
@@ -129,27 +135,33 @@ def grade(
     case: str = "",
     trace: str = "",
     memory_bytes: int = 0,
+    has_canary: bool = False,
 ) -> Report:
     """Check one file against a lab. `case` is one case of one check; without it there are all. `trace` is the path of a
-    file into which the calls are written (`calls`). `memory_bytes` limits what the process may take; 0 does not."""
+    file into which the calls are written (`calls`). `memory_bytes` limits what the process may take; 0 does not.
+    `has_canary` adds a check that must fail: a grader's run, whose file may try to change the checks."""
+    key = secrets.token_bytes(32)
     with tempfile.TemporaryDirectory(prefix="pykraft-lab-") as scratch:
         report, printed = Path(scratch) / "report.json", Path(scratch) / "printed"
         wanted = f"{CHECKS_FILE}::{case}" if case else CHECKS_FILE
-        environment = {**os.environ, **variables(file, seed, report), TRACE: trace}
+        environment = {**os.environ, **variables(file, seed, report), TRACE: trace, KEYED: "1"}
         if memory_bytes:
             environment[MEMORY] = str(memory_bytes)
         with printed.open("wb") as output:
             # Its output is a file and it has a session: a child that it leaves behind holds no pipe open, and ends too.
             process = subprocess.Popen(
-                [*PYTHON, "-m", "pytest", *PYTEST, wanted],
+                [*PYTHON, "-m", "pytest", *PYTEST, wanted, *([str(CANARY_FILE)] if has_canary else [])],
                 cwd=folder,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
             try:
+                assert process.stdin is not None
+                with suppress(BrokenPipeError), process.stdin:
+                    process.stdin.write(key)
                 process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 return Report(folder.name, seed, (), f"the checks did not end within {limit_s:g} s")
@@ -160,7 +172,18 @@ def grade(
         if process.returncode < 0 and not report.exists():
             name = signal.Signals(-process.returncode).name
             return Report(folder.name, seed, (), f"the checks did not come to their end: {name} ended the process")
-        return read_report(folder, seed, report, _last_of(printed))
+        found = read_report(folder, seed, report, _last_of(printed), key)
+        return _without_canary(found) if has_canary else found
+
+
+def _without_canary(found: Report) -> Report:
+    """A report without the check that must fail. If that has not failed, nothing else in the report is true."""
+    canaries = [check.outcome for check in found.checks if check.task == CANARY]
+    checks = tuple(check for check in found.checks if check.task != CANARY)
+    problem = found.problem
+    if not problem and canaries != [FAILED]:
+        problem = "the checks were changed while they ran: one that always fails did not"
+    return Report(found.lab, found.seed, checks, problem)
 
 
 def _last_of(printed: Path) -> str:
@@ -183,10 +206,14 @@ def variables(file: Path, seed: int, report: Path) -> dict[str, str]:
     }
 
 
-def read_report(folder: Path, seed: int, path: Path, said: str) -> Report:
-    """What a run left behind; `said` is what it printed, for the case that it left nothing."""
+def read_report(folder: Path, seed: int, path: Path, said: str, key: bytes = b"") -> Report:
+    """What a run left behind; `said` is what it printed, for the case that it left nothing. With a key the report must
+    be signed with it."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        signature, _, text = path.read_bytes().partition(b"\n")
+        if key and not hmac.compare_digest(signature, hmac.new(key, text, hashlib.sha256).hexdigest().encode()):
+            return Report(folder.name, seed, (), "the checks did not come to their end: their report is not their own")
+        found = json.loads(text)
     except (OSError, ValueError):
         last = (said.strip().splitlines() or ["nothing was printed"])[-1]
         return Report(folder.name, seed, (), f"the checks did not come to their end: {last[:200]}")

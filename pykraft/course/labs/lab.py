@@ -10,6 +10,7 @@
     lab.run_in_cluster()     # the learner's code in the place of pykraft's own
     lab.diff()               # against the solution, once everything has passed
     lab.reveal()             # or at any time, on request
+    lab.download()           # a button: the file goes to where the browser runs
 
 Whatever does not work is a `LabError`, one sentence that says what is wrong and what to do.
 
@@ -38,6 +39,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pykraft.course.labs import browser
 from pykraft.course.labs.check_terms import TooLong
 from pykraft.course.labs.grading import SIGNS, Check, Report, grade
 from pykraft.course.labs.loading import load
@@ -152,7 +154,13 @@ class Lab:
             sys.modules["IPython"].get_ipython().register_magic_function(self._cell, "cell", "task")
         lines = [f"{self.name.capitalize()}. {said}", *(f"  task {task.name}: {task.title}" for task in self.tasks)]
         items = "".join(f"<li>task {task.name}: {html.escape(task.title)}</li>" for task in self.tasks)
-        return Shown("\n".join(lines), f"{html.escape(lines[0])}<ul>{items}</ul>")
+        offer = browser.found_again(self.number, self.work.name) if browser.is_on_binder() else ""
+        return Shown("\n".join(lines), f"{html.escape(lines[0])}<ul>{items}</ul>{offer}")
+
+    def download(self) -> Shown:
+        """A button that downloads the learner's file."""
+        name = f"lab{self.number}{self._begun().suffix}"
+        return Shown(f"Your file is {self.work}.", browser.download_button(name, self._written()))
 
     def write(self, name: str, cell: str) -> Shown:
         """What a ``%%task`` cell does: put its text into the learner's file. LabError says why it cannot. Raw numbers
@@ -174,7 +182,12 @@ class Lab:
                 f"This cell is still the starter's; task {task.name} in your {work.name} stays as you wrote it."
             )
         self._save(text)
-        return Shown(f"Task {task.name} is saved in {work.name}. Next: lab.check({task.name!r})")
+        said = f"Task {task.name} is saved in {work.name}. Next: lab.check({task.name!r})"
+        if not browser.is_on_binder():
+            return Shown(said)
+        button = browser.download_button(f"lab{self.number}{work.suffix}", text)
+        page = f"{html.escape(said)}. Your browser keeps a copy. {button}{browser.kept(self.number, text)}"
+        return Shown(said, page)
 
     def _cell(self, line: str, cell: str) -> Shown:
         """``%%task NAME``: save the cell, and define in the notebook what it defines."""

@@ -130,11 +130,34 @@ def _counted_places(module: Any, name: str) -> list[tuple[Any, str]]:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """What a number should be where more than one value is right."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def at_least(least: float) -> Bound:
+    return Bound(f"at least {least:,}", lambda number: bool(number >= least))
+
+
+def at_most(most: float) -> Bound:
+    return Bound(f"at most {most:,}", lambda number: bool(number <= most))
+
+
+Compared = Mapping[str, tuple[Any, Any]]
+"""By its name, what came and what should have come: a value, or a `Bound`."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of a cluster that ran on the learner's code."""
 
-    agrees: bool
-    """Whether it did what it should."""
+    compared: Compared | bool
+    """The numbers by which the learner's code is judged; or only whether all was as it should be."""
     lines: tuple[str, ...]
     plugs: tuple[Plug, ...]
     figure: Any = None
@@ -142,6 +165,30 @@ class Outcome:
     """The numbers behind the lines."""
     calls: Mapping[str, int] = field(default_factory=dict)
     """For each task, how often the learner's code for it was called."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the cluster did what it should, and the learner's code never raised."""
+        is_right = self.compared if isinstance(self.compared, bool) else not self.disagreements
+        return is_right and not any(plug.errors for plug in self.plugs)
+
+    @property
+    def disagreements(self) -> list[str]:
+        """Each number that is not what it should be, in words."""
+        numbers = {} if isinstance(self.compared, bool) else self.compared
+        return [
+            f"{name}: {_number(came)}, and should be {_number(wanted)}"
+            for name, (came, wanted) in numbers.items()
+            if not (wanted.holds(came) if isinstance(wanted, Bound) else came == wanted)
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """What a live run ends with: whether the code agreed, and if not, with which number."""
+        if self.agrees:
+            return "Your code agreed."
+        wrong = [*self.disagreements, *(f"{plug.name}: your code raised" for plug in self.plugs if plug.errors)]
+        return f"Your code did not agree. {'; '.join(wrong) or 'The lines above say where'}."
 
     @property
     def text(self) -> str:
@@ -156,15 +203,20 @@ class Outcome:
         return "\n".join([*self.lines, *tasks, *driven, *failed])
 
     def __repr__(self) -> str:
-        return self.text if self.figure is None else f"{self.text}\n\n{self.figure.text}"
+        return "\n\n".join([self.text, *([self.figure.text] if self.figure is not None else []), self.verdict])
 
     def _ipython_display_(self) -> None:
-        # Two outputs, since of one a page shows a single form: JupyterLab would show an SVG without the words, and
-        # GitHub takes pictures out of HTML.
+        # Outputs of their own, since of one a page shows a single form: JupyterLab would show an SVG without the words,
+        # and GitHub takes pictures out of HTML.
         show(Shown(self.text))
         if self.figure is not None:
             show(self.figure)
+        show(Shown(self.verdict))
 
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
