@@ -22,7 +22,7 @@ SEEDS = range(1, 4)
 MORE_SEEDS = range(4, 21)
 UNLUCKY = {"lab10_lost_writes": (10,)}
 """By lab, seeds under which its checks once refused a right answer."""
-FEWEST_MUTANTS, MOST_MUTANTS = 4, 8
+FEWEST_MUTANTS, MOST_MUTANTS = 4, 16
 DYING = 0.9
 """Of all mechanical changes of the solution, the share that must be caught."""
 BINDING = re.compile(r"\b(until|again|each|still|only)\b", re.IGNORECASE)

@@ -53,7 +53,7 @@ TOLD = {
     "14": r"Broker 3 started from your snapshot up to offset \d+: 2 rows differ, first configs \('broker', ''\)",
     "12": "A LAW IS BROKEN",
     "17": r"after ben joined the members had \[3, 5\]",
-    "19": r"[1-9]\d* committed records are not shown, 0 are shown that were not committed",
+    "19": r"[1-9]\d* of \d+ committed records before it are not shown, 0 others are shown",
     "18": r"0 numbers are missing, [1-9]\d* are there more than once",
     "20": r"\n0 of 100 tombstones are there",
     "24": r"0 records were left out, [1-9][\d,]* were read more than once",
