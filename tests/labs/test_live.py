@@ -96,6 +96,12 @@ def test_a_mistake_is_seen_in_the_cluster(number: str) -> None:
     ("number", "right", "wrong", "words"),
     [
         ("01", "elif segment.base_offset == end:", "elif True:", r"4 of 5 logs .* a batch less in the middle: "),
+        (
+            "18",
+            "                return offset\n",
+            '                return "refuse"\n',
+            "given up 12 numbers, .* OUT_OF_ORDER_.*; 12 of them are",
+        ),
         ("20", "kept.append(clean)", "kept.append(clean._replace(records=clean.records[:1]))", r"wrong about \d\d+"),
     ],
 )
