@@ -194,8 +194,8 @@ def test_a_range_begins_with_the_first_record_that_is_there(impl):
 
 @pytest.mark.task("24.3", points=2)
 def test_a_loss_ends_the_query_or_it_goes_on_with_what_is_there(impl):
-    """A partition is gone, was created again, truncated, or has lost its next records: DataLossError. Or what is gone is
-    forgotten, and the rest is read."""
+    """A partition is gone, was created again, truncated, or has lost its next records: DataLossError. Or what is gone
+    is forgotten, and the rest is read."""
     start, now = position(impl, {A: 40, C: 8}), look(impl, {C: 20}, sea="id-9")
     with pytest.raises(impl.DataLossError):
         impl.StreamPlanner().latest(start, now)

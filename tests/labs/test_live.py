@@ -28,7 +28,7 @@ WRONG = {
     "11": "fastest_decides",
     "13": "votes_twice",
     "14": "snapshot_without_settings",
-    "12": "nothing_shared_is_fine",
+    "12": "offsets_alone",
     "17": "two_are_even",
     "18": "repetition_appended",
     "19": "aborts_for_ever",
