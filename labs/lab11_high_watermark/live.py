@@ -13,7 +13,7 @@ from pykraft import Cluster
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.labs.plug import Outcome, plugged
 from pykraft.server.follower_state import FollowerState
-from pykraft.server.partition import IsrChange, Partition
+from pykraft.server.partition import Partition
 from pykraft.viz import board
 
 TOPIC = "orders"
@@ -41,7 +41,7 @@ def run(work):
         shrunk = wait(cluster, {leader})
         alone = sender.send()
     lines = (
-        f"{sender.acknowledged} records were acknowledged; {sender.early} of them lacked on an in-sync replica.",
+        f"{sender.acknowledged} records were acknowledged; {sender.early} of them before every in-sync replica had them.",
         f"The follower that was cut off {'came' if returned else 'did not come'} back into the ISR.",
         f"The ISR {'shrank' if shrunk else 'did not shrink'} to the leader, and acks=all was answered with {alone}.",
     )
@@ -101,8 +101,9 @@ def places(work):
         state, log = partition.isr_state, partition.log
         ends = {broker: follower.end_offset for broker, follower in partition.followers.items()}
         ends[partition.leader_id] = log.log_end_offset
-        asked = state.wanted - state.isr if state.change is IsrChange.EXPANDING else frozenset()
-        reached = work.high_watermark(log.high_watermark, ends, state.isr, asked, partition.min_insync_replicas)
+        outside = [follower for broker, follower in partition.followers.items() if broker not in state.isr]
+        joining = {each.broker_id for each in outside if partition._must_wait_for(each, log.log_end_offset, now)}
+        reached = work.high_watermark(log.high_watermark, ends, state.isr, joining, partition.min_insync_replicas)
         return log.update_high_watermark(reached)
 
     def fetched(follower, offset, log_start, leader_end, broker_epoch, now):

@@ -14,13 +14,13 @@ class Fetch(NamedTuple):
 
 # --- task 11.1: the high watermark ---
 def high_watermark(
-    known: int, ends: Mapping[int, int], isr: Collection[int], asked: Collection[int], min_insync: int
+    known: int, ends: Mapping[int, int], isr: Collection[int], joining: Collection[int], min_insync: int
 ) -> int:
-    """The leader's high watermark, after `known`. `ends` are the log ends by broker, the leader's among them; `asked`
-    are the brokers that the leader has asked the controller to take into the ISR, without an answer yet."""
+    """The leader's high watermark, after `known`. `ends` are the log ends by broker, the leader's among them;
+    `joining` are brokers outside the ISR that are in it soon, or perhaps already."""
     if len(isr) < min_insync:
         return known
-    return max(known, min(ends[broker] for broker in {*isr, *asked}))
+    return max(known, min(ends[broker] for broker in {*isr, *joining}))
 
 
 # --- end of task 11.1 ---

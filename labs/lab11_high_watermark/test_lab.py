@@ -28,9 +28,11 @@ def test_the_slowest_in_sync_replica_decides(impl, chance):
 
 @pytest.mark.task("11.1", points=1)
 def test_the_leader_counts_too(impl):
-    """A leader that was elected a moment ago may have the shortest log of all."""
+    """A leader that was elected a moment ago may have the shortest log of all; a leader alone, where one is enough."""
     found = impl.high_watermark(0, ends_of(7, 9, 9), ALL, (), FEW)
     assert found == 7, f"the leader's own log ends at 7, so the high watermark is 7 at most, and yours is {found}"
+    found = impl.high_watermark(3, ends_of(7, 5, 5), {LEADER}, (), 1)
+    assert found == 7, f"the leader is the whole ISR, and one replica is enough: 7 is committed, and you say {found}"
 
 
 @pytest.mark.task("11.1", points=2)
@@ -41,11 +43,16 @@ def test_a_follower_outside_the_isr_does_not_hold_it_back(impl):
 
 
 @pytest.mark.task("11.1", points=2)
-def test_a_follower_that_was_asked_for_is_waited_for(impl):
-    """The leader has asked for the second follower and has no answer: it might be in the ISR already."""
-    found = impl.high_watermark(4, ends_of(9, 8, 5), {LEADER, FIRST}, {SECOND}, FEW)
+def test_a_follower_that_is_about_to_join_is_waited_for(impl):
+    """The second follower is caught up, or the leader has asked for it: it might be in the ISR already."""
+    isr, joining = {LEADER, FIRST}, {SECOND}
+    found = impl.high_watermark(4, ends_of(9, 8, 5), isr, joining, FEW)
     assert found == 5, (
-        f"the controller may have taken in broker 3 already, whose log ends at 5; the high watermark is {found}"
+        f"broker 3, whose log ends at 5, is about to come into the ISR, or in it already: the high watermark is 5, and "
+        f"yours is {found}"
+    )
+    assert (isr, joining) == ({LEADER, FIRST}, {SECOND}), (
+        f"your function has changed what it was given: {isr}, {joining}"
     )
 
 
@@ -60,9 +67,9 @@ def test_it_never_falls(impl, chance):
 
 @pytest.mark.task("11.1", points=2)
 def test_with_too_few_in_sync_it_stands_still(impl):
-    """The leader alone is in sync, and two are demanded. With a broker that was asked for they would be two."""
-    for asked in ((), {SECOND}):
-        found = impl.high_watermark(4, ends_of(9, 4, 9), {LEADER}, asked, FEW)
+    """The leader alone is in sync, and two are demanded. With a broker that is about to join they would be two."""
+    for joining in ((), {SECOND}):
+        found = impl.high_watermark(4, ends_of(9, 6, 9), {LEADER}, joining, FEW)
         assert found == 4, f"one replica is in sync, 2 are demanded, and the high watermark rises to {found}"
 
 
@@ -99,6 +106,8 @@ def test_the_time_never_goes_back(impl):
     """What is known is newer than what a request says."""
     found = impl.caught_up_at(650, impl.Fetch(9, 11, 700), impl.Fetch(5, 9, 500))
     assert found == 650, f"it was caught up at 650 ms, and an earlier time changes nothing: you say {found} ms"
+    found = impl.caught_up_at(800, impl.Fetch(9, 9, 700), None)
+    assert found == 800, f"it was caught up at 800 ms, and the clock was set back to 700 ms: you say {found} ms"
 
 
 @pytest.mark.task("11.2", points=2)
@@ -122,7 +131,7 @@ def test_a_long_chase_is_seen_as_pykrafts_leader_sees_it(impl, chance):
 def test_who_lags_for_too_long_leaves(impl):
     """Exactly as long as is allowed, and one millisecond longer."""
     for now, wanted in ((600, set()), (601, {SECOND})):
-        found = impl.lagging(ALL, ends_of(9, 9, 7), {FIRST: 590, SECOND: 100}, LEADER, now, 500)
+        found = impl.lagging(ALL, ends_of(9, 9, 8), {FIRST: 590, SECOND: 100}, LEADER, now, 500)
         assert found == wanted, (
             f"broker 3 was caught up at 100 ms; at {now} ms, with 500 ms allowed, {wanted} leave, and you say {found}"
         )
@@ -130,9 +139,11 @@ def test_who_lags_for_too_long_leaves(impl):
 
 @pytest.mark.task("11.2", points=2)
 def test_who_has_everything_stays_however_long_it_was_silent(impl):
-    """No producer writes, so no follower falls behind."""
+    """No producer writes, so no follower falls behind; one has even more than its new leader."""
     found = impl.lagging(ALL, ends_of(9, 9, 9), {FIRST: 0, SECOND: 0}, LEADER, 10_000, 500)
     assert found == set(), f"all logs end at 9, so none lags, and you say that {found} leave"
+    found = impl.lagging(ALL, ends_of(7, 9, 7), {FIRST: 0, SECOND: 0}, LEADER, 10_000, 500)
+    assert found == set(), f"the leader's log ends at 7, and all have that: none lags, and you say that {found} leave"
 
 
 @pytest.mark.task("11.2", points=2)
@@ -170,9 +181,10 @@ def test_only_acks_all_asks_for_enough_replicas(impl):
 
 @pytest.mark.task("11.3", points=1)
 def test_acks_1_waits_for_nothing(impl):
-    """The record is not committed, and the leader is alone."""
-    found = impl.verdict(1, 9, 3, 1, FEW)
-    assert found == "acknowledge", f"acks=1 asks for the leader's log only, not for {found!r}"
+    """The record is not committed, and the leader is alone; acks 0 and 1."""
+    for acks in (1, 0):
+        found = impl.verdict(acks, 9, 3, 1, FEW)
+        assert found == "acknowledge", f"acks={acks} asks for the leader's log only, not for {found!r}"
 
 
 @pytest.mark.task("11.3", points=2)

@@ -1,13 +1,14 @@
 """Lab 12 in a story: your rules decide what a leader answers and to where a follower truncates.
 
-A simulated cluster of three brokers. The leader has appended a record that no follower has, and is cut off from all.
-Another broker leads and commits records. Then the link is mended, and the old leader follows.
+A simulated cluster of three brokers, whose logs share some records. They part twice. First a broker leads while the
+others have a record that it lacks, and appends another one at the same offset, of its own epoch. Then a leader appends
+a record that no follower has. Both are cut off, another broker leads, the links are mended, and they follow.
 """
 
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.rigs.failover import alone_with_a_record, return_of_the_leader
-from pykraft.course.rigs.replication import PARTITION, TOPIC, leader_of
+from pykraft.course.rigs.failover import Partings, epochs_of
+from pykraft.course.rigs.replication import PARTITION, TOPIC
 from pykraft.server import fetching
 from pykraft.viz import board
 
@@ -16,26 +17,32 @@ TRUNCATE = "pykraft.server.replica_fetcher.ReplicaFetcher._truncate"
 
 
 def run(work):
-    """Play the story with the functions of `work`; it agrees if all brokers have one log, and no law is broken."""
+    """Play the story with the functions of `work`; it agrees if each broker that must has truncated once, all logs are
+    the same in the end, and no law is broken."""
     with plugged(places(work)) as plugs:
-        story = alone_with_a_record()
-        old = leader_of(story)
-        story = return_of_the_leader(story)
-        view = story.view
-    ends = {node: replica.epochs for node, replica in view.replicas(TOPIC, PARTITION).items()}
-    new = view.leader(TOPIC, PARTITION)
+        partings = Partings()
+        parted = [partings.of_epochs()]
+        if partings.story.failure is None:
+            parted.append(partings.of_lengths())
+        story = partings.story
+        epochs, truncated = epochs_of(story), [mark.node for mark in story.marks if mark.kind == "truncation"]
     broken = story.failure
-    same = not broken and len(set(ends.values())) == 1
-    cut = sum(mark.kind == "truncation" and mark.node == old for mark in story.marks)
-    end = f"A LAW IS BROKEN: {broken}" if broken else f"its log is {'like' if same else 'unlike'} the others."
-    lines = (
-        f"Broker {old} led in epoch 0 with a record that no other had; broker {new} leads now.",
-        f"Broker {old} truncated {'once' if cut == 1 else f'{cut} times'}; {end}",
-    )
-    figure = board(story, topics=[TOPIC], title="All logs agree" if same else "The logs do not agree")
+    ends = {view.log_end_offset for view in story.view.replicas(TOPIC, PARTITION).values()}
+    is_same = not broken and len(ends) == len({str(known) for known in epochs.values()}) == 1
+    lines = [
+        f"All had {partings.shared} records. Then broker {parted[0]} led alone, and has a record of its own epoch.",
+        f"Brokers that had to truncate: {listed(parted)}; brokers that did, in their order: {listed(truncated)}.",
+        f"A LAW IS BROKEN: {broken}" if broken else f"In the end the logs are {'alike' if is_same else 'not alike'}.",
+    ]
+    figure = board(story, topics=[TOPIC], title="All logs agree" if is_same else "The logs do not agree")
     errors = any(plug.errors for plug in plugs.values())
-    facts = {"same": same, "truncations": cut, "broken": broken}
-    return Outcome(same and cut == 1 and not errors, lines, tuple(plugs.values()), figure, facts)
+    facts = {"same": is_same, "truncated": truncated, "parted": parted, "broken": broken}
+    agrees = is_same and truncated == parted and not errors
+    return Outcome(agrees, tuple(lines), tuple(plugs.values()), figure, facts)
+
+
+def listed(brokers):
+    return ", ".join(map(str, brokers)) or "none"
 
 
 def places(work):

@@ -22,13 +22,16 @@ def truncated(entries: Entries, end: int) -> list[tuple[int, int]]:
 
 
 def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
-    """The largest epoch of the log up to this one, and where it ends; None if the log has none."""
+    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends where the log
+    begins; None for one above the last."""
+    if not entries or epoch > entries[-1][0]:
+        return None
     for number in range(len(entries) - 1, -1, -1):
         known = entries[number][0]
         if known <= epoch:
             is_last = number == len(entries) - 1
             return known, log_end if is_last else entries[number + 1][1]
-    return None
+    return epoch, entries[0][1]
 
 
 # --- end of task 12.1 ---
@@ -38,7 +41,7 @@ def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
 def diverging(entries: Entries, log_end: int, fetch_offset: int, last_epoch: int) -> End | None:
     """What a leader answers to a follower whose log ends at `fetch_offset` with a record of `last_epoch`: None if that
     log is a part of its own, else the end of the largest epoch up to `last_epoch` that it has."""
-    found = end_of_epoch(entries, log_end, last_epoch) or (-1, 0)
+    found = end_of_epoch(entries, log_end, last_epoch)
     return found if found[0] < last_epoch or found[1] < fetch_offset else None
 
 
@@ -50,7 +53,7 @@ def truncation_offset(entries: Entries, log_end: int, answer: End) -> int:
     """To which offset a follower truncates its log after the leader's answer."""
     epoch, end = answer
     ours = end_of_epoch(entries, log_end, epoch)
-    return min(end, log_end, ours[1] if ours is not None else 0)
+    return min(end, ours[1])
 
 
 def last_epoch(entries: Entries) -> int:

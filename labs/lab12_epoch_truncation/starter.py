@@ -20,7 +20,8 @@ def truncated(entries: Entries, end: int) -> list[tuple[int, int]]:
 
 
 def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
-    """The largest epoch of the log up to this one, and where it ends; None if the log has none."""
+    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends where the log
+    begins; None for one above the last."""
     raise NotImplementedError("Task 12.1: an epoch ends where the next one begins")
 
 

@@ -5,6 +5,8 @@ import pytest
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 
 EMPTY = ()
+LATEST = 20
+"""The epoch of the leader that has been elected just now, and has no record of it yet."""
 
 
 class Nowhere:
@@ -90,15 +92,13 @@ def test_an_epoch_ends_where_the_next_one_begins_and_the_last_one_with_the_log(i
 
 @pytest.mark.task("12.1", points=2)
 def test_an_epoch_that_is_not_there_is_answered_with_the_one_before(impl, chance):
-    """Epochs between those of the log and above them, as pykraft's own cache answers; below all there is none."""
-    entries = [(1, 0), (4, 3), (9, 8)]
-    for epoch in (2, 3, 5, 8):
+    """Epochs between those of the log, below and above them, as pykraft's own cache answers, and Apache Kafka's."""
+    entries = [(3, 0), (5, 3), (9, 8)]
+    for epoch in (4, 6, 8, 0, 2, 10, 11):
         found, wanted = impl.end_of_epoch(entries, 12, epoch), theirs(entries, 12, epoch)
         assert found == wanted, f"epoch {epoch} of {entries}: pykraft's cache answers {wanted}, and you say {found}"
-    found = impl.end_of_epoch(entries, 12, 11)
-    assert found == (9, 12), f"epoch 11 of {entries}: the largest up to it is 9, not {found}"
-    found = impl.end_of_epoch(entries, 12, 0), impl.end_of_epoch(EMPTY, 0, 3)
-    assert found == (None, None), f"there is no epoch up to this one, and you find {found}"
+    found = impl.end_of_epoch(EMPTY, 0, 3)
+    assert found is None, f"an empty log knows no epoch, and you find {found}"
 
 
 # --- task 12.2 --------------------------------------------------------------------------------------------------------
@@ -129,13 +129,22 @@ def test_an_epoch_that_the_leader_never_had_diverges_though_the_offset_is_there(
     assert found == (0, 3), (
         f"the leader has no epoch 2: it answers the end of epoch 0, which is (0, 3), and you say {found}"
     )
+    found = impl.diverging([(0, 0), (5, 8)], 9, 3, 2)
+    assert found == (0, 8), (
+        f"epoch 0 ends at 8 on the leader, also if the follower's log ends at 3: (0, 8), and you say {found}"
+    )
 
 
 @pytest.mark.task("12.2", points=1)
 def test_a_leader_without_that_epoch_or_an_older_one_shares_nothing(impl):
     """The follower's only epoch is 1, the leader's log begins with epoch 4."""
     found = impl.diverging([(4, 0)], 6, 3, 1)
-    assert found == (-1, 0), f"nothing is shared, which is epoch -1 and offset 0, not {found}"
+    assert found == (1, 0), (
+        f"epoch 1 ended before this log begins, at offset 0, and the follower has three records of it: the answer is "
+        f"(1, 0), and you say {found}"
+    )
+    found = impl.diverging([(4, 0)], 0, 3, 1)
+    assert found == (1, 0), f"the leader of epoch 4 has no record yet: the answer is (1, 0), and you say {found}"
 
 
 # --- task 12.3 --------------------------------------------------------------------------------------------------------
@@ -153,10 +162,10 @@ def test_a_follower_truncates_to_where_that_epoch_ends_in_both_logs(impl):
 
 @pytest.mark.task("12.3", points=1)
 def test_a_follower_without_that_epoch_begins_again(impl):
-    """The leader's answer is of epoch 0, or of none; the follower's log begins with epoch 1."""
-    for answer in ((0, 4), (-1, 0)):
+    """The leader's answer is of epoch 0, or says that nothing is shared; the follower's log begins with epoch 1."""
+    for answer in ((0, 4), (1, 0)):
         found = impl.truncation_offset([(1, 0)], 6, answer)
-        assert found == 0, f"the follower has nothing up to epoch {answer[0]}: it truncates to 0, and you say {found}"
+        assert found == 0, f"the leader answers {answer}, the log is of epoch 1: truncate to 0, and you say {found}"
 
 
 @pytest.mark.task("12.3", points=1)
@@ -168,10 +177,11 @@ def test_the_last_epoch_of_a_log(impl):
 
 @pytest.mark.task("12.3", points=3)
 def test_what_is_left_is_what_both_logs_have(impl, chance):
-    """Forty pairs of logs that two brokers wrote in turn, each without the other."""
-    for _ in range(40):
+    """Eighty pairs of logs that two brokers wrote in turn, each without the other; one of them leads now."""
+    for _ in range(80):
         leader, follower = two_logs(chance)
-        found, _ = impl.agreed(entries_of(leader), len(leader), entries_of(follower), len(follower))
+        known = [*entries_of(leader), (LATEST, len(leader))]
+        found, _ = impl.agreed(known, len(leader), entries_of(follower), len(follower))
         wanted = common(leader, follower)
         what = f"leader {leader}, follower {follower} (the epoch of each record)"
         assert found == wanted, f"{what}: {found} records are left, and both have {wanted}"
@@ -179,9 +189,12 @@ def test_what_is_left_is_what_both_logs_have(impl, chance):
 
 @pytest.mark.task("12.3", points=2)
 def test_logs_that_parted_twice_take_two_truncations(impl):
-    """Leader 0 0 2 2 5 5, follower 0 0 1 1 3 3: no epoch after 0 is in both."""
+    """Leader 0 0 2 2 5 5, follower 0 0 1 1 3 3: no epoch after 0 is in both. Then logs that parted three times."""
     found = impl.agreed([(0, 0), (2, 2), (5, 4)], 6, [(0, 0), (1, 2), (3, 4)], 6)
     assert found == (2, 2), f"two records are shared, and it takes two rounds to find them: (2, 2), and you say {found}"
+    leader, follower = [(0, 0), (2, 2), (5, 4), (8, 6)], [(0, 0), (1, 2), (3, 4), (7, 6)]
+    found = impl.agreed(leader, 8, follower, 8)
+    assert found == (2, 3), f"two records are shared, and the logs parted three times: (2, 3), and you say {found}"
 
 
 @pytest.mark.task("12.3", points=1)

@@ -1,6 +1,7 @@
 """Lab 14: what do the records of the metadata log say together?"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 NO_CHANGE = -2
@@ -78,17 +79,20 @@ def change(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 # --- task 14.2: what counts in a log ---
 def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_watermark: int) -> None:
-    """Replay what counts in the log, which are offsets with their records."""
+    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction begins while one
+    is open, or ends while none is."""
     waiting = None
     for offset, record in log:
         if offset >= high_watermark:
             break
         if record.kind == "BeginTransaction":
+            if waiting is not None:
+                raise ValueError(f"offset {offset}: a transaction begins, and one is open already")
             waiting = []
-        elif record.kind == "AbortTransaction":
-            waiting = None
-        elif record.kind == "EndTransaction":
-            for each in waiting or ():
+        elif record.kind in ("EndTransaction", "AbortTransaction"):
+            if waiting is None:
+                raise ValueError(f"offset {offset}: {record.kind}, and no transaction is open")
+            for each in waiting if record.kind == "EndTransaction" else ():
                 replay(image, each)
             waiting = None
         elif waiting is not None:
@@ -102,13 +106,13 @@ def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_w
 
 # --- task 14.3: a snapshot ---
 def snapshot_of(image: Mapping[str, Mapping]) -> list[Record]:
-    """The records that make this image from nothing, one for each row."""
+    """The records that make this image from nothing, one for each row. They share no list or dictionary with it."""
     levels, brokers, topics, partitions, configs = image.values()
     records = [Record("FeatureLevel", {"name": name, "level": level}) for name, level in levels.items()]
     records += [Record("RegisterBroker", {"id": number, **row}) for number, row in brokers.items()]
     records += [Record("Topic", {"topic_id": topic_id, "name": name}) for topic_id, name in topics.items()]
     for (topic_id, number), row in partitions.items():
-        records.append(Record("Partition", {"topic_id": topic_id, "partition": number, **row}))
+        records.append(Record("Partition", {"topic_id": topic_id, "partition": number, **deepcopy(row)}))
     for resource, settings in configs.items():
         for name, value in settings.items():
             records.append(Record("Config", {"resource": resource, "name": name, "value": value}))

@@ -38,7 +38,8 @@ def replay(image: dict[str, dict], record: Record) -> None:
 
 # --- task 14.2: what counts in a log ---
 def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_watermark: int) -> None:
-    """Replay what counts in the log, which are offsets with their records."""
+    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction begins while one
+    is open, or ends while none is."""
     raise NotImplementedError("Task 14.2: which records count, and which of them have to wait?")
 
 
@@ -47,7 +48,7 @@ def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_w
 
 # --- task 14.3: a snapshot ---
 def snapshot_of(image: Mapping[str, Mapping]) -> list[Record]:
-    """The records that make this image from nothing, one for each row."""
+    """The records that make this image from nothing, one for each row. They share no list or dictionary with it."""
     raise NotImplementedError("Task 14.3: a record for each row, in an order that can be replayed")
 
 

@@ -110,10 +110,16 @@ def compare(found, wanted, after):
 def check(impl, *records):
     """Compare after each record; AssertionError at the first difference."""
     cluster, image = Cluster(None), impl.new_image()
-    for kind, fields in records:
+    replayed = [impl.Record(kind, copy.deepcopy(fields)) for kind, fields in records]
+    for number, (kind, fields) in enumerate(records):
         cluster.replay(kind, fields)
-        impl.replay(image, impl.Record(kind, copy.deepcopy(fields)))
+        impl.replay(image, replayed[number])
         compare(image, cluster.plain, f"after {kind} {fields}")
+        for record, before in zip(replayed, records[: number + 1], strict=False):
+            assert tuple(record) == tuple(before), (
+                f"after {kind} {fields} the record {tuple(before)} has become {tuple(record)}: replay() changes the "
+                "image, and never a record"
+            )
 
 
 A, B = (str(Uuid(bytes([number] * 16))) for number in (1, 2))
@@ -128,7 +134,7 @@ MADE = (("Topic", {"topic_id": A, "name": "flights"}), ("Partition", FIRST))
 
 @pytest.mark.task("14.1", points=2)
 def test_a_broker_registers_is_unfenced_and_fenced_and_goes(impl):
-    """Two registrations of one broker, changes of each sort, and its removal."""
+    """Three registrations of one broker, fenced and unfenced, changes of each sort, and its removal."""
     broker = {"id": 7, "epoch": 3}
     check(
         impl,
@@ -139,15 +145,17 @@ def test_a_broker_registers_is_unfenced_and_fenced_and_goes(impl):
         ("BrokerRegistrationChange", {**broker, "fenced": 0}),
         ("BrokerRegistrationChange", {**broker, "fenced": -1}),
         ("RegisterBroker", {"id": 7, "epoch": 12, "fenced": True}),
-        ("UnregisterBroker", {"id": 7, "epoch": 12}),
+        ("RegisterBroker", {"id": 7, "epoch": 15, "fenced": False}),
+        ("BrokerRegistrationChange", {"id": 7, "epoch": 15, "fenced": 0}),
+        ("UnregisterBroker", {"id": 7, "epoch": 15}),
     )
 
 
 @pytest.mark.task("14.1", points=2)
 def test_a_change_of_a_partition_changes_what_it_names_and_the_epochs(impl):
-    """A new ISR, a new leader, no leader, the same leader again, and new replicas."""
+    """A new ISR, a new leader, no leader, the same leader again, new replicas, and an ISR without any member."""
     changes = ({"isr": [1, 3]}, {"leader": 3}, {"leader": -1, "isr": [2]}, {"leader": 2}, {"leader": 2}, {})
-    changes += ({"replicas": [4, 2], "isr": [2, 4]},)
+    changes += ({"replicas": [4, 2], "isr": [2, 4]}, {"isr": [], "leader": -1}, {"isr": [4], "leader": 4})
     check(impl, *MADE, *(("PartitionChange", {**STAYS, **change}) for change in changes))
 
 
@@ -168,6 +176,7 @@ def test_a_setting_without_a_value_and_a_level_of_zero_are_removed(impl):
     level = {"name": "metadata.version"}
     check(
         impl,
+        ("Config", {"resource": ("broker", "2"), "name": "x", "value": None}),
         ("Config", {**config, "value": "1"}),
         ("Config", {**config, "value": ""}),
         ("Config", {**config, "name": "y", "value": "2"}),
@@ -200,8 +209,10 @@ def level(number):
 
 
 def levels_after(impl, kinds, high_watermark=1000):
-    """The levels in the image of a log; a number stands for a record that sets this level, a word for a frame."""
-    records = [level(kind) if isinstance(kind, int) else (kind, {}) for kind in kinds]
+    """The levels in the image of a log; a number stands for a record that sets this level, "1 for 2" for one that sets
+    the level of 2 to 1, a word for a frame."""
+    changed = ("FeatureLevel", {"name": "level 2", "level": 1})
+    records = [level(kind) if isinstance(kind, int) else changed if " " in kind else (kind, {}) for kind in kinds]
     image = impl.new_image()
     impl.replay_log(image, log_of(impl, records), high_watermark)
     return sorted(image["levels"].values())
@@ -226,7 +237,8 @@ def test_nothing_counts_from_the_high_watermark_on(impl, high_watermark):
         ([BEGIN, 1, 2, END, 3], [1, 2, 3]),
         ([1, BEGIN, 2, ABORT, 3], [1, 3]),
         ([1, BEGIN, 2, 3], [1]),
-        ([BEGIN, 1, BEGIN, 2, END], [2]),
+        ([BEGIN, 2, "1 for 2", END], [1]),
+        (["1 for 2", BEGIN, 2, END], [2]),
         ([BEGIN, 1, ABORT, BEGIN, 2, END], [2]),
         ([BEGIN, END, BEGIN, ABORT, 1], [1]),
         ([BEGIN, 1, END, 2, BEGIN, 3, ABORT, "NoOp", 4], [1, 2, 4]),
@@ -234,9 +246,36 @@ def test_nothing_counts_from_the_high_watermark_on(impl, high_watermark):
     ids=lambda case: None,
 )
 def test_the_records_of_a_transaction_count_when_it_ends_or_never(impl, kinds, wanted):
-    """Transactions that end, are aborted, stay open, or are followed by another one while they are open."""
+    """Transactions that end, are aborted, or stay open; also one that sets the same level twice."""
     found = levels_after(impl, kinds)
     assert found == wanted, f"of {kinds} the levels {wanted} count, not {found}"
+
+
+@pytest.mark.task("14.2", points=2)
+@pytest.mark.parametrize(
+    ("kinds", "wrong"),
+    [
+        ([BEGIN, 1, BEGIN, 2, END], 2),
+        ([BEGIN, BEGIN], 1),
+        ([1, END], 1),
+        ([1, ABORT], 1),
+        ([BEGIN, 1, END, END], 3),
+        ([BEGIN, 1, ABORT, END], 3),
+    ],
+    ids=lambda case: None,
+)
+def test_a_frame_in_the_wrong_place_is_an_error(impl, kinds, wrong):
+    """A transaction that begins while one is open; an end and an abort while none is. From the high watermark on they
+    are no error yet."""
+    try:
+        found = levels_after(impl, kinds)
+    except ValueError:
+        found = None
+    assert found is None, f"{kinds}: offset {wrong} is an error in the log, and you go on, with the levels {found}"
+    try:
+        levels_after(impl, kinds, wrong)
+    except ValueError as error:
+        raise AssertionError(f"{kinds}, high watermark {wrong}: all is well before it, and you raise {error}") from None
 
 
 @pytest.mark.task("14.2", points=2)
@@ -280,11 +319,32 @@ def test_a_snapshot_has_one_record_for_each_row(impl, chance):
 
 @pytest.mark.task("14.3", points=1)
 def test_a_snapshot_is_no_part_of_the_image(impl, chance):
-    """What is replayed later must not change an image that was written, nor the other way round."""
+    """Each list and dictionary of the image is changed, then those of the records: the other side stays as it was."""
     image = grown(chance).plain
+    image["topics"][A], image["partitions"][A, 0] = "flights", copy.deepcopy({**FIRST})
+    del image["partitions"][A, 0]["topic_id"], image["partitions"][A, 0]["partition"]
     before = copy.deepcopy(image)
-    impl.snapshot_of(image)
+    records = impl.snapshot_of(image)
     assert image == before, "writing a snapshot has changed the image"
+    wanted = copy.deepcopy(records)
+    spoil(image)
+    shared = [record for record, was in zip(records, wanted, strict=True) if record != was]
+    assert not shared, f"a list or a dictionary of the image was changed, and the record {shared[0]} with it"
+    image = copy.deepcopy(before)
+    spoil([fields for _, fields in impl.snapshot_of(image)])
+    assert image == before, "a list or a dictionary in a record was changed, and the image with it"
+
+
+def spoil(held):
+    """Change every list and dictionary in this."""
+    if isinstance(held, dict):
+        for each in held.values():
+            spoil(each)
+        held["spoilt"] = True
+    elif isinstance(held, list):
+        for each in held:
+            spoil(each)
+        held.append("spoilt")
 
 
 # --- task 14.4 --------------------------------------------------------------------------------------------------------
@@ -306,7 +366,7 @@ class Disk:
         records = [self.impl.Record(*record) for record in plain_snapshot(self.images[end])]
         return self.impl.Snapshot(end, is_complete, records if is_complete else records[: len(records) // 2])
 
-    def start(self, snapshots, first=0, high_watermark=None):
+    def start(self, snapshots, first=0, high_watermark=None, may_refuse=False):
         log = log_of(self.impl, self.records, 0)[first:]
         high_watermark = len(self.records) if high_watermark is None else high_watermark
         try:
@@ -315,6 +375,12 @@ class Disk:
             ends = [snapshot.end for snapshot in snapshots]
             words = f"snapshots up to {ends}, a log from {first} on: a record about {error} was replayed"
             raise AssertionError(f"{words}, which is not there yet, or not there any more") from error
+        except ValueError as error:
+            if may_refuse:
+                raise
+            ends = [(snapshot.end, "complete" if snapshot.is_complete else "half written") for snapshot in snapshots]
+            words = f"snapshots up to {ends}, a log from {first} on: no record is missing, and you refuse to start"
+            raise AssertionError(f"{words} ({error})") from error
 
 
 def plain_snapshot(image):
@@ -342,14 +408,22 @@ def test_without_a_snapshot_the_whole_log_is_replayed(impl, chance):
 
 @pytest.mark.task("14.4", points=3)
 def test_a_start_takes_the_newest_complete_snapshot_and_the_tail(impl, chance):
-    """Snapshots in any order, with a log that begins at 0, between them, or at the end of the newest one."""
+    """Snapshots in both orders, with a log that begins at 0, between them, or at the end of the newest one; also with
+    an end that is not committed."""
     for _ in range(3):
         disk = Disk(impl, chance)
         old, new = sorted(chance.sample(disk.ends[3:], 2))
-        snapshots = chance.sample([disk.snapshot(old), disk.snapshot(new)], 2)
-        for first in (0, old, new):
-            after = f"snapshots that end at {old} and {new}, a log from {first} on"
-            compare(disk.start(snapshots, first), disk.wanted, after)
+        for ends in ((old, new), (new, old)):
+            snapshots = [disk.snapshot(end) for end in ends]
+            before = copy.deepcopy(snapshots)
+            for first in (0, old, new):
+                after = f"snapshots that end at {ends[0]} and {ends[1]}, a log from {first} on"
+                compare(disk.start(snapshots, first), disk.wanted, after)
+                assert snapshots == before, f"{after}: the start has changed a snapshot, from which others start, too"
+            high = disk.ends[-1 - chance.randrange(2)]
+            after = f"snapshots that end at {ends[0]} and {ends[1]}, high watermark {high}"
+            if high >= new:
+                compare(disk.start(snapshots, high_watermark=high), disk.images[high], after)
 
 
 @pytest.mark.task("14.4", points=2)
@@ -360,6 +434,8 @@ def test_a_snapshot_that_is_not_complete_does_not_count(impl, chance):
     half = disk.snapshot(new, is_complete=False)
     compare(disk.start([disk.snapshot(old), half]), disk.wanted, f"{new} is half written, {old} is whole")
     compare(disk.start([half]), disk.wanted, f"{new} is half written, and there is no other")
+    after = f"{new} is half written, {old} is whole, and the log begins at {old}"
+    compare(disk.start([disk.snapshot(old), half], first=old), disk.wanted, after)
 
 
 @pytest.mark.task("14.4", points=2)
@@ -370,7 +446,7 @@ def test_files_that_do_not_reach_each_other_are_refused(impl, chance):
     compare(disk.start([disk.snapshot(end)], first=end), disk.wanted, f"both meet at {end}")
     for snapshots, first in (([disk.snapshot(end)], end + 1), ([], 1)):
         try:
-            disk.start(snapshots, first)
+            disk.start(snapshots, first, may_refuse=True)
         except ValueError:
             continue
         found = f"snapshots up to {max((s.end for s in snapshots), default=0)}, a log from {first} on"
@@ -379,7 +455,8 @@ def test_files_that_do_not_reach_each_other_are_refused(impl, chance):
 
 @pytest.mark.task("14.4", points=1)
 def test_a_start_with_a_snapshot_alone(impl, chance):
-    """The log is empty, as on a node that has just copied a snapshot."""
+    """The log is empty, as on a node that has just copied a snapshot; and a node that has no file at all."""
     disk = Disk(impl, chance)
     end = disk.ends[-1]
     compare(impl.start([disk.snapshot(end)], [], end), disk.images[end], f"a snapshot up to {end}, and no log")
+    compare(impl.start([], [], 0), impl.new_image(), "a node that has neither a snapshot nor a log")

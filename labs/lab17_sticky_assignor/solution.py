@@ -87,10 +87,10 @@ def sticky(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list
 
 def cooperative(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list[Partition]]:
     """The same, without the partitions that another member has to give up first."""
-    found = {}
+    had, found = kept(counts, members), {}
     for name, some in sticky(counts, members).items():
         others = {partition for other in members if other != name for partition in members[other].owned}
-        found[name] = [each for each in some if each in members[name].owned or each not in others]
+        found[name] = [each for each in some if each in had[name] or each not in others]
     return found
 
 

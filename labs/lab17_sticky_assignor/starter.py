@@ -51,7 +51,7 @@ def sticky(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list
 
 def cooperative(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list[Partition]]:
     """The same, without the partitions that another member has to give up first."""
-    raise NotImplementedError("Task 17.4: take what sticky() says, and leave out what must be given up first")
+    raise NotImplementedError("Task 17.4: take what sticky() says, and leave out what another member may be reading")
 
 
 # --- end of task 17.4 ---

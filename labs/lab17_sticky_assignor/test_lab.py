@@ -2,6 +2,7 @@
 assignment keeps or breaks, and by counting moves. Where all members read the same topics, pykraft's own assignor, which
 assigns as Apache Kafka does, has to move as many."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -104,13 +105,19 @@ def test_of_members_that_have_nothing_none_gets_two_more_than_another(impl, chan
 
 @pytest.mark.task("17.1", points=2)
 def test_what_a_member_has_already_counts(impl):
-    """ann has three partitions, ben has one, cleo has none: three more are dealt out."""
+    """ann has three partitions, ben has one, cleo none: three more are dealt out. Then ann has two of another topic."""
     members = {name: member(impl) for name in ("cleo", "ann", "ben")}
     had = {"cleo": [], "ann": [("orders", 0), ("orders", 1), ("orders", 2)], "ben": [("orders", 3)]}
     found = impl.deal([("orders", 4), ("orders", 5), ("orders", 6)], had, members)
     sizes = {name: len(some) for name, some in found.items()}
     assert sizes == {"ann": 3, "ben": 2, "cleo": 2}, f"three more go to those with the fewest, and now {sizes}"
     assert found["ann"] == had["ann"], f"ann had {had['ann']} and has {found['ann']}"
+    members = {name: member(impl, COUNTS) for name in ("ann", "ben")}
+    had = {"ann": [("refunds", 0), ("refunds", 1)], "ben": [("orders", 0)]}
+    found = impl.deal([("orders", 1)], had, members)
+    assert ("orders", 1) in found["ben"], (
+        f"ann has 2 partitions and ben 1, of whatever topic: ben gets orders-1: {found}"
+    )
 
 
 @pytest.mark.task("17.1", points=2)
@@ -168,7 +175,8 @@ def test_what_is_not_there_any_more_or_not_read_any_more_is_free(impl):
 
 @pytest.mark.task("17.2", points=2)
 def test_of_two_claims_the_one_of_the_higher_generation_wins(impl, chance):
-    """Both orders of the members, several generations; the names say nothing about it."""
+    """Both orders of the members, several generations; the names say nothing about it. Then two old claims and a new
+    one."""
     for _ in range(10):
         old, new = sorted(chance.sample(range(20), 2))
         one, other = chance.sample(NAMES, 2)
@@ -183,19 +191,47 @@ def test_of_two_claims_the_one_of_the_higher_generation_wins(impl, chance):
         assert {name: sorted(some) for name, some in found.items()} == wanted, (
             f"{one} claims orders 0 and 1 since generation {old}, {other} claims 1 and 2 since {new}: {found}"
         )
+    members = {name: member(impl, owned=[("orders", 0)], generation=4) for name in ("ann", "ben")}
+    members["cleo"] = member(impl, owned=[("orders", 0)], generation=6)
+    for order in itertools.permutations(members):
+        found = impl.kept(COUNTS, {name: members[name] for name in order})
+        assert found == {"ann": [], "ben": [], "cleo": [("orders", 0)]}, (
+            f"ann and ben claim orders-0 since generation 4, cleo since 6 and keeps it: {found}; the members come in "
+            f"the order {', '.join(order)}"
+        )
 
 
 @pytest.mark.task("17.2", points=2)
 def test_what_two_claim_in_the_same_generation_neither_keeps(impl):
-    """Also when a third one claims it in an older generation."""
+    """Also when a third one claims it, in an older generation or in the same one; the members come in any order."""
+    for third in (3, 4):
+        members = {
+            "ann": member(impl, owned=[("orders", 0), ("orders", 1)], generation=4),
+            "ben": member(impl, owned=[("orders", 1), ("orders", 2)], generation=4),
+            "cleo": member(impl, owned=[("orders", 1)], generation=third),
+        }
+        for order in itertools.permutations(members):
+            found = impl.kept(COUNTS, {name: members[name] for name in order})
+            wanted = {"ann": [("orders", 0)], "ben": [("orders", 2)], "cleo": []}
+            assert found == wanted, (
+                f"ann and ben claim orders-1 since generation 4, cleo since {third}: {wanted} is kept, not {found}; "
+                f"the members come in the order {', '.join(order)}"
+            )
+
+
+@pytest.mark.task("17.2", points=1)
+def test_a_topic_that_the_winner_has_left_is_free(impl):
+    """ben has the newest claim and does not read the topic any more; ann reads it, and has an older claim."""
     members = {
         "ann": member(impl, owned=[("orders", 0), ("orders", 1)], generation=4),
-        "ben": member(impl, owned=[("orders", 1), ("orders", 2)], generation=4),
-        "cleo": member(impl, owned=[("orders", 1)], generation=3),
+        "ben": member(impl, ["refunds"], owned=[("orders", 1)], generation=6),
     }
-    found = impl.kept(COUNTS, members)
-    wanted = {"ann": [("orders", 0)], "ben": [("orders", 2)], "cleo": []}
-    assert found == wanted, f"ann and ben claim orders-1 since generation 4, cleo since 3: {found}"
+    for order in itertools.permutations(members):
+        found = impl.kept(COUNTS, {name: members[name] for name in order})
+        assert found == {"ann": [("orders", 0)], "ben": []}, (
+            f"ben's claim of orders-1 is the newest, and ben does not read orders: it is free, and ann keeps orders-0 "
+            f"alone, not {found}"
+        )
 
 
 # --- task 17.3 --------------------------------------------------------------------------------------------------------
@@ -219,7 +255,10 @@ def test_in_the_end_no_move_is_left_that_helps(impl, chance):
     """Members that read the same topics, and members that do not."""
     for number in range(20):
         members = drawn(impl, chance, some_topics if number % 2 else lambda chance: COUNTS)
-        found = impl.balance({name: list(each.owned) for name, each in members.items()}, members)
+        had = {name: list(each.owned) for name, each in members.items()}
+        found = impl.balance(had, members)
+        same = all(had[name] == list(each.owned) for name, each in members.items())
+        assert same, f"balance() has changed the assignment that it was given: it is {had} now"
         assert sorted(owners(found)) == sorted(p for each in members.values() for p in each.owned), (
             f"the partitions are not the same as before: {found}"
         )
@@ -254,7 +293,7 @@ def test_the_largest_difference_comes_first_so_no_move_is_wasted(impl, chance):
 @pytest.mark.task("17.4", points=2)
 def test_everything_has_one_owner_that_reads_it_and_all_is_even(impl, chance):
     """Members with old claims and new ones, some with other topics."""
-    for number in range(20):
+    for number in range(40):
         members = drawn(impl, chance, some_topics if number % 2 else lambda chance: COUNTS)
         members["zoe"] = member(impl, COUNTS)
         found = impl.sticky(COUNTS, members)
@@ -277,21 +316,60 @@ def test_as_few_partitions_move_as_in_kafka(impl, chance):
         assert done <= needed, f"members with {had}: Kafka moves {needed} partitions, and you move {done}"
 
 
+def plainly_kept(counts, members):
+    """The member that keeps each partition, by the three rules of task 17.2."""
+    found = {}
+    for partition in every(counts):
+        claims = [(each.generation, name) for name, each in members.items() if partition in each.owned]
+        winners = [name for generation, name in claims if generation == max(claims)[0]]
+        if len(winners) == 1 and partition[0] in members[winners[0]].topics:
+            found[partition] = winners[0]
+    return found
+
+
+def check_first_round(impl, counts, members):
+    """The first round gives to each member, of what sticky() gives it, what it keeps and what no other claims."""
+    whole, first, keeper = (
+        impl.sticky(counts, members),
+        impl.cooperative(counts, members),
+        plainly_kept(counts, members),
+    )
+    told = {name: (list(each.owned), each.generation) for name, each in members.items() if each.owned}
+    about = f"members that own, since a generation: {told}; sticky() gives {whole}, and cooperative() {first}"
+    assert set(first) == set(members), f"the members are {sorted(members)}, the result has {sorted(first)}"
+    for name, some in whole.items():
+        stray = set(first[name]) - set(some)
+        assert not stray, f"{name} gets {min(stray)}, and sticky() does not give it: {about}"
+        for partition in some:
+            others = [other for other, each in members.items() if other != name and partition in each.owned]
+            if keeper.get(partition) == name:
+                assert partition in first[name], f"{name} keeps {partition}, and yet it has to give it up: {about}"
+            elif others:
+                assert partition not in first[name], (
+                    f"{name} gets {partition} in the first round and does not keep it by the rules of 17.2: "
+                    f"{others[0]} claims it, may be reading it, and has not given it up: {about}"
+                )
+            else:
+                assert partition in first[name], (
+                    f"no other member claims {partition}, and {name} does not get it in the first round: {about}"
+                )
+    return first
+
+
+def check_rounds(impl, counts, members, most=2):
+    """The first round, and those after it, in which each member owns what the one before gave; after so many rounds
+    each partition has its owner."""
+    for generation in range(8, 7 + most):
+        given = check_first_round(impl, counts, members)
+        members = {n: each._replace(owned=tuple(given[n]), generation=generation) for n, each in members.items()}
+    check_whole(impl.cooperative(counts, members), counts, members)
+
+
 @pytest.mark.task("17.4", points=2)
 def test_what_another_one_has_to_give_up_is_left_out_in_the_first_round(impl, chance):
     """A new member. In the second round, when the others have given up, it gets its share."""
     for _ in range(5):
-        members = {**drawn(impl, chance), "zoe": member(impl, COUNTS)}
-        whole, first = impl.sticky(COUNTS, members), impl.cooperative(COUNTS, members)
-        for name, some in first.items():
-            for partition in some:
-                holders = [other for other, each in members.items() if other != name and partition in each.owned]
-                assert not holders or partition in members[name].owned, (
-                    f"{name} gets {partition} in the first round, and {holders[0]} has not given it up"
-                )
-            assert set(some) <= set(whole[name]), f"{name} gets {some}, and in the end it is to have {whole[name]}"
-        after = {n: each._replace(owned=tuple(first[n]), generation=6) for n, each in members.items()}
-        check_whole(impl.cooperative(COUNTS, after), COUNTS, after)
+        check_rounds(impl, COUNTS, {**drawn(impl, chance), "zoe": member(impl, COUNTS)})
 
 
 @pytest.mark.task("17.4", points=2)
@@ -309,19 +387,40 @@ def test_what_is_free_is_there_at_once(impl):
 
 @pytest.mark.task("17.4", points=2)
 def test_an_old_claim_takes_nothing_from_the_owner(impl):
-    """ben has missed a rebalance and claims what ann has had since."""
+    """A member has missed a rebalance and claims what another one has had since; their names are exchanged."""
     orders = every({"orders": 4})
-    members = {
-        "ann": member(impl, owned=orders[:2], generation=7),
-        "ben": member(impl, owned=orders[:1], generation=5),
-        "cleo": member(impl, owned=orders[2:], generation=7),
-    }
-    found = impl.cooperative({"orders": 4}, members)
-    kept = {name: [each for each in some if each in members[name].owned] for name, some in found.items()}
-    had_by_ann = len(kept["ann"])
-    assert had_by_ann >= 1 and ("orders", 0) not in found["ben"], (
-        f"ann has owned orders 0 and 1 since generation 7, ben claims 0 since 5: {found}"
-    )
-    whole = impl.sticky({"orders": 4}, members)
-    lost = [each for each in orders[:2] if each in whole["ann"] and each not in found["ann"]]
-    assert not lost, f"ann keeps {lost[0]} in the end, and yet has to give it up in the first round: {found}"
+    for owner, late, third in itertools.permutations(("ann", "ben", "cleo")):
+        for claimed in orders[:2]:
+            members = {
+                owner: member(impl, owned=orders[:2], generation=7),
+                late: member(impl, owned=[claimed], generation=5),
+                third: member(impl, owned=orders[2:], generation=7),
+            }
+            check_rounds(impl, {"orders": 4}, members)
+
+
+@pytest.mark.task("17.4", points=2)
+def test_what_two_claim_goes_to_no_member_at_once(impl):
+    """Two members claim a partition in the same generation. It goes to a third one, or to one of them: not yet."""
+    for one, other, third in itertools.permutations(("ann", "ben", "cleo")):
+        members = {
+            one: member(impl, owned=[("orders", 0), ("orders", 1)], generation=4),
+            other: member(impl, owned=[("orders", 1), ("orders", 2)], generation=4),
+            third: member(impl),
+        }
+        for count in (2, 3, 4, 5):
+            check_rounds(impl, {"orders": count}, members)
+        del members[third]
+        check_rounds(impl, {"orders": 3}, members)
+
+
+@pytest.mark.task("17.4", points=2)
+def test_all_claims_at_once_give_no_partition_two_readers(impl, chance):
+    """Thirty groups whose members claim at random, in generations 5 to 7: many claims of the same partition."""
+    for number in range(30):
+        topics = some_topics if number % 3 == 2 else lambda chance: COUNTS
+        members = {}
+        for name in chance.sample(NAMES, chance.randrange(2, 6)):
+            claims = chance.sample(every(COUNTS), chance.randrange(5))
+            members[name] = member(impl, topics(chance), claims, chance.randrange(5, 8))
+        check_rounds(impl, COUNTS, members, most=6)  # where topics differ, the second round may move something again

@@ -28,13 +28,19 @@ def run(work):
     count = pick(small=200, full=1_000)
     with Cluster(nodes=3, timeouts="kafka") as cluster, plugged(places(work)) as plugs:
         cluster.create_topic(TOPIC)
-        requests = send(cluster, count)
+        requests, given_up, reason = send(cluster, count)
         times = Counter(read(cluster))
     missing, twice = count - len(times), sum(found > 1 for found in times.values())
-    lines = (
+    wrongly = sum(times[str(number).encode()] > 0 for number in given_up)
+    lines = [
         f"{count} numbers were sent in {requests} requests; the acknowledgements of {LOST} of them were lost.",
         f"{missing} numbers are missing, {twice} are there more than once.",
-    )
+    ]
+    if given_up:
+        lines.append(
+            f"The producer has given up {len(given_up)} numbers, the first of them because of {reason}; {wrongly} of "
+            "them are in the log all the same."
+        )
     figure = tally(
         {"in the log": [times[str(number).encode()] for number in range(SHOWN)]},
         title=f"{missing} of {count} numbers are missing, {twice} are there more than once",
@@ -42,8 +48,9 @@ def run(work):
         what="number",
     )
     errors = any(plug.errors for plug in plugs.values())
-    facts = {"missing": missing, "twice": twice, "requests": requests}
-    return Outcome(not missing and not twice and not errors, lines, tuple(plugs.values()), figure, facts)
+    facts = {"missing": missing, "twice": twice, "requests": requests, "given up": len(given_up), "wrongly": wrongly}
+    is_right = not missing and not twice and not given_up
+    return Outcome(is_right and not errors, tuple(lines), tuple(plugs.values()), figure, facts)
 
 
 def places(work):
@@ -65,7 +72,9 @@ def places(work):
 
 
 def send(cluster, count):
-    """Send the numbers one by one, by an idempotent producer; how many requests that took."""
+    """Send the numbers one by one, by an idempotent producer: how many requests that took, which numbers the producer
+    has given up, and why the first one."""
+    given_up, reason = [], ""
     with ExitStack() as faults:
         some, seen = [], []
         for _ in range(LOST):  # a fault that loses one answer, and one that lets two pass
@@ -73,11 +82,18 @@ def send(cluster, count):
             seen.append(faults.enter_context(cluster.fault("Produce", topic=TOPIC, count=2)))
         rest = faults.enter_context(cluster.fault("Produce", topic=TOPIC))
         with Producer(bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=10) as producer:
+            futures = []
             for number in range(count):
-                future = producer.send(TOPIC, str(number).encode())
+                futures.append(producer.send(TOPIC, str(number).encode()))
                 if number < 3 * LOST:
-                    future.result(LIMIT_S)
-    return sum(len(fault.caught) for fault in (*some, *seen, rest))
+                    futures[-1].exception(LIMIT_S)
+            for number, future in enumerate(futures):
+                error = future.exception(LIMIT_S)
+                if error is not None:
+                    reason = reason or getattr(error, "code", error)
+                    given_up.append(number)
+        requests = sum(len(fault.caught) for fault in (*some, *seen, rest))
+    return requests, given_up, getattr(reason, "name", reason)
 
 
 def read(cluster):

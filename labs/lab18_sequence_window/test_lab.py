@@ -157,11 +157,13 @@ def test_a_repetition_has_the_same_first_sequence_and_as_many_records(impl):
     dialogue.ask(0, 4, 4)
     for first, records in ((4, 3), (4, 5), (5, 3), (0, 8)):
         dialogue.expect("refuse", 0, first, records)
+    dialogue.expect(0, 0, 0, 4)
 
 
 @pytest.mark.task("18.2", points=2)
 def test_a_new_epoch_begins_at_zero_and_forgets_the_batches_of_the_old_one(impl):
-    """Epoch 1 after epoch 0: sequence 2 is refused, 0 is appended, and then 1 of epoch 1 is no repetition."""
+    """Epoch 1 after epoch 0: sequence 2 is refused, 0 is appended, and then 1 of epoch 1 is no repetition. Then
+    epoch 7: some epochs have written nothing here."""
     dialogue = Dialogue(impl)
     dialogue.ask(0, 0)
     dialogue.ask(0, 1)
@@ -169,6 +171,8 @@ def test_a_new_epoch_begins_at_zero_and_forgets_the_batches_of_the_old_one(impl)
     dialogue.expect("append", 1, 0)
     dialogue.expect("append", 1, 1)
     dialogue.expect(2, 1, 0)
+    dialogue.expect("refuse", 7, 2)
+    dialogue.expect("append", 7, 0)
 
 
 @pytest.mark.task("18.2", points=2)
@@ -188,24 +192,58 @@ def test_the_order_goes_on_over_the_end_of_the_numbers(impl):
     dialogue.expect("append", 0, LARGEST - 3, 3)
     dialogue.expect("append", 0, LARGEST, 4)
     dialogue.expect("append", 0, 3, 2)
+    dialogue.expect("append", 0, 5, 1)
     dialogue.expect(3, 0, LARGEST, 4)
+
+
+QUESTIONS = [(epoch, first, records) for epoch in (1, 2, 3) for first in range(9) for records in (1, 2)]
+
+
+@pytest.mark.task("18.2", points=2)
+def test_to_ask_changes_nothing(impl):
+    """One batch is checked and not appended: then every other batch is answered as before. Batches of all kinds."""
+    for asked in QUESTIONS:
+        dialogue = Dialogue(impl)
+        for first in (0, 2, 4):
+            dialogue.ask(2, first, 2)
+        window, wanted = dialogue.window, Dialogue(impl)
+        window.check(*asked)
+        for first in (0, 2, 4):
+            wanted.ask(2, first, 2)
+        for question in QUESTIONS:
+            found, before = window.check(*question), wanted.window.check(*question)
+            assert found == before, (
+                f"(epoch, sequence, records) {question} got {before!r}, and gets {found!r} after {asked} was checked "
+                "and not appended: check() looks at a batch and changes nothing"
+            )
+    window = impl.SequenceWindow()
+    window.check(3, 7, 1)
+    found = window.check(0, 0, 1)
+    assert found == "append", f"nothing was appended yet, so any batch may be, and after a check you say {found!r}"
 
 
 @pytest.mark.task("18.2", points=2)
 def test_a_long_dialogue_gets_kafkas_verdicts(impl, chance):
-    """300 batches in several epochs: in order, repeated, from the past and from the future."""
-    dialogue, epoch, sequence, sent = Dialogue(impl), 0, 0, []
+    """300 batches in several epochs: in order, repeated, from the past and from the future; begun near the end of the
+    numbers, and from 0."""
+    for begin in (0, LARGEST - 9):
+        long_dialogue(impl, chance, begin)
+
+
+def long_dialogue(impl, chance, sequence):
+    dialogue, epoch, sent = Dialogue(impl), 0, []
     for _ in range(300):
         drawn = chance.random()
         if drawn < 0.5:
             records = chance.randrange(1, 4)
             if dialogue.ask(epoch, sequence, records) == "append":
                 sent.append((epoch, sequence, records))
-                sequence += records
+                sequence = (sequence + records) % (LARGEST + 1)
         elif drawn < 0.8 and sent:
             dialogue.ask(*chance.choice(sent[-8:]))
         elif drawn < 0.97:
-            dialogue.ask(max(0, epoch - chance.randrange(2)), sequence + chance.randrange(1, 4))
+            ahead = (sequence + chance.randrange(1, 4)) % (LARGEST + 1)
+            dialogue.ask(max(0, epoch - chance.randrange(2)), ahead)
         else:
             epoch, sequence = epoch + 1, 0
 
@@ -231,7 +269,7 @@ def a_log(chance, producers, batches):
 def test_after_a_restart_the_windows_are_what_they_were(impl, chance):
     """A log of four producers in turn: the windows that were kept on the way, and those made of the log, say the
     same."""
-    log = a_log(chance, (3, 5, 8, 9), 120)
+    log = a_log(chance, (0, 5, 8, 9), 120)
     rebuilt = impl.windows_of(log)
     kept = {}
     for producer_id, *batch in log:
@@ -247,8 +285,20 @@ def test_after_a_restart_the_windows_are_what_they_were(impl, chance):
 @pytest.mark.task("18.3", points=1)
 def test_batches_without_a_producer_id_have_no_window(impl, chance):
     """A log in which some batches come from producers that are not idempotent."""
-    found = impl.windows_of(a_log(chance, (3, 5), 60))
-    assert set(found) == {3, 5}, f"the producers with an id are 3 and 5, and there are windows for {sorted(found)}"
+    found = impl.windows_of(a_log(chance, (0, 5), 60))
+    assert set(found) == {0, 5}, f"the producers with an id are 0 and 5, and there are windows for {sorted(found)}"
+
+
+@pytest.mark.task("18.3", points=2)
+def test_the_log_is_taken_as_it_is(impl):
+    """A cleaner has removed batches: there are gaps between the sequences, and epoch 2 does not begin at 0."""
+    log = [(7, 0, 4, 2, 10), (7, 0, 9, 1, 15), (7, 2, 3, 2, 20), (7, 2, 8, 3, 30)]
+    for count, question, wanted in ((2, (0, 10, 1), "append"), (3, (2, 3, 2), 20), (4, (2, 11, 1), "append")):
+        found = impl.windows_of(log[:count])[7].check(*question)
+        assert found == wanted, (
+            f"after the log {log[:count]} the batch (epoch, sequence, records) {question} gets {wanted!r}, and you say "
+            f"{found!r}: what is in the log was checked when it was appended"
+        )
 
 
 @pytest.mark.task("18.3", points=1)

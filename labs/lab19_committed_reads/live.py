@@ -6,6 +6,7 @@ Your `last_stable_offset` and `aborted_transactions` go over the leader's log fi
 """
 
 from random import Random
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pykraft import Cluster, Consumer, Producer, TopicPartition
@@ -22,35 +23,61 @@ SHOWN = "pykraft.records.visibility.Visibility.shows"
 PRODUCERS, DRAWN, LIMIT_S = 3, 14, 30
 
 
+class Written(NamedTuple):
+    """What went into the log: the offset of each committed and of each aborted value, where the aborted transactions
+    begin, in the order of their markers, and the producers."""
+
+    committed: dict[bytes, int]
+    aborted: dict[bytes, int]
+    aborts: list[int]
+    producers: list[Producer]
+
+
 def run(work):
-    """Read committed data with the functions of `work`; it agrees if exactly what was committed is shown."""
+    """Read committed data with the functions of `work`; it agrees if the reader shows all that was committed before the
+    open transaction, and nothing else."""
     with Cluster(nodes=1, timeouts="kafka") as cluster, plugged(places(work)) as plugs:
         cluster.create_topic(TOPIC)
-        committed, aborted, hanging = write(cluster, pick(small=40, full=200))
-        shown = read(cluster, len(committed))
+        written = write(cluster, pick(small=40, full=200))
+        shown = read(cluster)
         log = log_of(cluster)
         view = cluster.describe().replicas(TOPIC, 0)[1]
         stable = work.last_stable_offset(iter(log), view.high_watermark)
         index = work.aborted_transactions(iter(log))
-        for producer in hanging:
+        for producer in written.producers:
             producer.close()
-    missing, wrong = set(committed) - set(shown), set(shown) - set(committed)
+    committed = written.committed
+    readable = {value for value, offset in committed.items() if offset < view.last_stable_offset}
+    missing, wrong = readable - set(shown), set(shown) - readable
+    repeated = len(shown) - len(set(shown))
+    is_right_index = [first for _, first, _ in index] == written.aborts
     lines = (
-        f"{len(committed)} records were committed, {len(aborted)} aborted, and a transaction is open.",
-        f"{len(missing)} committed records are not shown, {len(wrong)} are shown that were not committed.",
+        f"{len(committed)} records were committed, {len(written.aborted)} aborted, and a transaction is open. "
+        f"{len(committed) - len(readable)} of the committed records come after its first one: they have to wait.",
+        f"{len(missing)} of {len(readable)} committed records before it are not shown, {len(wrong)} others are shown, "
+        f"{repeated} are shown again.",
         f"Your last stable offset is {stable}, the broker's is {view.last_stable_offset}.",
-        f"Your index has {len(index)} aborted transactions.",
+        f"Your index has {len(index)} aborted transactions, the producers have aborted {len(written.aborts)}"
+        f"{'' if is_right_index else '; they do not begin at the same offsets'}.",
     )
-    first = sorted([*committed, *aborted])[:DRAWN]
-    figure = tally(
-        {"committed": [committed.count(value) for value in first], "shown": [shown.count(value) for value in first]},
-        title=f"{len(missing)} committed records are hidden, {len(wrong)} others are shown",
-        note=f"The first {len(first)} records: whether they were committed, and how often your reader shows them",
-    )
-    agrees = not missing and not wrong and stable == view.last_stable_offset
+    figure = picture(written, shown, f"{len(missing)} committed records are hidden, {len(wrong)} others are shown")
+    is_right = not missing and not wrong and not repeated and is_right_index and stable == view.last_stable_offset
     errors = any(plug.errors for plug in plugs.values())
     facts = {"missing": len(missing), "wrong": len(wrong), "stable": stable, "index": len(index)}
-    return Outcome(agrees and not errors, lines, tuple(plugs.values()), figure, facts)
+    return Outcome(is_right and not errors, lines, tuple(plugs.values()), figure, facts)
+
+
+def picture(written, shown, title):
+    """The first records: whether they were committed, and how often they are shown."""
+    first = sorted([*written.committed, *written.aborted])[:DRAWN]
+    return tally(
+        {
+            "committed": [int(value in written.committed) for value in first],
+            "shown": [shown.count(value) for value in first],
+        },
+        title=title,
+        note=f"The first {len(first)} records: whether they were committed, and how often your reader shows them",
+    )
 
 
 def places(work):
@@ -80,39 +107,51 @@ def described(batch):
 
 
 def write(cluster, transactions):
-    """Transactions of three producers in turn; the values committed, those aborted, and the producers."""
-    random, committed, aborted = Random(19), [], []
-    producers = [
-        Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=f"teller {n}", linger_ms=0)
-        for n in range(PRODUCERS)
-    ]
-    for producer in producers:
-        producer.init_transactions()
+    """Transactions of three producers in turn, of which one stays open."""
+    random = Random(19)
+    written = Written({}, {}, [], [])
+    for number in range(PRODUCERS):
+        settings = {"transactional_id": f"teller {number}", "linger_ms": 0}
+        written.producers.append(Producer(bootstrap_servers=cluster.bootstrap_servers, **settings))
+        written.producers[-1].init_transactions()
     open_now, number = {}, 0
-    for _ in range(3 * transactions):
-        producer = random.choice(producers)
-        if producer in open_now and random.random() < 0.4:
-            values = open_now.pop(producer)
-            if random.random() < 0.5:
-                producer.commit_transaction()
-                committed += values
-            else:
-                producer.abort_transaction()
-                aborted += values
-            continue
+
+    def send(producer):
+        nonlocal number
         if producer not in open_now:
             producer.begin_transaction()
         value = b"%05d" % number
-        producer.send(TOPIC, value).result(LIMIT_S)
-        open_now.setdefault(producer, []).append(value)
+        offset = producer.send(TOPIC, value).result(LIMIT_S).offset
+        open_now.setdefault(producer, {})[value] = offset
         number += 1
-    for producer, values in list(open_now.items())[1:]:  # all but one end: its transaction stays open
+
+    for _ in range(3 * transactions):
+        producer = random.choice(written.producers)
+        if producer in open_now and random.random() < 0.4:
+            finish(producer, open_now.pop(producer), random.random() < 0.5, written)
+        else:
+            send(producer)
+    while open_now:
+        finish(*open_now.popitem(), True, written)
+    stays_open, late, _ = written.producers
+    for producer in (stays_open, late, stays_open, late):
+        send(producer)
+    finish(late, open_now[late], True, written)  # committed, and after the begin of a transaction that is open
+    return written
+
+
+def finish(producer, values, commits, written):
+    """Commit or abort a transaction of these values, and note it."""
+    if commits:
         producer.commit_transaction()
-        committed += values
-    return committed, aborted, producers
+        written.committed.update(values)
+    else:
+        producer.abort_transaction()
+        written.aborted.update(values)
+        written.aborts.append(min(values.values()))
 
 
-def read(cluster, wanted):
+def read(cluster):
     """The values that pykraft's read_committed consumer shows, up to the last stable offset."""
     partition = TopicPartition(TOPIC, 0)
     settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}

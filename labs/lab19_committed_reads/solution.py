@@ -53,7 +53,7 @@ class CommittedReader:
     """What a read_committed consumer shows of one fetch."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        """`aborted` are the aborted transactions that overlap the fetch, in any order."""
+        """`aborted` are the aborted transactions that overlap the fetch, in any order; the marker's offset is -1."""
         self.waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
         self.aborting = set()
 

@@ -37,7 +37,7 @@ class CommittedReader:
     """What a read_committed consumer shows of one fetch."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        """`aborted` are the aborted transactions that overlap the fetch, in any order."""
+        """`aborted` are the aborted transactions that overlap the fetch, in any order; the marker's offset is -1."""
         raise NotImplementedError("Task 19.3: which producers are aborting, and which will be?")
 
     def shows(self, batch: Batch) -> bool:

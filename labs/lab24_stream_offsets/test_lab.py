@@ -1,6 +1,8 @@
 """What lab 24 asks of a stream's planner. Wanted answers are written down, or follow from what the planner has to keep:
 no offset twice, none left out, and a batch that is planned again is the same batch."""
 
+import copy
+
 import pytest
 
 A, B, C = ("air", 0), ("air", 1), ("sea", 0)
@@ -110,9 +112,12 @@ def test_each_kind_of_loss_has_its_name(impl):
 
 @pytest.mark.task("24.2", points=1)
 def test_a_topic_that_was_created_again_is_no_other_loss(impl):
-    """The new topic is shorter, and its first records were deleted: still it is "recreated", once."""
-    start, now = position(impl, {A: 40}), look(impl, {A: 9}, {A: 5}, air="id-7")
-    equal(impl.losses(start, now), {A: "recreated"}, "a topic with another id")
+    """The new topic is shorter, or its first records were deleted: still it is "recreated", once."""
+    for offset in (40, 4):
+        start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air="id-7")
+        equal(
+            impl.losses(start, now), {A: "recreated"}, f"a topic with another id, read up to {offset}, now from 5 to 9"
+        )
 
 
 # --- task 24.3 --------------------------------------------------------------------------------------------------------
@@ -122,8 +127,10 @@ def batches(impl, planner, start, looks):
     """One batch for each look; the ranges of each, and the last position."""
     found = []
     for now in looks:
+        given = copy.deepcopy((start, now))
         end = planner.latest(start, now)
         found.append(planner.ranges(start, end, now))
+        assert (start, now) == given, f"the position and the look were {given}, and the planner has changed them: {now}"
         start = end
     return found, start
 
@@ -157,15 +164,46 @@ def test_a_batch_that_is_planned_again_reads_the_same_offsets(impl):
     again = impl.StreamPlanner(limit=30).ranges(start, end, grown)
     equal(again, planned, "the ranges of a batch that is planned again after a crash")
     assert all(first < last for first, last in planned.values()), f"a range without an offset: {planned}"
+    planner, start, now = (
+        impl.StreamPlanner(limit=3),
+        position(impl, {A: 0, B: 0, C: 0}),
+        look(impl, {A: 999, B: 1, C: 1}),
+    )
+    end = planner.latest(start, now)
+    wanted = {one: (0, last) for one, last in end.offsets.items()}
+    equal(planner.ranges(start, end, now), wanted, f"the ranges up to {end.offsets}, whatever the limit")
+
+
+@pytest.mark.task("24.3", points=2)
+def test_a_range_begins_with_the_first_record_that_is_there(impl):
+    """A new partition that begins at offset 12; a topic that was created again and begins at 3; and records that were
+    deleted after the batch was planned."""
+    planner, start = impl.StreamPlanner(fail_on_data_loss=False), position(impl, {A: 5, C: 40})
+    now = look(impl, {A: 30, B: 20, C: 50}, {B: 12, C: 3}, sea="id-9")
+    end = planner.latest(start, now)
+    wanted = {A: (5, 30), B: (12, 20), C: (3, 50)}
+    equal(
+        planner.ranges(start, end, now),
+        wanted,
+        "partition 1 of air is new and begins at 12, sea is new and begins at 3",
+    )
+    later = look(impl, {A: 30, B: 20, C: 50}, {A: 9, B: 20, C: 3}, sea="id-9")
+    wanted = {A: (9, 30), C: (3, 50)}
+    equal(planner.ranges(start, end, later), wanted, "records before 9 and 20 of topic air were deleted after the plan")
 
 
 @pytest.mark.task("24.3", points=2)
 def test_a_loss_ends_the_query_or_it_goes_on_with_what_is_there(impl):
-    """A partition is gone, another was created again: DataLossError; or the one is forgotten, the other one read."""
+    """A partition is gone, was created again, truncated, or has lost its next records: DataLossError. Or what is gone
+    is forgotten, and the rest is read."""
     start, now = position(impl, {A: 40, C: 8}), look(impl, {C: 20}, sea="id-9")
     with pytest.raises(impl.DataLossError):
         impl.StreamPlanner().latest(start, now)
         pytest.fail("a partition is gone, and latest() has raised no DataLossError")
+    for now_there in (look(impl, {A: 30}), look(impl, {A: 90}, {A: 50}), look(impl, {A: 90}, air="id-7")):
+        with pytest.raises(impl.DataLossError):
+            impl.StreamPlanner().latest(position(impl, {A: 40}), now_there)
+            pytest.fail(f"offset 40 comes next, the log is {now_there}, and latest() has raised no DataLossError")
     planner = impl.StreamPlanner(fail_on_data_loss=False)
     end = planner.latest(start, now)
     equal(end, impl.Position({"sea": "id-9"}, {C: 20}), "the position after a loss that is no error")
@@ -206,8 +244,13 @@ def test_without_new_records_the_position_does_not_move(impl):
 
 @pytest.mark.task("24.3", points=1)
 def test_a_partition_that_vanished_after_the_plan_keeps_its_range(impl):
-    """The end of the batch was written; then topic sea was deleted. The task finds that out, the plan stays."""
+    """The end of the batch was written; then topic sea was deleted, or created again. The task finds that out, the plan
+    stays."""
     planner, start = impl.StreamPlanner(), position(impl, {A: 1, C: 2})
     end = planner.latest(start, look(impl, {A: 4, C: 5, ("sea", 1): 3}))
     wanted = {A: (1, 4), C: (2, 5), ("sea", 1): (0, 3)}
-    equal(planner.ranges(start, end, look(impl, {A: 4})), wanted, "the ranges of a planned batch")
+    equal(
+        planner.ranges(start, end, look(impl, {A: 4})), wanted, "the ranges of a planned batch, when topic sea is gone"
+    )
+    again = look(impl, {A: 4, C: 9, ("sea", 1): 9}, sea="id-9")
+    equal(planner.ranges(start, end, again), wanted, "the ranges of a planned batch, when topic sea was created again")

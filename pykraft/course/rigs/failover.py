@@ -7,6 +7,9 @@
     with before_kip_101(): ...          followers truncate to their high watermark, as Apache Kafka did before 0.11
     story = alone_with_a_record()       the leader has a record that no follower has, and is cut off from all others
     return_of_the_leader(story)         another leads and writes, then the link is mended
+    partings = Partings()               logs that share records and part, in two ways
+    partings.of_epochs()                a follower has a record of an epoch that its leader never had
+    partings.of_lengths()               a follower has more records of an epoch than its leader
 
 In a live cluster, for elections that lose records and elections that do not::
 
@@ -16,7 +19,7 @@ In a live cluster, for elections that lose records and elections that do not::
 The simulated cluster is that of `replication`: brokers 1 to 3 hold `t-0`, node 101 is the controller.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from pykraft.cluster import Cluster
 
 _WAIT_S, _ELECTION_S = 30.0, 5.0
+_PATIENCE_MS = 5_000
 CONTROLLER, PRODUCER = 101, "producer-0"
 
 
@@ -103,6 +107,75 @@ def return_of_the_leader(story: Story) -> Story:
         story = story.heal(old, other)
     story.next("isr")
     return story
+
+
+class Partings:
+    """A story in which two logs part after records that all three have. Each of the two methods goes on from where the
+    story is, and ends when all brokers are in sync again, or when a law is broken."""
+
+    def __init__(self) -> None:
+        self.story = one_record()
+        for _ in range(2):
+            self.story.until("receives Produce response")
+        self._until(lambda: self._isr() == {1, 2, 3})
+        self.shared = min(self._ends().values())
+        """How many records all three brokers have before anything happens."""
+
+    def of_epochs(self) -> int:
+        """The leader sends a record to one follower only, and is cut off. The other follower leads, appends a record of
+        its own epoch at the same offset, and is cut off. The third broker leads, whose log has no such epoch. Returns
+        the broker whose log has it."""
+        first = leader_of(self.story)
+        parted, third = followers_of(self.story)
+        self._cut(first, parted)
+        self._until(lambda: self._ends()[third] == self._ends()[first] > self._ends()[parted])
+        self._cut(parted, third)
+        self._cut(first, third, CONTROLLER, PRODUCER)
+        self.story.next("election")
+        self._until(lambda: self._ends()[parted] > self.shared)
+        self._cut(parted, CONTROLLER, PRODUCER)
+        self.story.next("election")
+        self._heal(parted, third, CONTROLLER, PRODUCER)
+        self._until(lambda: parted in self._isr())
+        self._heal(first, parted, third, CONTROLLER, PRODUCER)
+        self._until(lambda: self._isr() == {1, 2, 3})
+        return parted
+
+    def of_lengths(self) -> int:
+        """The leader appends a record that no other has, and is cut off. Another one leads and commits. Returns the
+        broker that has come back with more records of its epoch than the leader."""
+        parted = leader_of(self.story)
+        others = {1, 2, 3} - {parted}
+        before = self._ends()[parted]
+        self._until(lambda: min(self._ends().values()) > before)  # all brokers have a record of its epoch
+        self._until(lambda: self._ends()[parted] > max(self._ends()[other] for other in others))
+        self._cut(parted, *others, CONTROLLER, PRODUCER)
+        self.story.next("election")
+        self.story.until("receives Produce response")
+        self._heal(parted, *others, CONTROLLER)
+        self._until(lambda: self._isr() == {1, 2, 3} and len(set(self._ends().values())) == 1)
+        return parted
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        """Go on until this is so, or a law is broken, or the time is up."""
+        end_ms = self.story.time_ms + _PATIENCE_MS
+        while not is_so() and self.story.failure is None and self.story.time_ms < end_ms:
+            if self.story.next() is None:
+                return
+
+    def _ends(self) -> dict[int, int]:
+        return {node: view.log_end_offset for node, view in self.story.view.replicas(TOPIC, PARTITION).items()}
+
+    def _isr(self) -> set[int]:
+        return set(self.story.view.isr(TOPIC, PARTITION))
+
+    def _cut(self, one: int, *others: int | str) -> None:
+        for other in others:
+            self.story = self.story.cut(one, other)
+
+    def _heal(self, one: int, *others: int | str) -> None:
+        for other in others:
+            self.story = self.story.heal(one, other)
 
 
 def epochs_of(story: Story) -> dict[int, list[tuple[int, int]]]:
