@@ -30,3 +30,4 @@ warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook")
 
 c = get_config()  # noqa: F821 (the server defines it)
 c.ContentsManager.pre_save_hook = keep_the_words_about_the_kernel
+c.ServerApp.contents_manager_class = "pykraft.course.open_questions.QuestionsFirst"

@@ -1,10 +1,11 @@
 """A notebook's helper: it asks, it judges, and in the end it cleans up and counts.
 
-The reader predicts (`predict`), sees what happened, and compares (`answer`). What the text says is not left standing
-as text: each claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed. The words
-of a verdict never change, so a test can compare them; the numbers behind it are shown beside them, in a form that is
-not compared, unless the claim does not hold: then they are what one wants to know. There are three kinds of claims, for
-not everything can be known equally well:
+The reader predicts (`predict`), sees what happened, and compares (`answer`). A guess is kept until the reader changes
+it, also when its cell runs again or the kernel starts again. What the text says is not left standing as text: each
+claim is a condition over what was measured a moment ago (`claim`), and its verdict is printed. The words of a verdict
+never change, so a test can compare them; the numbers behind it are shown beside them, in a form that is not compared,
+unless the claim does not hold: then they are what one wants to know. There are three kinds of claims, for not
+everything can be known equally well:
 
 * an *invariant* is a law: an order, a hash, a high watermark. It HOLDS or DOES NOT HOLD, everywhere and always;
 * a *statistical* claim compares two measurements by their ratio. The ratio must reach a margin, 1.5 if nothing else is
@@ -36,8 +37,8 @@ from pykraft.client.admin import NewTopic, UnknownTopicError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
-from pykraft.course.progress import note
-from pykraft.course.question_file import asked, questions
+from pykraft.course.progress import guesses, note
+from pykraft.course.question_file import asked, is_measured, questions, right_letter
 from pykraft.course.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
@@ -115,6 +116,8 @@ class Lesson:
         self._started = time.monotonic()
         self._options: dict[str, tuple[str, dict[str, str]]] = {}
         self._questions: dict[str, Question] = {}
+        self._cells: dict[str, int] = {}
+        """The name of a question -> the run of a cell that has asked it."""
         self._runs: dict[str, _Run] = {}
         """The text of a cell -> its last run."""
         self._crashes: list[str] = []
@@ -164,33 +167,46 @@ class Lesson:
         show(Shown("\n".join([*lines, last]), f"<ul style='list-style:none'>{items}</ul>{last}"))
 
     def _ask(self, name: str, choice: str, drawn: tuple[Option, ...]) -> None:
-        """A question with buttons."""
-        words = asked(self.number, name)
+        """A question with buttons. A guess that was made earlier is chosen already."""
+        cell = self._cells[name] = current_cell()[1]
         question = self._questions[name] = Question(
-            drawn, lambda is_right: self._note_prediction(name, is_right), words
+            drawn,
+            lambda is_right: self._note_prediction(name, is_right),
+            asked(self.number, name),
+            name=name,
+            guess="" if is_headless() else guesses(self.number).get(name, ""),
+            on_guess=lambda option: note("notebooks", self.number, guesses={name: option.text}),
+            may_lead_on=lambda: self._all_guessed_in(cell),
         )
         chosen = question.option(choice)
         if choice != SKIP and chosen is None:
             letters = ", ".join(option.letter for option in drawn)
             raise WrongPrediction(f"predict({name!r}, {choice!r}): choose one of {letters}, or {SKIP}")
-        question.show()
         if chosen is not None and not is_headless():
             question.choose(chosen)
+        question.show()
+
+    def _all_guessed_in(self, cell: int) -> bool:
+        """Whether a run of a cell has no question left to be guessed."""
+        return all(self._questions[name].guess for name, asker in self._cells.items() if asker == cell)
 
     def _note_prediction(self, name: str, is_right: bool) -> None:
         note("notebooks", self.number, predictions={name: "right" if is_right else "wrong"})
 
-    def answer(self, name: str, right: str) -> None:
-        """Tell which option was right, beside what was predicted. Of a question with buttons (`right` is its key or its
-        letter) nothing is printed unless there was a guess. WrongPrediction if nothing was asked."""
+    def answer(self, name: str, right: str | float | None = None) -> None:
+        """Tell which option was right, beside what was predicted. The notebook's file says which; where the machine
+        decides, `right` is what was measured. Of a question in the cell itself `right` is its key or its letter. For a
+        reader without a guess nothing is shown, so that it can still be made. WrongPrediction if nothing was asked."""
         if name in self._questions:
-            outcome = self._questions[name].option(right)
+            measured = is_measured(self.number, name)
+            letter = right if isinstance(right, str) else right_letter(self.number, name, right)
+            outcome = self._questions[name].option(letter or "")
             if outcome is None:
                 keys = ", ".join(option.key for option in self._questions[name].options)
                 raise WrongPrediction(f"answer({name!r}, {right!r}): the options are {keys}")
-            self._questions[name].settle(outcome)
+            self._questions[name].settle(outcome, measured)
             return
-        if name not in self._options:
+        if name not in self._options or not isinstance(right, str):
             raise WrongPrediction(f"answer({name!r}): nothing was predicted under that name: run the cell that asks")
         choice, options = self._options[name]
         guessed = {SKIP: "You skipped it.", right: "You said so."}.get(

@@ -1,8 +1,8 @@
 """What a learner has done so far: one small JSON file, in the learner's own home.
 
-``~/.pykraft/progress.json`` holds, for each notebook, when it was last run to its end and what was predicted, and for
-each lab the points of each task, how many hints were taken, and whether the solution was revealed. It is for the
-learner; a mark comes from ``python -m pykraft course grade``, which reads nothing of this.
+``~/.pykraft/progress.json`` holds, for each notebook, when it was last run to its end, each guess, and whether it was
+right. For each lab it holds the points of each task, how many hints were taken, and whether the solution was revealed.
+It is for the learner; a mark comes from ``python -m pykraft course grade``, which reads nothing of this.
 
 A run without a reader (`surroundings.is_headless`) notes nothing. The file is replaced as a whole, so that a kernel
 that is ended in mid-write leaves the old one; a file that cannot be read is put aside, and a new one begun.
@@ -43,9 +43,17 @@ def _read_through(found: Any) -> None:
     """Read every field that the course uses; raises some error if one is not as `note` writes it."""
     for seen in found["notebooks"].values():
         seen.get("predictions", {}).values()
+        seen.get("guesses", {}).values()
     for seen in found["labs"].values():
         sum(seen.get("hints", {}).values())
         sum(task["points"] + task["of"] for task in seen.get("tasks", {}).values())
+
+
+def guesses(number: str) -> dict[str, str]:
+    """What the reader has guessed in a notebook: the name of the question -> the text of the chosen option. The text
+    and not the letter, so that a guess ends with the option that it was."""
+    found: dict[str, str] = read_progress()["notebooks"].get(number, {}).get("guesses", {})
+    return found
 
 
 def note(kind: str, number: str, **values: object) -> None:

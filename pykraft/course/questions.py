@@ -15,9 +15,12 @@ Each option has a key, its text, and a sentence that says why it is right or wha
 expected option first; the page draws their order from the notebook's seed and calls them a, b, c, d. So b is not always
 right, and all readers in a room see the same letters.
 
-A reader gets buttons. The answer says what was guessed and what happened: it appears under the cell that settles the
-question, and under the buttons, where a late guess is answered too. A headless run gets the options as a list, and
-without a guess nothing is printed.
+A reader gets buttons. A guess is kept in the reader's progress file: it is there again when the cell runs again, in the
+next kernel and on the next day, until the reader chooses another option. A click leads on (`lead_on`), so that the next
+Shift+Enter runs the cell below and does not ask again. The answer says what was guessed and what happened: it appears
+under the cell that settles the question, and under the buttons, where a late guess is answered too.
+
+A headless run gets the options as a list, and the answer folded: that is what a notebook is committed with.
 """
 
 import html
@@ -25,9 +28,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+from pykraft.course.lead_on import lead_on, run_to
 from pykraft.course.surroundings import Shown, is_headless, is_notebook, show
 
 LETTERS = "abcdefgh"
+AGAIN = "To choose another one, run this cell again."
 
 
 class Option(NamedTuple):
@@ -51,17 +56,39 @@ def in_written_order(options: Mapping[str, tuple[str, str]]) -> tuple[Option, ..
     return tuple(Option(key, key, *option) for key, option in options.items())
 
 
+def folded(answer: str, is_measured: bool = False) -> Shown:
+    """An answer where no reader has guessed: on GitHub it opens at a click, in a terminal it is a line. What differs
+    from run to run has no place in the line."""
+    line = "The answer is on the page: it was measured." if is_measured else f"Answer: {answer}"
+    return Shown(line, f"<details><summary>Answer</summary>{html.escape(answer)}</details>")
+
+
 class Question:
     """One prediction of one reader: the options, the guess, and what turned out."""
 
-    def __init__(self, options: tuple[Option, ...], on_judged: Callable[[bool], None], asked: str = "") -> None:
+    def __init__(
+        self,
+        options: tuple[Option, ...],
+        on_judged: Callable[[bool], None],
+        asked: str = "",
+        *,
+        name: str = "",
+        guess: str = "",
+        on_guess: Callable[[Option], None] = lambda option: None,
+        may_lead_on: Callable[[], bool] = lambda: True,
+    ) -> None:
         """`on_judged` is called when guess and outcome are both known, with whether they are the same. `asked` is the
-        question in words, if the page is to show it above the options."""
+        question in words, if the page is to show it above the options; `name` is its name in the cells. `guess` is the
+        text of an option that was chosen earlier. `on_guess` is called when one is chosen, and after it `may_lead_on`,
+        which says whether the page may lead on to the next cell."""
         self.options = options
         self.asked = asked
-        self.guess: Option | None = None
+        self.name = name
+        self.guess = next((option for option in options if option.text == guess), None)
         self.right: Option | None = None
         self._on_judged = on_judged
+        self._on_guess = on_guess
+        self._may_lead_on = may_lead_on
         self._buttons: _Buttons | None = None
 
     def option(self, name: str) -> Option | None:
@@ -88,20 +115,23 @@ class Question:
         """The reader guesses. After the answer it is too late to change one's mind, but not to guess."""
         if self.guess is None or self.right is None:
             self.guess = option
-            self._judge()
+            self._on_guess(option)
+            self._judge(leads_on=self.right is None and self._may_lead_on())
 
-    def settle(self, right: Option) -> None:
+    def settle(self, right: Option, is_measured: bool = False) -> None:
         """What turned out. A guess is answered here as well: its buttons may have left the screen by now."""
         self.right = right
         self._judge()
-        if self.verdict:
+        if is_headless():
+            show(folded(f"{right.letter}) {right.text}. {right.sentence}".strip(), is_measured))
+        elif self.verdict:
             show(Shown(self.verdict, html.escape(self.verdict)))
 
-    def _judge(self) -> None:
+    def _judge(self, leads_on: bool = False) -> None:
         if self.guess is not None and self.right is not None:
             self._on_judged(self.guess == self.right)
         if self._buttons is not None:
-            self._buttons.refresh()
+            self._buttons.refresh(leads_on)
 
     @property
     def verdict(self) -> str:
@@ -109,7 +139,7 @@ class Question:
         if self.guess is None or self.right is None:
             return ""
         if self.guess == self.right:
-            return f"✔ {self.guess.letter}) is right. {self.guess.sentence}"
+            return f"✔ {self.guess.letter}) is right. {self.guess.sentence}".strip()
         return (
             f"✘ You said {self.guess.letter}): {self.guess.sentence} "
             f"It is {self.right.letter}) {self.right.text}. {self.right.sentence}"
@@ -135,13 +165,21 @@ class _Buttons:
         self.widget = VBox([*heading, *rows, self._line])
         self.refresh()
 
-    def refresh(self) -> None:
+    def refresh(self, leads_on: bool = False) -> None:
         """Mark the guess by a sign and a word, not by colour alone."""
         guess, right = self._question.guess, self._question.right
         for option, button in zip(self._question.options, self.buttons, strict=True):
             button.description = f"→ {option.letter}" if option == guess else option.letter
             button.button_style = "primary" if option == guess else ""
             button.disabled = guess is not None and right is not None
-        waiting = f"You say {guess.letter}). Run on to see." if guess else "What do you expect? Choose, then run on."
-        late = "This has run already; you can still guess." if right else waiting
-        self._line.value = html.escape(self._question.verdict or late)
+        if self._question.verdict:
+            line = f"{self._question.verdict} {AGAIN}"
+        elif right is not None:
+            line = "This has run already; you can still guess."
+        elif guess is not None:
+            line = f"You say {guess.letter}). Run on to see."
+        else:
+            line = "What do you expect? Choose, then run on."
+        is_waiting = guess is not None and right is None and self._question.name
+        way = f" &nbsp; {run_to(self._question.name)}" if is_waiting else ""
+        self._line.value = html.escape(line) + way + (lead_on() if leads_on else "")

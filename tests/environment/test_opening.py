@@ -1,7 +1,7 @@
 """To open a notebook in JupyterLab changes no tracked file: saved unchanged, it has the bytes that it had.
 
-JupyterLab writes two things into a page whose kernel has started, which `saved` does here. The server's own contents
-manager reads and writes the files.
+JupyterLab writes two things into a page whose kernel has started, which `saved` does here. The contents manager that
+the settings name reads and writes the files. It hides the answers to open questions, and puts them back.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets.config import Config, PyFileConfigLoader
+from traitlets.utils.importstring import import_item
 
 from tests.harness.tree import ROOT
 
 SETTINGS = ROOT / "binder" / "jupyter_server_config.py"
 PAGES = sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("labs/*/lab.ipynb")])
+JUPYTERS_OWN = "jupyter_server.services.contents.largefilemanager.AsyncLargeFileManager"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": 3},
@@ -30,6 +31,12 @@ LANGUAGE = {
     "version": "3.99.1",
 }
 
+
+@pytest.fixture(autouse=True)
+def nothing_is_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYKRAFT_HOME", str(tmp_path / "home"))
+
+
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")  # as the settings do
 
 
@@ -39,7 +46,8 @@ def saved(page: Path, folder: Path, config: Config, **metadata: Any) -> bytes:
     shutil.copy(page, copy)
 
     async def open_and_save() -> None:
-        files = AsyncLargeFileManager(root_dir=str(folder), config=config)
+        name = config.ServerApp.get("contents_manager_class", JUPYTERS_OWN)
+        files = import_item(name)(root_dir=str(folder), config=config)
         model = await files.get(page.name)
         model["content"]["metadata"].update({"kernelspec": KERNEL, "language_info": LANGUAGE} | metadata)
         await files.save({"type": "notebook", "format": "json", "content": model["content"]}, page.name)
@@ -69,7 +77,7 @@ def test_another_kernel_is_the_readers_choice_and_is_saved(tmp_path: Path, setti
 
 def test_a_new_notebook_is_saved(tmp_path: Path, settings: Config) -> None:
     async def save() -> None:
-        files = AsyncLargeFileManager(root_dir=str(tmp_path), config=settings)
+        files = import_item(settings.ServerApp.contents_manager_class)(root_dir=str(tmp_path), config=settings)
         content = {"cells": [], "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
         await files.save({"type": "notebook", "format": "json", "content": content}, "new.ipynb")
         await files.save({"type": "file", "format": "text", "content": "words"}, "notes.txt")

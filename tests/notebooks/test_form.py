@@ -166,6 +166,8 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("a <details> without a <summary>", [words("1. Why? <details>Because.</details>")]),
         ("a prediction without an answer", [code('nb.predict("p", "skip", a="b")')]),
         ("a prediction is made already: 'b'", [code('nb.predict("p", "b", a="b")')]),
+        ('a cell\'s text gives the answer away: nb.answer("p", "b")', [code('nb.answer("p", "b")')]),
+        ("a cell's text gives the answer away", [code('nb.answer("p", "b" if x < 2 else "c")')]),
         ("the last cell is not nb.finish()", [code("x = 1")]),
         ("a claim whose verdict is not compared", [code('nb.claim("x", True)')]),
         ("a claim about hardware is compared", [code(HARDWARE, (form.CHECKED,))]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 from pykraft.course import Lesson, questions
+from pykraft.course.lead_on import lead_on, run_to
 from pykraft.course.lesson import WrongPrediction
 from pykraft.course.progress import read_progress
 from pykraft.course.questions import Question, in_drawn_order
 from pykraft.course.surroundings import HEADLESS, HOME
 
+LEADS_ON = "<img "
 OPTIONS = {
     "none": ("none is lost", "Each was on two in-sync replicas."),
     "last": ("the last few", "That would be acks=1."),
@@ -49,7 +52,7 @@ def test_the_order_is_the_same_in_every_run_and_no_letter_is_favoured() -> None:
     assert min(places[key] for key in OPTIONS) > 60
 
 
-def test_without_a_guess_the_options_are_shown_and_the_answer_prints_nothing(
+def test_without_a_guess_the_options_are_shown_and_a_reader_is_told_no_answer(
     nb: Lesson, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nb.predict("loss", **OPTIONS)
@@ -81,7 +84,63 @@ def test_where_nobody_reads_a_guess_counts_for_nothing(
     nb.predict("loss", "none", **OPTIONS)
     capsys.readouterr()
     nb.answer("loss", "none")
-    assert capsys.readouterr().out == "" and read_progress()["notebooks"] == {}
+    assert capsys.readouterr().out == f"Answer: {letter(nb, 'none')}) none is lost. Each was on two in-sync replicas.\n"
+    assert read_progress()["notebooks"] == {}
+
+
+def test_an_answer_without_a_reader_is_folded_and_has_no_measured_word_in_the_text_that_tests_compare() -> None:
+    fixed, measured = questions.folded("a) 3 < 4."), questions.folded("b) 40 times.", is_measured=True)
+    assert fixed._repr_html_() == "<details><summary>Answer</summary>a) 3 &lt; 4.</details>"
+    assert "40" in str(measured._repr_html_()) and "40" not in repr(measured)
+
+
+# --- a guess is kept --------------------------------------------------------------------------------------------------
+
+
+def guess_of(nb: Lesson) -> str:
+    """The key of the option that is chosen now."""
+    guess = nb._questions["loss"].guess
+    return guess.key if guess else ""
+
+
+def test_a_guess_is_there_when_its_cell_runs_again_and_in_the_next_kernel(nb: Lesson) -> None:
+    nb.predict("loss", "last", **OPTIONS)
+    nb.predict("loss", **OPTIONS)
+    assert guess_of(nb) == "last"
+    later = Lesson("00", form=2)
+    later.predict("loss", **OPTIONS)
+    later.abandon()
+    assert guess_of(later) == "last"
+
+
+def test_a_guess_lasts_until_the_reader_changes_it(nb: Lesson) -> None:
+    nb.predict("loss", "last", **OPTIONS)
+    nb.predict("loss", "all", **OPTIONS)
+    nb.predict("loss", **OPTIONS)
+    assert guess_of(nb) == "all"
+
+
+def test_a_guess_is_an_option_and_not_a_letter(nb: Lesson) -> None:
+    nb.predict("loss", "last", **OPTIONS)
+    nb.predict("loss", late=OPTIONS["last"], none=OPTIONS["none"], all=OPTIONS["all"])
+    assert guess_of(nb) == "late"
+    nb.predict("loss", **{**OPTIONS, "last": ("the last ten", "Ten is the number of another lesson.")})
+    assert guess_of(nb) == "", "the option that was chosen is gone"
+
+
+def test_a_guess_is_of_one_notebook(nb: Lesson) -> None:
+    nb.predict("loss", "last", **OPTIONS)
+    other = Lesson("01", form=2)
+    other.predict("loss", **OPTIONS)
+    other.abandon()
+    assert guess_of(other) == ""
+
+
+def test_without_a_reader_no_guess_is_there(nb: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+    nb.predict("loss", "last", **OPTIONS)
+    monkeypatch.setenv(HEADLESS, "1")
+    nb.predict("loss", **OPTIONS)
+    assert guess_of(nb) == ""
 
 
 def test_a_mistake_of_the_author_is_told(nb: Lesson) -> None:
@@ -108,12 +167,17 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def asked(judged: list[bool], shown: list[Any]) -> tuple[Question, list[Any], Any]:
-    question = Question(in_drawn_order(OPTIONS, Random(7)), judged.append)
+def asked(judged: list[bool], shown: list[Any], **others: Any) -> tuple[Question, list[Any], Any]:
+    question = Question(in_drawn_order(OPTIONS, Random(7)), judged.append, name="loss", **others)
     question.show()
     *rows, line = shown[0].children
     assert [row.children[1].value for row in rows] == [option.text for option in question.options]
     return question, [row.children[0] for row in rows], line
+
+
+def words(line: Any) -> str:
+    """What is read in a line of HTML."""
+    return " ".join(re.sub(r"<(?:[^>']|'[^']*')+>|&nbsp;", "", line.value).split())
 
 
 def test_a_guess_is_answered_under_its_buttons_and_under_the_cell_that_settles_it(shown: list[Any]) -> None:
@@ -123,11 +187,12 @@ def test_a_guess_is_answered_under_its_buttons_and_under_the_cell_that_settles_i
     buttons[0].click()
     buttons[1].click()
     assert [button.description for button in buttons] == ["a", "→ b", "c"]
-    assert line.value == "You say b). Run on to see." and judged == []
+    assert words(line) == "You say b). Run on to see. Run up to the answer" and judged == []
     question.settle(question.options[1])
     _, under_the_cell = shown
     assert "b) is right" in line.value and str(under_the_cell) == question.verdict and judged == [True]
     assert all(button.disabled for button in buttons)
+    assert "run this cell again" in line.value and "Run up to" not in line.value
 
 
 def test_after_run_all_the_reader_can_still_guess_and_is_answered_at_once(shown: list[Any]) -> None:
@@ -139,3 +204,26 @@ def test_after_run_all_the_reader_can_still_guess_and_is_answered_at_once(shown:
     assert "You said a)" in line.value and question.options[1].sentence in line.value and judged == [False]
     buttons[1].click()
     assert judged == [False], "a guess that was answered stays"
+
+
+def test_the_last_guess_of_a_cell_leads_on_and_an_earlier_one_does_not(shown: list[Any]) -> None:
+    may_lead_on = iter([False, True])
+    _, buttons, line = asked([], shown, may_lead_on=lambda: next(may_lead_on))
+    buttons[0].click()
+    assert LEADS_ON not in line.value
+    buttons[1].click()
+    assert LEADS_ON in line.value
+
+
+def test_a_guess_that_was_kept_is_chosen_and_leads_nowhere(shown: list[Any]) -> None:
+    chosen: list[Any] = []
+    question, buttons, line = asked([], shown, guess=OPTIONS["all"][0], on_guess=chosen.append)
+    assert question.guess is not None and question.guess.key == "all"
+    assert [button.description.startswith("→") for button in buttons].count(True) == 1
+    assert LEADS_ON not in line.value and chosen == []
+
+
+def test_what_moves_the_readers_cursor_is_one_attribute() -> None:
+    for page in (lead_on(), run_to("loss")):
+        assert page.count("'") % 2 == 0 and "\n" not in page
+        assert re.fullmatch(r"<(?:img|button)(?: [\w-]+(?:='[^']*'|=\"[^\"]*\")?)+>(?:[\w ]+</button>)?", page)

@@ -167,6 +167,8 @@ def part_problems(notebook: Any) -> Iterator[str]:
     for choice in re.findall(r'nb\.predict\(\s*"\w+",\s*"(\w+)"', sources):
         if choice != "skip":
             yield f"a prediction is made already: {choice!r}"
+    for given_away in re.findall(r'nb\.answer\([^\n]*"[a-h]"[^\n]*', sources):
+        yield f"a cell's text gives the answer away: {given_away}"
     if re.search(r"<details>(?!\s*<summary>)", text):
         yield "a <details> without a <summary>: each page gives it a name of its own"
     exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from pykraft import viz
-from pykraft.course.question_file import questions
+from pykraft.course.question_file import questions, right_letter
 from pykraft.course.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
@@ -152,18 +152,12 @@ def _question_problems(notebook: Any, number: str) -> Iterator[str]:
                 right = None
             else:
                 options = written.get(name, {})
-                right = _named_answer(notebook, name) or _unanswered(options)
+                right = right_letter(number, name) or _unanswered(options)
                 letters += [right] if right else []
             yield from _option_problems(name, options, right)
     for letter, count in Counter(letters).items():
         if len(letters) > 1 and count > math.ceil(len(letters) / 2):
             yield f"{count} of {len(letters)} right answers are {letter}: give a prediction another name"
-
-
-def _named_answer(notebook: Any, name: str) -> str | None:
-    """The letter that the notebook says is right, if it names one."""
-    found = re.search(rf'nb\.answer\("{name}", "(\w)"\)', "\n".join(cell.source for cell in _code(notebook)))
-    return found[1] if found else None
 
 
 def _unanswered(options: dict[str, tuple[str, str]]) -> str | None:

@@ -21,7 +21,9 @@ SLIDE, SUBSLIDE, FRAGMENT, GOES_ON, NOTES, SKIP = "slide", "subslide", "fragment
 LONG_LINES = 12
 """More code than this does not fit beside anything else."""
 _HEADING = re.compile(r"^##? ", re.MULTILINE)
-_FOR_A_RUN = re.compile(r"nb\.(?:machine|measure\(\)|finish\(\))\Z|.*\b(?:nb = notebook|lab = Lab)\(", re.DOTALL)
+_FOR_A_RUN = re.compile(
+    r"nb\.(?:machine|measure\(\)|finish\(\))\Z|(?!.*nb\.predict\()(?:.*\b(?:nb = notebook|lab = Lab)\()", re.DOTALL
+)
 
 
 def slide_type(cell: Any) -> str:
