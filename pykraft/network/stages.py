@@ -26,7 +26,7 @@ Follows kafka.network.RequestChannel (its ArrayBlockingQueue), and Processor's r
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pykraft.common.timer import Timer
@@ -181,8 +181,10 @@ class SharedRequestMetrics(RequestMetrics):
     def prepare(self, inbound: InboundRequest) -> None:
         self._shared.prepare(inbound)
 
-    def count_errors(self, inbound: InboundRequest, response: Response) -> None:
-        self._shared.count_errors(inbound, response)
+    def count_errors(
+        self, inbound: InboundRequest, response: Response, counted: Mapping[int, int] | None = None
+    ) -> None:
+        self._shared.count_errors(inbound, response, counted)
 
     def record(
         self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None

@@ -37,7 +37,7 @@ Follows org.apache.kafka.network.metrics.RequestMetrics and kafka.network.Reques
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pykraft.common.errors import ErrorCode
@@ -119,11 +119,17 @@ class RequestMetrics:
                 "RequestMetrics", "ResponseQueueTimeMs", NETWORK, _NS_PER_MS, request=api.name
             )
 
-    def count_errors(self, inbound: InboundRequest, response: Response) -> None:
-        """A request is answered with this. The node's side of a connection counts it."""
+    def count_errors(
+        self, inbound: InboundRequest, response: Response, counted: Mapping[int, int] | None = None
+    ) -> None:
+        """A request is answered with this. The node's side of a connection counts it, if it was not counted before."""
         api_key = inbound.context.api_key
         count, meters = self._errors.get(api_key) or self._find_errors(api_key, response)
-        count(response, meters)
+        if counted is None:
+            count(response, meters)
+            return
+        for code, times in counted.items():
+            meters[code].count += times
 
     def _find_errors(self, api_key: int, response: Response) -> tuple[CountErrors, "_Errors"]:
         """What counts the errors of an API that is asked for the first time."""

@@ -45,7 +45,7 @@ Follows org.apache.kafka.common.network.Selector and kafka.network.{Processor,Re
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -70,7 +70,9 @@ class Answer(NamedTuple):
     hang_up: bool = False
     """There is no way to tell this client what went wrong but to close its connection."""
     body: list[Any] | None = None
-    """The bytes of the response, if it was encoded before, in pieces."""
+    """The bytes of the response, if it was encoded before, in steps."""
+    errors: Mapping[int, int] | None = None
+    """How often each error is in it, if they were counted before."""
 
     def encode(self, context: RequestContext) -> tuple[list[Any], int]:
         """The frame of the response as parts, and for how many milliseconds the client is throttled. The response tells
@@ -304,7 +306,7 @@ class ServerConnection:
             requests.hang_up(self)
             return
         if requests.metrics is not None and answer.response is not None:
-            requests.metrics.count_errors(inbound, answer.response)
+            requests.metrics.count_errors(inbound, answer.response, answer.errors)
         requests.deliver(ReadyResponse(self, inbound, parts, throttle_ms, marks, ready))
 
     def send_response(self, response: ReadyResponse) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from pykraft.common.core import finish
 from pykraft.common.errors import ProtocolError
+from pykraft.common.metrics import Meter
 from pykraft.protocol import api
+from pykraft.protocol.error_counts import count_in_steps, error_counter
 from pykraft.protocol.field_tree import NOT_READ, FieldNode, FrameTree, read_request_tree, read_tree
 from pykraft.protocol.header import (
     SIZE,
@@ -85,6 +87,14 @@ def test_a_message_that_is_encoded_in_steps_has_the_same_bytes_in_every_version(
     for version in range(response.versions[0], response.versions[1] + 1):
         message = example(response, version)
         assert b"".join(finish(encode_in_steps(message, version))) == message.to_bytes(version), version
+
+
+@pytest.mark.parametrize("row", api.apis.values(), ids=lambda row: row.name)
+def test_errors_that_are_counted_in_steps_are_those_that_are_counted_at_once(row: api.Api) -> None:
+    message = example(row.request.response, row.request.response.versions[1])
+    meters: defaultdict[int, Meter] = defaultdict(Meter)
+    error_counter(type(message))(message, meters)
+    assert finish(count_in_steps(message)) == {code: meter.count for code, meter in meters.items()}
 
 
 def header_of(request: type[Request], version: int, is_response: bool) -> bytes:

@@ -28,6 +28,7 @@ from pykraft.common.core import Clock, Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import TimeSlice
+from pykraft.protocol.error_counts import count_in_steps
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.brokers import EnvelopeRequest
 from pykraft.protocol.schema import Request, Response, encode_in_steps
@@ -167,13 +168,13 @@ class Dispatcher:
     def _answer(self, work: Work, ended: Any) -> Answer:
         if isinstance(ended, CloseConnection):
             return Answer(None, hang_up=True)
-        body = None
+        body = errors = None
         if type(ended) is _Encoded:
-            ended, body = ended
+            ended, body, errors = ended
         quotas, context = self._quotas, work.inbound.context
         if quotas is None or context.api_key == EnvelopeRequest.api:
-            return Answer(ended, body=body)
-        return Answer(ended, partial(self._charge, quotas, context, work.handling_us), body=body)
+            return Answer(ended, body=body, errors=errors)
+        return Answer(ended, partial(self._charge, quotas, context, work.handling_us), body=body, errors=errors)
 
     def _charge(self, quotas: Quotas, context: RequestContext, handling_us: int, response_bytes: int) -> int:
         """Let the quotas know what the request has used; for how many milliseconds its client is throttled."""
@@ -181,15 +182,17 @@ class Dispatcher:
 
 
 class _Encoded(NamedTuple):
-    """A response and its bytes."""
+    """A response, its bytes, and the errors in it."""
 
     response: Response
     body: list[Any]
+    errors: Mapping[int, int]
 
 
 def _encoded(version: int, response: Response, now: int) -> Steps[_Encoded]:
     body = yield from encode_in_steps(response, version)
-    return _Encoded(response, body)
+    errors = yield from count_in_steps(response)
+    return _Encoded(response, body, errors)
 
 
 def _only(answers: list[_Encoded], now: int) -> Any:
