@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
