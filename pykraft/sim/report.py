@@ -1,4 +1,8 @@
-"""What came of a simulated run: a report, or the seed and the step at which it failed."""
+"""What came of a simulated run: a report, or the seed and the step at which it failed.
+
+Both name the seed, for a seed is all that it takes to run the same history again. A report counts what the run has
+brought about, and has a digest of everything that was reported: equal runs have equal digests.
+"""
 
 from dataclasses import dataclass
 
