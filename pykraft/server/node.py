@@ -116,14 +116,11 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
         self._timer = Timer()
-        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
-        self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
         self._locks: list[Lock] = []
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
         self.loader = MetadataLoader()
-        self.loader.on_load_fault = self._on_load_fault
-        self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
+        self._survive_faults()
         self.controller: QuorumController | None = None
         self._registration: ControllerRegistration | None = None
         self.broker: Broker | None = None
@@ -146,6 +143,13 @@ class Node:
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
+
+    def _survive_faults(self) -> None:
+        """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
+        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
+        self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
+        self.loader.on_load_fault = self._on_load_fault
+        self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
 
     def _open(self) -> None:
         directories = check_formatted(self.config, self._filesystem)
