@@ -270,6 +270,6 @@ def test_after_a_change_that_it_cannot_apply_a_broker_counts_it_and_writes_no_sn
 def test_a_task_that_is_done_from_time_to_time_is_done_again_after_it_has_failed(
     lone: LoneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = Raising(monkeypatch, type(lone.broker.logs), "write_checkpoints")
+    planted = Raising(monkeypatch, type(lone.broker.logs), "checkpoint")
     lone.run(30_000)
     assert not planted.left and [fault["kind"] for fault in faults(lone)] == ["timer"] * RAISED_AT_A_PLACE
