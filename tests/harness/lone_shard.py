@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from pykraft.common.config import ConfigDef
@@ -25,13 +26,13 @@ class NoTimer(CoordinatorTimer):
         return False
 
 
-def lone_shard() -> GroupShard:
+def lone_shard(timer: CoordinatorTimer | None = None, time_ms: Callable[[], int] = lambda: 0) -> GroupShard:
     """An empty shard with Kafka's defaults, in a cluster without topics."""
     return GroupShard(
-        timer=NoTimer(),
+        timer=timer or NoTimer(),
         config=ConfigDef(GROUP_KEYS).resolve({}),
         topics=ImageTopics(EMPTY_IMAGE),
         config_of=lambda _: ConsumerGroupConfig(),
         random=Random(1),
-        time_ms=lambda: 0,
+        time_ms=time_ms,
     )

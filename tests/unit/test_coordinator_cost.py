@@ -3,15 +3,22 @@ subscribe to. Comparisons, hashes and look-ups are counted, not time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from pykraft.common.config import ConfigDef
 from pykraft.common.types import TopicPartition
-from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
+from pykraft.coordinator.group.config import (
+    GROUP_KEYS,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    ConsumerGroupConfig,
+)
 from pykraft.coordinator.group.offsets import CommittedOffset, commit_record
+from pykraft.coordinator.group.shard import _EXPIRE_OFFSETS as EXPIRE
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.group.topics import TopicInfo
+from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from pykraft.protocol.messages.offsets import OffsetDeleteRequest
 from tests.harness.consumer_groups import CLIENT, GROUP, TopicsInTest
@@ -66,6 +73,39 @@ def test_to_forget_offsets_takes_a_comparison_for_each_and_not_for_each_pair() -
     result = shard.delete_offsets(OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=asked)]))
     assert len(result.records) == count
     assert Counted.comparisons <= 4 * count
+
+
+class DueTimer(NoTimer):
+    """Keeps what is scheduled."""
+
+    def __init__(self) -> None:
+        self.due: dict[str, tuple[int, Callable[[int], CoordinatorResult[None]]]] = {}
+
+    def schedule(self, *scheduled: Any) -> None:
+        key, delay_ms, plan = scheduled
+        self.due[key] = delay_ms, plan
+
+
+def test_old_offsets_of_many_groups_are_forgotten_a_few_groups_in_a_turn() -> None:
+    timer, config = DueTimer(), ConfigDef(GROUP_KEYS).resolve({})
+    shard = lone_shard(timer=timer, time_ms=lambda: 1 << 50)
+    for group in range(100):
+        for number in range(100):
+            place = TopicPartition("t", number)
+            shard.replay(commit_record(f"g{group}", place, CommittedOffset(1, -1, "", 0)), -1)
+    shard.on_loaded(0)
+    pauses, sizes = [], []
+    while shard.offsets.count:
+        pause_ms, plan = timer.due[EXPIRE]
+        pauses.append(pause_ms)
+        records = plan(0).records
+        sizes.append(len(records))
+        for record in records:
+            shard.replay(record, -1)
+    assert sum(sizes) == 100 * (100 + 1) and max(sizes) <= 2 * 1000 + 200
+    interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+    assert pauses == [interval_ms] + [1] * (len(pauses) - 1)
+    assert timer.due[EXPIRE][0] == interval_ms, "the next time all groups are looked at again"
 
 
 class _Group:

@@ -62,6 +62,9 @@ _FIRST_GROUP_NOT_FOUND = 9
 _FIRST_DESCRIBE_NOT_FOUND = 6
 _EXPIRE_OFFSETS = "expire-offsets"
 _MINUTE_MS = 60_000
+_OFFSETS_A_TURN = 2_000
+"""About so many offsets are looked at for their age in one turn: a few milliseconds."""
+_PAUSE_MS = 1
 _DEAD = ClassicState.DEAD.value
 
 T = TypeVar("T")
@@ -336,20 +339,30 @@ class GroupShard:
             records += offset_records.tombstones(group_id, places)
         return CoordinatorResult(None, records, is_atomic=False)
 
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+    def _schedule_expiry(self, left: Sequence[str] = ()) -> None:
+        """Look for what is old from time to time; at groups that are `left` from the last time a moment later. A shard
+        may hold a thousand groups of five hundred offsets, and meanwhile nothing else would be answered."""
 
         def expire(now: int) -> CoordinatorResult[None]:
-            result = self.expire_offsets()
-            self._schedule_expiry()
+            groups = left or sorted(self.groups)
+            some, size = 0, 0
+            while some < len(groups) and size < _OFFSETS_A_TURN:
+                size += 1 + len(self.offsets.of(groups[some]))
+                some += 1
+            result = self.expire_offsets(groups[:some])
+            self._schedule_expiry(groups[some:])
             return result
 
-        self._timer.schedule(_EXPIRE_OFFSETS, interval_ms, expire)
+        interval_ms = self._config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+        self._timer.schedule(_EXPIRE_OFFSETS, _PAUSE_MS if left else interval_ms, expire)
 
-    def expire_offsets(self) -> CoordinatorResult[None]:
-        """Forget offsets that are too old, and groups that have neither members nor offsets."""
+    def expire_offsets(self, group_ids: Sequence[str] | None = None) -> CoordinatorResult[None]:
+        """Forget offsets that are too old, and groups that have neither members nor offsets: of these groups, or of
+        all."""
         records = []
-        for group_id in sorted(self.groups):
+        for group_id in sorted(self.groups) if group_ids is None else group_ids:
+            if group_id not in self.groups:
+                continue
             group = self.groups[group_id]
             old = self._expired(group_id, group)
             records += offset_records.tombstones(group_id, old)
