@@ -241,6 +241,8 @@ def refused(impl, data, about):
         found = impl.decode_batch(bytes(data))
     except impl.CorruptBatchError:
         return
+    except NotImplementedError:
+        raise
     except Exception as error:
         message = f"{about}: raise CorruptBatchError; yours raised {type(error).__name__}, {error}"
         raise AssertionError(message.replace("Error:", "Error")) from None

@@ -156,8 +156,8 @@ Compared = Mapping[str, tuple[Any, Any]]
 class Outcome:
     """What became of a cluster that ran on the learner's code."""
 
-    compared: Compared | bool
-    """The numbers by which the learner's code is judged; or only whether all was as it should be."""
+    compared: Compared
+    """The numbers by which the learner's code is judged."""
     lines: tuple[str, ...]
     plugs: tuple[Plug, ...]
     figure: Any = None
@@ -169,16 +169,14 @@ class Outcome:
     @property
     def agrees(self) -> bool:
         """Whether the cluster did what it should, and the learner's code never raised."""
-        is_right = self.compared if isinstance(self.compared, bool) else not self.disagreements
-        return is_right and not any(plug.errors for plug in self.plugs)
+        return not self.disagreements and not any(plug.errors for plug in self.plugs)
 
     @property
     def disagreements(self) -> list[str]:
         """Each number that is not what it should be, in words."""
-        numbers = {} if isinstance(self.compared, bool) else self.compared
         return [
             f"{name}: {_number(came)}, and should be {_number(wanted)}"
-            for name, (came, wanted) in numbers.items()
+            for name, (came, wanted) in self.compared.items()
             if not (wanted.holds(came) if isinstance(wanted, Bound) else came == wanted)
         ]
 
@@ -188,7 +186,7 @@ class Outcome:
         if self.agrees:
             return "Your code agreed."
         wrong = [*self.disagreements, *(f"{plug.name}: your code raised" for plug in self.plugs if plug.errors)]
-        return f"Your code did not agree. {'; '.join(wrong) or 'The lines above say where'}."
+        return f"Your code did not agree. {'; '.join(wrong)}."
 
     @property
     def text(self) -> str:
