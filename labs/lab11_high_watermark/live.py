@@ -41,7 +41,7 @@ def run(work):
         shrunk = wait(cluster, {leader})
         alone = sender.send()
     lines = (
-        f"{sender.acknowledged} records were acknowledged; {sender.early} of them before every in-sync replica had them.",
+        f"{sender.acknowledged} records were acknowledged; {sender.early} of them before every in-sync replica had it.",
         f"The follower that was cut off {'came' if returned else 'did not come'} back into the ISR.",
         f"The ISR {'shrank' if shrunk else 'did not shrink'} to the leader, and acks=all was answered with {alone}.",
     )

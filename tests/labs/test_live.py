@@ -49,7 +49,7 @@ TOLD = {
     "05": r"refused what came (once|[1-9]\d* times)\.\nOver TLS the log's file did not arrive",
     "06": r"in 5 of 6 versions\.\nVersion 99: ",
     "07": r"The response to the waiting request came late: \[9, 8\]",
-    "11": r"acknowledged; [1-9]\d* of them before every in-sync replica had them",
+    "11": r"acknowledged; [1-9]\d* of them before every in-sync replica had it",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
     "10": r"judged [67] of 12 histories rightly\.\ncrash, acks=0, half read: ",
     "09": r"0 numbers are missing, 0 are there more than once, [1-9]\d* are late",
