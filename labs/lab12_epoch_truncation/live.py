@@ -35,10 +35,13 @@ def run(work):
         f"A LAW IS BROKEN: {broken}" if broken else f"In the end the logs are {'alike' if is_same else 'not alike'}.",
     ]
     figure = board(story, topics=[TOPIC], title="All logs agree" if is_same else "The logs do not agree")
-    errors = any(plug.errors for plug in plugs.values())
     facts = {"same": is_same, "truncated": truncated, "parted": parted, "broken": broken}
-    agrees = is_same and truncated == parted and not errors
-    return Outcome(agrees, tuple(lines), tuple(plugs.values()), figure, facts)
+    compared = {
+        "broken laws": (int(bool(broken)), 0),
+        "brokers that truncated": (listed(truncated), listed(parted)),
+        "the logs are alike": (is_same, True),
+    }
+    return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 
 
 def listed(brokers):

@@ -43,7 +43,6 @@ def run(work):
         cluster.restart(3)
         lost = differences(restarted(cluster), plain_image(image_of(cluster, 101)))
         files = started(work, cluster)
-    plug = plugs[PLACE]
     agreeing = sum(not found for found in apart.values())
     lines = [
         f"Your image of {len(log)} records is that of {agreeing} of {len(apart)} nodes; it has {rows(mine)} rows.",
@@ -53,9 +52,13 @@ def run(work):
     lines += [f"Node {node}: your image differs in {found[0]}." for node, found in apart.items() if found][:1]
     title = f"Your image of {len(log)} records has {rows(mine)} rows"
     figure = image_map(*side_by_side(log[-SHOWN:], known[101]), title=title, note=f"The last {SHOWN} records")
-    agrees = agreeing == len(apart) and not lost and not files and not plug.errors
+    compared = {
+        "nodes that have your image": (agreeing, len(apart)),
+        "rows that differ after the restart": (len(lost), 0),
+        "rows that differ after your start": (len(files), 0),
+    }
     facts = {"agreeing": agreeing, "lost": len(lost), "end": end}
-    return Outcome(agrees, tuple(lines), tuple(plugs.values()), figure, facts)
+    return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 
 
 def told(apart):

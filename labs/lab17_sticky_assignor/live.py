@@ -37,10 +37,10 @@ def run(work):
         marks=seen["sticky"][1],
         note="The marks are the moments of the first group; the second one follows the same plan",
     )
-    errors = any(plug.errors for plug in plugs.values())
-    agrees = all(moved == needed and uneven == EVEN for _, _, moved, uneven in seen.values())
+    compared = {f"moves, {way}": (moved, needed) for way, (_, _, moved, _) in seen.items()}
+    compared |= {f"even, {way}": (uneven == EVEN, True) for way, (_, _, _, uneven) in seen.items()}
     facts = {way: moved for way, (_, _, moved, _) in seen.items()}
-    return Outcome(agrees and not errors, tuple(lines), tuple(plugs.values()), figure, facts)
+    return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 
 
 EVEN = "and no member had two more than another."
