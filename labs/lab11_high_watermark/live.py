@@ -41,17 +41,17 @@ def run(work):
         shrunk = wait(cluster, {leader})
         alone = sender.send()
     lines = (
-        f"{sender.acknowledged} records were acknowledged; {sender.early} of them before all of the ISR had them.",
+        f"{sender.acknowledged} records were acknowledged; {sender.early} of them before every in-sync replica had it.",
         f"The follower that was cut off {'came' if returned else 'did not come'} back into the ISR.",
         f"The ISR {'shrank' if shrunk else 'did not shrink'} to the leader, and acks=all was answered with {alone}.",
     )
     facts = {"acknowledged": sender.acknowledged, "early": sender.early, "returned": returned, "alone": alone}
     compared = {
-        "records acknowledged": (sender.acknowledged, COUNT + 1),
-        "records acknowledged too early": (sender.early, 0),
-        "followers that came back into the ISR": (int(returned), 1),
-        "followers left in the ISR when both were cut off": (0 if shrunk else "some", 0),
-        "answer to acks=all of a leader that is alone": (alone, REFUSED),
+        "acknowledged": (sender.acknowledged, COUNT + 1),
+        "acknowledged too early": (sender.early, 0),
+        "the follower came back": (returned, True),
+        "the ISR shrank": (shrunk, True),
+        "the leader alone answered": (alone, REFUSED),
     }
     return Outcome(compared, lines, tuple(plugs.values()), figure, facts)
 

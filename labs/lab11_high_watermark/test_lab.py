@@ -204,5 +204,7 @@ def test_what_is_committed_with_too_few_left_is_no_success(impl):
     assert found == "too few", (
         f"it is committed, but of 2 demanded replicas one is left: 'too few', and you say {found!r}"
     )
+    found = impl.verdict(-1, 9, 9, FEW, FEW)
+    assert found == "acknowledge", f"it is committed, and {FEW} of {FEW} replicas are in sync; you say {found!r}"
     found = impl.verdict(-1, 9, 8, 1, FEW)
     assert found == "wait", f"the record is not committed yet, so the producer must 'wait', and you say {found!r}"

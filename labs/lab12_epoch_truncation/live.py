@@ -37,9 +37,9 @@ def run(work):
     figure = board(story, topics=[TOPIC], title="All logs agree" if is_same else "The logs do not agree")
     facts = {"same": is_same, "truncated": truncated, "parted": parted, "broken": broken}
     compared = {
-        "laws broken": (broken or "none", "none"),
-        "brokers that have truncated": (truncated, parted),
-        "logs in the end": ("alike" if is_same else "not alike", "alike"),
+        "broken laws": (int(bool(broken)), 0),
+        "brokers that truncated": (listed(truncated), listed(parted)),
+        "the logs are alike": (is_same, True),
     }
     return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 

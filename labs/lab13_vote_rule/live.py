@@ -46,7 +46,7 @@ def run(work):
         figure = roles_over_time(worst.quorum.spans(), marks=worst.quorum.marks, title=title)
     compared = {
         "runs that broke a law": (len(broken), 0),
-        "runs that elected the follower that misses records": (len(wrong) + len(broken_late), 0),
+        "elections of the log that misses records": (len(wrong) + len(broken_late), 0),
     }
     facts = {"broken": len(broken), "late": len(wrong) + len(broken_late), "most": most}
     return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)

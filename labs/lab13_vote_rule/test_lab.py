@@ -217,20 +217,28 @@ def test_a_candidate_has_lost_when_the_others_cannot_be_a_majority(impl, count):
 
 @pytest.mark.task("13.3", points=1)
 def test_only_voters_count(impl):
-    """Answers of nodes that are no voters."""
+    """Answers of nodes that are no voters, and a node that answers twice."""
     strangers = {7, 8, 9}
     assert not impl.has_won({1, *strangers}, [1, 2, 3]), "7, 8 and 9 are no voters, and their votes were counted"
     assert not impl.has_lost({1, *strangers}, [1, 2, 3]), "7, 8 and 9 are no voters, and their refusals were counted"
+    assert not impl.has_won([1, 1], [1, 2, 3]), (
+        "node 1 has said yes twice, and its two answers were counted as two votes"
+    )
+    assert not impl.has_lost([1, 1], [1, 2, 3]), "node 1 has said no twice, and its two answers were counted as two"
 
 
 @pytest.mark.task("13.3", points=2)
 def test_a_node_waits_at_least_the_timeout_and_less_than_twice(impl, chance):
-    """1,000 timeouts of 300 ms, and what they have in common."""
+    """1,000 timeouts of 300 ms, and what they have in common; 5,000 of 10 ms, which give ten values equally often."""
     found = [impl.election_timeout_ms(300, chance) for _ in range(1000)]
     assert min(found) >= 300, f"{min(found)} ms is less than the timeout of 300 ms"
     assert max(found) < 600, f"{max(found)} ms is not less than twice the timeout of 300 ms"
     assert max(found) - min(found) > 250, f"1,000 waits from {min(found)} to {max(found)} ms: use the whole second half"
     assert len(set(found)) > 100, f"1,000 waits have {len(set(found))} values: two nodes would often wait alike"
+    short = [impl.election_timeout_ms(10, chance) for _ in range(5000)]
+    counts = {wait: short.count(wait) for wait in range(10, 20)}
+    assert min(counts.values()) > 350, f"5,000 waits of 10 to 19 ms: each comes about 500 times; yours are {counts}"
+    assert sum(counts.values()) == 5000, f"a timeout of 10 ms waits 10 to 19 ms, in whole numbers: {sorted(set(short))}"
 
 
 @pytest.mark.task("13.3", points=1)

@@ -53,9 +53,9 @@ def run(work):
     title = f"Your image of {len(log)} records has {rows(mine)} rows"
     figure = image_map(*side_by_side(log[-SHOWN:], known[101]), title=title, note=f"The last {SHOWN} records")
     compared = {
-        "nodes whose image is yours": (agreeing, len(apart)),
-        "rows that differ after a start from your snapshot": (len(lost), 0),
-        "rows that differ after your start from the controller's files": (len(files), 0),
+        "nodes that have your image": (agreeing, len(apart)),
+        "rows that differ after the restart": (len(lost), 0),
+        "rows that differ after your start": (len(files), 0),
     }
     facts = {"agreeing": agreeing, "lost": len(lost), "end": end}
     return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)

@@ -37,10 +37,8 @@ def run(work):
         marks=seen["sticky"][1],
         note="The marks are the moments of the first group; the second one follows the same plan",
     )
-    compared = {f"moves in the {way} group": (moved, needed) for way, (_, _, moved, _) in seen.items()} | {
-        f"members of the {way} group with two partitions more than another": (0 if uneven == EVEN else "some", 0)
-        for way, (_, _, _, uneven) in seen.items()
-    }
+    compared = {f"moves, {way}": (moved, needed) for way, (_, _, moved, _) in seen.items()}
+    compared |= {f"even, {way}": (uneven == EVEN, True) for way, (_, _, _, uneven) in seen.items()}
     facts = {way: moved for way, (_, _, moved, _) in seen.items()}
     return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 

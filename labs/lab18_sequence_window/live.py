@@ -49,9 +49,9 @@ def run(work):
     )
     facts = {"missing": missing, "twice": twice, "requests": requests, "given up": len(given_up), "wrongly": wrongly}
     compared = {
-        "numbers missing": (missing, 0),
-        "numbers that are there more than once": (twice, 0),
-        "numbers that the producer has given up": (len(given_up), 0),
+        "missing numbers": (missing, 0),
+        "repeated numbers": (twice, 0),
+        "numbers given up": (len(given_up), 0),
     }
     return Outcome(compared, tuple(lines), tuple(plugs.values()), figure, facts)
 

@@ -67,6 +67,8 @@ def test_the_map_has_the_last_offset_of_each_key(impl, chance):
     wanted = {record.key: record.offset for record in records_in(batches) if record.key is not None}
     assert latest == wanted, f"the map should be {wanted}, not {latest}"
     assert end == batches[-1].last_offset + 1, f"the map knows the log up to {batches[-1].last_offset + 1}, not {end}"
+    latest, _ = impl.latest_offsets([batch_of(impl, [impl.Record(4, b"", b"v"), impl.Record(5, None, b"v")])], 4, MANY)
+    assert latest == {b"": 4}, f"offset 4 has an empty key, which is a key, and 5 has none: {{b'': 4}}, not {latest}"
 
 
 @pytest.mark.task("20.1", points=1)
@@ -188,14 +190,22 @@ def test_the_first_visit_decides_when_a_tombstone_goes(impl):
 
 @pytest.mark.task("20.3", points=1)
 def test_a_batch_without_a_tombstone_needs_no_horizon(impl):
-    """One without any, and one whose tombstone was replaced. A horizon that is there stays."""
+    """One without any, and one whose tombstone was replaced. A horizon that is there stays; a tombstone that the map
+    does not know needs one."""
     plain = impl.Batch(5, 5, (impl.Record(5, b"a", b"v"),))
     replaced = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"a", b"v")))
     for batch in (plain, replaced):
         found = cleaned(impl, batch).horizon_ms
         assert found is None, f"no tombstone stays in {batch}, and its horizon became {found}"
-    found = cleaned(impl, plain._replace(horizon_ms=77)).horizon_ms
-    assert found == 77, f"the horizon 77 became {found}"
+    for horizon in (77, 0):
+        found = cleaned(impl, plain._replace(horizon_ms=horizon)).horizon_ms
+        assert found == horizon, f"the horizon {horizon} became {found}"
+    unknown = impl.Batch(5, 6, (impl.Record(5, b"a", b"v"), impl.Record(6, b"b", None)))
+    found = impl.clean_batch(unknown, {b"a": 5}, 6, NOW_MS, RETENTION_MS).horizon_ms
+    assert found == NOW_MS + RETENTION_MS, (
+        f"the map ends at 6, and the tombstone at 6 stays in the batch: the horizon is {NOW_MS + RETENTION_MS}, not "
+        f"{found}"
+    )
 
 
 # --- task 20.4 --------------------------------------------------------------------------------------------------------
@@ -280,11 +290,21 @@ def test_each_new_segment_ends_where_it_ended(impl, chance):
         assert told == [[end] for end in ends], f"at most {most} bytes: one batch each, up to {ends}, not {told}"
         empty = [batches[0] for batches in found[:-1]]
         assert all(tuple(batch.records) == () for batch in empty), f"these records were replaced: {empty}"
+    first = batch_of(impl, [impl.Record(0, b"b", b"v"), impl.Record(1, b"a", b"v")])
+    last, end = (batch_of(impl, [impl.Record(number, b"a", b"v")]) for number in (2, 3))
+    its = [impl.Segment(0, 50, (first, last)), impl.Segment(3, 50, (end,))]
+    found, _ = passed(impl, its, max_bytes=50)
+    told = [[(batch.last_offset, len(batch.records)) for batch in batches] for batches in found]
+    assert told == [[(1, 1), (2, 0)], [(3, 1)]], (
+        f"the first segment keeps a record, and its last batch without any: last offsets and records are "
+        f"[[(1, 1), (2, 0)], [(3, 1)]], not {told}"
+    )
 
 
 @pytest.mark.task("20.5", points=1)
 def test_a_second_pass_looks_at_what_was_clean_too(impl, chance):
-    """A log cleaned once, then new records of the same keys: the old ones go, and after the horizon the tombstones."""
+    """A log cleaned once, then new records of the same keys: the old ones go, and after the horizon the tombstones. A
+    clean record whose key has not come again stays."""
     log = log_of(impl, chance)
     segments, end = passed(impl, log)
     clean = impl.Segment(log[0].base_offset, 500, tuple(segments[0]))
@@ -297,3 +317,8 @@ def test_a_second_pass_looks_at_what_was_clean_too(impl, chance):
     segments, _ = passed(impl, again, first_dirty=end, now_ms=NOW_MS + RETENTION_MS)
     left = [record for batches in segments for record in records_in(batches)]
     assert left == [], f"a day later the tombstones go: {left}"
+    old = impl.Segment(0, 50, (batch_of(impl, [impl.Record(0, b"kept", b"v"), impl.Record(1, b"a", b"v")]),))
+    new = impl.Segment(2, 50, (batch_of(impl, [impl.Record(2, b"a", b"w")]),))
+    segments, _ = passed(impl, [old, new], first_dirty=2)
+    left = [record.offset for batches in segments for record in records_in(batches)]
+    assert left == [0, 2], f"offset 0 is clean, and its key has not come again: [0, 2] stay, not {left}"

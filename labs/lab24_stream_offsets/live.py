@@ -52,7 +52,7 @@ def run(work):
         note="A piece is what one batch reads, with its number. In the end log-a is a new topic.",
         reader="batch",
     )
-    compared = {"records left out": (missing, 0), "records read more than once": (again, 0)}
+    compared = {"records left out": (missing, 0), "records read again": (again, 0)}
     facts = {"missing": missing, "again": again, "batches": stream.batches}
     return Outcome(compared, lines, tuple(plugs.values()), figure, facts)
 

@@ -49,7 +49,7 @@ TOLD = {
     "05": r"refused what came (once|[1-9]\d* times)\.\nOver TLS the log's file did not arrive",
     "06": r"in 5 of 6 versions\.\nVersion 99: ",
     "07": r"The response to the waiting request came late: \[9, 8\]",
-    "11": r"acknowledged; [1-9]\d* of them before every in-sync replica had them",
+    "11": r"acknowledged; [1-9]\d* of them before every in-sync replica had it",
     "08": "Apart are [A-Z]{3}-[A-Z]{3}",
     "10": r"judged [67] of 12 histories rightly\.\ncrash, acks=0, half read: ",
     "09": r"0 numbers are missing, 0 are there more than once, [1-9]\d* are late",
@@ -143,6 +143,56 @@ def test_a_live_run_ends_with_a_verdict_that_names_each_number_that_is_not_right
     assert Outcome({"lost": (0, 0)}, (), (raised,)).verdict == "Your code did not agree. the hash: your code raised."
 
 
+BREAKS = [
+    pytest.param(*case, id=f"{case[0]}-{number}", marks=pytest.mark.long)
+    for number, case in enumerate(
+        [
+            (
+                "11",
+                "max(known, min(ends[broker] for broker in {*isr, *joining}))",
+                "max(ends.values())",
+                r"[1-9]\d* of them before",
+            ),
+            ("12", "found[0] < last_epoch or ", "", "A LAW IS BROKEN: Violation: State Machine Safety"),
+            ("12", " or found[1] < fetch_offset", "", "A LAW IS BROKEN: Violation: Log Matching"),
+            ("17", "found[owner].append((topic, number))", "pass", r"cooperative-sticky: 1\d partitions moved"),
+            ("18", "return offset\n", 'return "append"\n', r"[1-9]\d* are there more than once"),
+            (
+                "19",
+                "self.aborting.discard(producer_id)",
+                "pass",
+                r"[1-9]\d* of \d+ committed records before it are not",
+            ),
+            (
+                "20",
+                "is_spent = record.value is None and not tombstones_stay",
+                "is_spent = record.value is None",
+                "\n0 of 100",
+            ),
+            (
+                "24",
+                " if is_same else first",
+                " if is_same or partition in start.offsets else first",
+                "[1-9][\\d,]* records were left",
+            ),
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize(("number", "right", "wrong", "words"), BREAKS)
+def test_what_a_lab_asks_to_break_on_purpose_shows_what_it_promises(
+    number: str, right: str, wrong: str, words: str, tmp_path: Path
+) -> None:
+    lab, file = Lab(number), tmp_path / "work.py"
+    solution = lab.solution.read_text(encoding="utf-8")
+    assert solution.count(right) == 1
+    file.write_text(solution.replace(right, wrong), encoding="utf-8")
+    outcome = lab.run_in_cluster(file)
+    assert not outcome.agrees, outcome
+    assert re.search(words, outcome.text), outcome
+
+
 def test_each_lab_breaks_its_code_on_purpose_with_a_mistake_that_is_seen() -> None:
     """What a notebook asks for is a mistake of the tests above: these words name it."""
     broken = {
@@ -163,6 +213,13 @@ def test_each_lab_breaks_its_code_on_purpose_with_a_mistake_that_is_seen() -> No
 
 FULL = sorted(WRONG)
 BINDER_BYTES = 2 << 30
+
+
+def test_the_solution_of_lab_19_agrees_in_the_full_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROFILE, "full")
+    lab = Lab("19")
+    outcome = lab.run_in_cluster(lab.solution)
+    assert outcome.agrees, outcome
 
 
 @pytest.mark.limit(600)
