@@ -4,6 +4,8 @@ As soon as a kernel has started, JupyterLab writes its display name and Python's
 minutes later it saves the notebook by itself. So a reader who changes nothing would find changed files, each with the
 version of the reader's own machine. Here a notebook keeps what its file says of its kernel, as long as it is the same
 kernel.
+
+And a page shows no answer before its question: pykraft.course.open_questions hides outputs, and puts them back.
 """
 
 import json

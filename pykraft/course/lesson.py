@@ -26,7 +26,7 @@ import gc
 import html
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -37,8 +37,9 @@ from pykraft.client.admin import NewTopic, UnknownTopicError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
+from pykraft.course.picture_guess import PictureGuess
 from pykraft.course.progress import guesses, note
-from pykraft.course.question_file import asked, is_measured, questions, right_letter
+from pykraft.course.question_file import asked, is_measured, questions, right_letter, scales
 from pykraft.course.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
@@ -116,6 +117,7 @@ class Lesson:
         self._started = time.monotonic()
         self._options: dict[str, tuple[str, dict[str, str]]] = {}
         self._questions: dict[str, Question] = {}
+        self._marks: dict[str, PictureGuess] = {}
         self._cells: dict[str, int] = {}
         """The name of a question -> the run of a cell that has asked it."""
         self._runs: dict[str, _Run] = {}
@@ -190,13 +192,33 @@ class Lesson:
         """Whether a run of a cell has no question left to be guessed."""
         return all(self._questions[name].guess for name, asker in self._cells.items() if asker == cell)
 
+    def mark(self, name: str, known: Mapping[str, float] | None = None) -> None:
+        """Ask for a number on a picture: its words and its scale are in the notebook's file of questions. `known` are
+        the bars that are drawn above it. WrongPrediction if the file has no such question."""
+        scale = scales(self.number).get(name)
+        if scale is None:
+            raise WrongPrediction(f"mark({name!r}): the notebook's file of questions has no scale of this name")
+        kept = "" if is_headless() else guesses(self.number).get(name, "")
+        question = self._marks[name] = PictureGuess(
+            scale,
+            known or {},
+            guess=float(kept) if kept else None,
+            on_guess=lambda value: note("notebooks", self.number, guesses={name: f"{value:g}"}),
+            on_judged=lambda is_right: self._note_prediction(name, is_right),
+        )
+        question.show()
+
     def _note_prediction(self, name: str, is_right: bool) -> None:
         note("notebooks", self.number, predictions={name: "right" if is_right else "wrong"})
 
     def answer(self, name: str, right: str | float | None = None) -> None:
         """Tell which option was right, beside what was predicted. The notebook's file says which; where the machine
-        decides, `right` is what was measured. Of a question in the cell itself `right` is its key or its letter. For a
-        reader without a guess nothing is shown, so that it can still be made. WrongPrediction if nothing was asked."""
+        decides, and on a picture, `right` is what was measured. Of a question in the cell itself it is the key or the
+        letter. For a reader without a guess nothing is shown, so that it can still be made. WrongPrediction if nothing
+        was asked."""
+        if name in self._marks and isinstance(right, int | float):
+            self._marks[name].settle(right)
+            return
         if name in self._questions:
             measured = is_measured(self.number, name)
             letter = right if isinstance(right, str) else right_letter(self.number, name, right)

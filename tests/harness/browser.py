@@ -28,7 +28,7 @@ KEYS = {
     "Control": "\ue009",
     "Enter": "\ue007",
     "Escape": "\ue00c",
-    "Right": "\ue014",
+    "Up": "\ue013",
     "Tab": "\ue004",
 }
 

@@ -16,7 +16,7 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.places import NOTEBOOKS
 from tests.harness.browser import Browser, browser, missing_browser
-from tests.harness.jupyter_page import Page, copy_course, jupyterlab
+from tests.harness.jupyter_page import CELL, Page, copy_course, jupyterlab
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 FIRST_SCREEN_PIXELS = 700
@@ -87,6 +87,41 @@ def test_a_guess_stays_through_shift_enter_run_all_and_a_restart(reader: Opens) 
         page.until_idle()
         assert page.buttons(first)[1] == "→ b"
         assert "b)" in page.text_of(first.replace("predict", "answer")), "the guess is answered where it is settled"
+
+
+PLACE = "const bar = cell.querySelector('.pykraft-guess .guess-bar').getBoundingClientRect();"
+NUMBER = "const field = cell.querySelector('.pykraft-guess input');"
+
+
+def bar_end(page: Page, text: str) -> tuple[float, float]:
+    """Where the bar that the reader may drag ends, in the window."""
+    right, middle = page.window.ask(f"{CELL} {PLACE} return [bar.right, bar.top + bar.height / 2]", text)
+    return right, middle
+
+
+def test_a_drag_moves_the_marker_and_the_real_value_is_drawn_beside_it(reader: Opens) -> None:
+    page = Page(*reader, "notebooks/12_failover.ipynb")
+    asks = 'nb.mark("part"'
+    page.run("nb = notebook(")
+    page.run(asks)
+    page.window.until(f"{CELL} {NUMBER} return field && field.value === '4'", asks)
+    page.window.ask(f"{CELL} cell.scrollIntoView({{block: 'center'}})", asks)
+    right, middle = bar_end(page, asks)
+    page.window.drag((right, middle), (right - 130, middle))
+    page.window.until(f"{CELL} {NUMBER} return Number(field.value) < 4", asks)
+    dragged = page.window.ask(f"{CELL} {NUMBER} return field.value", asks)
+    assert bar_end(page, asks)[0] < right - 60, "the bar is where it was let go"
+    page.window.ask(f"{CELL} {NUMBER} field.focus()", asks)
+    page.window.press("Up")
+    page.window.until(f"{CELL} {NUMBER} return field.value === String(Number(arguments[1]) + 1)", asks, dragged)
+    page.select("nb = notebook(")  # as long as a field has the focus, Shift+Enter is the field's
+    page.run(asks)
+    kept = f"{CELL} {NUMBER} return field && field.value === String(Number(arguments[1]) + 1)"
+    page.window.until(kept, asks, dragged)
+    page.run("from pykraft.course.rigs.failover import rounds")
+    drawn = "[...cell.querySelectorAll('img')].map(image => decodeURIComponent(image.src)).join('')"
+    answer = page.window.until(f"{CELL} return {drawn}", 'nb.answer("part"')
+    assert "Your guess was" in answer and "measured" in answer
 
 
 @pytest.mark.long

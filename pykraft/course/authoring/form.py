@@ -161,7 +161,7 @@ def part_problems(notebook: Any) -> Iterator[str]:
         yield f"fewer than {PREDICTIONS} predictions"
     if sources.count("nb.claim(") < CLAIMS:
         yield f"fewer than {CLAIMS} claims"
-    predicted = re.findall(r'nb\.predict\(\s*"(\w+)"', sources)
+    predicted = re.findall(r'nb\.(?:predict|mark)\(\s*"(\w+)"', sources)
     if sorted(predicted) != sorted(re.findall(r'nb\.answer\(\s*"(\w+)"', sources)):
         yield "a prediction without an answer, or an answer without a prediction"
     for choice in re.findall(r'nb\.predict\(\s*"\w+",\s*"(\w+)"', sources):
