@@ -180,6 +180,7 @@ SUITES = (
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("scale", "pytest", ("tests/scale",), ("full",)),
     Suite("live", "pytest", ("tests/live",), ("full",)),
+    Suite("flood", "pytest", ("tests/flood",), ("full",)),
     Suite("datasets", "pytest", ("tests/datasets",), ("full",)),
     Suite("wire", "pytest", ("tests/wire",), ("full",)),
     Suite("environment", "pytest", ("tests/environment",), ("full",)),
@@ -222,6 +223,7 @@ SUITES = (
     Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),
     Suite("long", "pytest", ASKED_LONGER, ("soak",), (*EACH_TEST, "--long", "-m", "long"), limit_s=2 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
+    Suite("flood long", "pytest", ("tests/flood",), ("soak",), (*EACH_TEST, "--long"), limit_s=2 * 3600, cores=2),
     Suite("bench", "tests.bench", (), ("bench",), limit_s=2 * 3600, cores=2),
 )
 

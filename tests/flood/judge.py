@@ -41,8 +41,10 @@ from tests.harness.connection import Closed, Connection
 from tests.harness.waiting import wait_until
 
 LONGEST_WAIT_MS = 100.0
+LONGEST_TURN_MS = 150.0
+"""CPU time: a core whose other half is busy, or whose caches others use, takes half as long again for the same work."""
 LARGEST_GROWTH_BYTES = 256 << 20
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 _START_S = 180.0
 NEVER = 1 << 60
 MEBIBYTE = 1 << 20
@@ -74,10 +76,11 @@ class Row(NamedTuple):
 
     def broken(self, by_clock: bool) -> list[str]:
         """The laws that it broke."""
-        wait = self.longest_wait_ms if by_clock else self.longest_turn_ms
         found = []
-        if wait > LONGEST_WAIT_MS:
-            found.append(f"{'wait' if by_clock else 'turn'} of {wait:.0f} ms")
+        if by_clock and self.longest_wait_ms > LONGEST_WAIT_MS:
+            found.append(f"wait of {self.longest_wait_ms:.0f} ms")
+        if not by_clock and self.longest_turn_ms > LONGEST_TURN_MS:
+            found.append(f"turn of {self.longest_turn_ms:.0f} ms")
         if self.growth_bytes > LARGEST_GROWTH_BYTES:
             found.append(f"growth of {self.growth_bytes / MEBIBYTE:.0f} MiB")
         if self.is_bad:

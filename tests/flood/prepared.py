@@ -79,7 +79,7 @@ class Sizes(NamedTuple):
 
 
 FULL = Sizes(2000, 3000, 1000, 500, 300, 100_000, 20, 1000, 100)
-SMALL = Sizes(600, 200, 100, 500, 300, 20_000, 4, 100, 20)
+SMALL = Sizes(500, 100, 50, 500, 300, 8_000, 3, 50, 10)
 
 
 def small(number: int) -> str:
