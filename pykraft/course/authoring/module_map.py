@@ -68,7 +68,6 @@ SPINE: tuple[tuple[str, tuple[str, ...]], ...] = (
             "raft/replica.py",
             "raft/leader_state.py",
             "raft/replicated_log.py",
-            "raft/voters.py",
         ),
     ),
     (

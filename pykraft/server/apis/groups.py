@@ -303,16 +303,15 @@ class GroupApis:
         for topic in request.topics:
             error = self._why_not(topic.name, allowed, False)
             known = self._image().topic_named(topic.name)
-            there = [
-                each for each in topic.partitions if known is not None and each.partition_index in known.partitions
-            ]
+            numbers = {} if known is None else known.partitions
+            there = [each for each in topic.partitions if each.partition_index in numbers]
             if error is None and there:
                 kept.append(topic.replace(partitions=there))
             code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused[topic.name] = [
                 partition_type(partition_index=each.partition_index, error_code=code)
                 for each in topic.partitions
-                if error is not None or each not in there
+                if error is not None or each.partition_index not in numbers
             ]
 
         def merged(response: Any) -> OffsetDeleteResponse:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from pykraft.common.acl import AclOperation
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import (
@@ -35,6 +36,7 @@ from pykraft.server.partition import Partition
 from pykraft.server.replica_manager import ReplicaManager
 from pykraft.server.slices import ItemByItem
 from pykraft.storage.answers import Isolation, TimestampedOffset
+from pykraft.storage.time_lookup import offset_for_timestamp, offset_of_max_timestamp
 from pykraft.transport.server_channel import RequestContext
 
 DEBUGGING = -2
@@ -89,50 +91,72 @@ class OffsetApis:
         request: ListOffsetsRequest,
         context: RequestContext,
         answer: ListOffsetsResponse.Topic.Partition,
-    ) -> None:
-        """Put the offset, or why there is none, into the answer."""
+    ) -> Steps[None] | None:
+        """Put the offset, or why there is none, into the answer; in steps if records have to be looked at."""
         try:
             if is_denied(self._authorizer, context, AclOperation.DESCRIBE, topic_partition.topic):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             _check_mark(asked.timestamp, context.api_version)
-            found = self._offset(self._replicas.partition(topic_partition), asked, request)
+            partition = self._led(topic_partition, asked, request)
+            if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                return self._search(partition, asked, request, answer)
+            found = self._marked(partition, asked, request)
             answer.timestamp, answer.offset, answer.leader_epoch = found
+        except KafkaError as error:
+            answer.error_code = error.code
+        except OSError as error:
+            answer.error_code = self._replicas.on_disk_failure(error).code
+        return None
+
+    def _led(
+        self, topic_partition: TopicPartition, asked: ListOffsetsRequest.Topic.Partition, request: ListOffsetsRequest
+    ) -> Partition:
+        """The partition, if it may be asked; KafkaError if not."""
+        partition = self._replicas.partition(topic_partition)
+        if request.replica_id != DEBUGGING:
+            partition.check_leader(asked.current_leader_epoch)
+        return partition
+
+    def _search(
+        self,
+        partition: Partition,
+        asked: ListOffsetsRequest.Topic.Partition,
+        request: ListOffsetsRequest,
+        answer: ListOffsetsResponse.Topic.Partition,
+    ) -> Steps[None]:
+        """Look for a record by its timestamp. Between the steps the partition may have moved: ask again."""
+        try:
+            if asked.timestamp == MAX_TIMESTAMP:
+                found = yield from offset_of_max_timestamp(partition.log)
+            else:
+                found = yield from offset_for_timestamp(partition.log, asked.timestamp)
+            if self._led(partition.key.topic_partition, asked, request) is not partition:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            end, is_behind = _end(partition, request)
+            if found is not None and found.offset < end:
+                answer.timestamp, answer.offset, answer.leader_epoch = found
+            elif found is not None and is_behind:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         except KafkaError as error:
             answer.error_code = error.code
         except OSError as error:
             answer.error_code = self._replicas.on_disk_failure(error).code
 
     @staticmethod
-    def _offset(
+    def _marked(
         partition: Partition, asked: ListOffsetsRequest.Topic.Partition, request: ListOffsetsRequest
     ) -> TimestampedOffset:
-        if request.replica_id != DEBUGGING:
-            partition.check_leader(asked.current_leader_epoch)
+        """The offset that a negative timestamp stands for."""
         log = partition.log
-        isolation = isolation_of(request.replica_id, request.isolation_level)
-        end = log.upper_bound(isolation)
-        # A new leader does not know yet how much of the older epochs is committed.
-        is_behind = isolation is not Isolation.LOG_END and log.high_watermark < partition.leader_epoch_start
-        nothing = TimestampedOffset(-1, -1, -1)
-        match asked.timestamp:
-            case _ if asked.timestamp == LATEST_TIMESTAMP:
-                if is_behind:
-                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-                return TimestampedOffset(-1, end, partition.leader_epoch)
-            case _ if asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-                epoch = log.epochs.epoch_for(log.log_start_offset)
-                return TimestampedOffset(-1, log.log_start_offset, -1 if epoch is None else epoch)
-            case _ if asked.timestamp == MAX_TIMESTAMP:
-                found = log.offset_of_max_timestamp()
-            case _ if asked.timestamp < 0:
-                return nothing  # of tiered storage, which there is none of
-            case _:
-                found = log.offset_for_timestamp(asked.timestamp)
-        if found is not None and found.offset < end:
-            return found
-        if found is not None and is_behind:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return nothing
+        end, is_behind = _end(partition, request)
+        if asked.timestamp == LATEST_TIMESTAMP:
+            if is_behind:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return TimestampedOffset(-1, end, partition.leader_epoch)
+        if asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            epoch = log.epochs.epoch_for(log.log_start_offset)
+            return TimestampedOffset(-1, log.log_start_offset, -1 if epoch is None else epoch)
+        return TimestampedOffset(-1, -1, -1)  # of tiered storage, which there is none of
 
     # --- OffsetForLeaderEpoch -----------------------------------------------------------------------------------------
 
@@ -178,6 +202,14 @@ HANDLERS: Handlers = {
     ListOffsetsRequest: OffsetApis.list_offsets,
     OffsetForLeaderEpochRequest: OffsetApis.offset_for_leader_epoch,
 }
+
+
+def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
+    """Up to where this reader may see; and whether that may be less than what is committed, since a new leader does not
+    know yet how much of the older epochs is."""
+    isolation = isolation_of(request.replica_id, request.isolation_level)
+    is_behind = isolation is not Isolation.LOG_END and partition.log.high_watermark < partition.leader_epoch_start
+    return partition.log.upper_bound(isolation), is_behind
 
 
 def _check_mark(timestamp: int, version: int) -> None:
