@@ -28,7 +28,7 @@ from tests.unit.test_transport_server_connection import Pipe
 
 MS = 1_000_000
 FETCH = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[])
-MOST_US = 3.0
+MOST_INCREMENTS = 140
 """What the metrics of one request may cost."""
 
 
@@ -238,8 +238,9 @@ def test_errors_are_counted_by_api_and_error() -> None:
 # --- their price ------------------------------------------------------------------------------------------------------
 
 
-def test_the_metrics_of_a_request_cost_at_most_three_microseconds() -> None:
-    """With the turn of the loop that handles no other request. The best of many tries: other processes run, too."""
+def test_the_metrics_of_a_request_cost_at_most_as_much_as_140_increments_of_a_counter() -> None:
+    """With the turn of the loop that handles no other request: 3 us where an increment takes 21 ns. Machines differ by
+    half, so both are measured, by turns. The best of many tries: other processes run, too."""
     stopwatch = SystemClock.elapsed_ns
     metrics = Metrics()
     requests = RequestMetrics(metrics, stopwatch)
@@ -248,6 +249,7 @@ def test_the_metrics_of_a_request_cost_at_most_three_microseconds() -> None:
     inbound = InboundRequest(context, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]))
     topics = BrokerTopicMetrics(metrics)
     response = produced(ErrorCode.NONE)
+    meter = Meter()
 
     def one() -> None:
         marks = Marks(stopwatch(), stopwatch(), stopwatch())
@@ -256,15 +258,17 @@ def test_the_metrics_of_a_request_cost_at_most_three_microseconds() -> None:
         requests.record(inbound, marks, marks.handled, 0)
         times.add(stopwatch(), stopwatch(), stopwatch(), marks.handled)
 
-    def tried() -> float:
+    def increments() -> None:
+        for _ in range(MOST_INCREMENTS):
+            meter.count += 1
+
+    def tried(what: Callable[[], None]) -> int:
         began = time.perf_counter_ns()
         for _ in range(100):
-            one()
-        return (time.perf_counter_ns() - began) / 100 / 1000
+            what()
+        return time.perf_counter_ns() - began
 
-    best = tried()
-    for _ in range(3000):  # a short try finds a moment in which this processor does nothing else
-        if best <= MOST_US:
-            break
-        best = min(best, tried())
-    assert best <= MOST_US
+    best, most = tried(one), tried(increments)
+    for _ in range(1000):  # a short try finds a moment in which this processor does nothing else
+        best, most = min(best, tried(one)), min(most, tried(increments))
+    assert best <= most, f"{best / 100:.0f} ns a request, {most / 100:.0f} ns for the increments"
