@@ -251,8 +251,8 @@ def _draw(seed: int) -> Knobs:
 
 
 def calm(knobs: Knobs) -> Knobs:
-    """The same cluster and clients, with no faults and a network that delivers everything in good time."""
-    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0)
+    """The same cluster and clients, with no faults, no interrupted request, and a network that delivers in good time."""
+    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0)
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:
