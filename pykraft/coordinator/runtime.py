@@ -48,6 +48,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from operator import mul
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pykraft.common.core import Promise, Steps
@@ -566,12 +567,18 @@ class CoordinatorRuntime(Generic[S]):
         self._fail_reads(context, error)
 
 
+_POWERS = [1]
+"""Of 31, modulo 2^32: as many as the longest name so far has units."""
+
+
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: s[0]*31^(n-1) + ... over UTF-16 code units, in 32 bits."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8) + units[position + 1]) & 0xFFFFFFFF
+    octets = text.encode("utf-16-be", "surrogatepass")
+    units = struct.unpack(f">{len(octets) // 2}H", octets)
+    while len(_POWERS) < len(units):
+        _POWERS.append(31 * _POWERS[-1] & 0xFFFFFFFF)
+    # The last unit has the smallest power. One sum in C is several times as fast as a loop, and a name may be long.
+    value: int = sum(map(mul, reversed(units), _POWERS)) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
 
 

@@ -58,7 +58,7 @@ class AllowAll:
     def allowed(
         self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, names: Collection[str]
     ) -> Collection[str]:
-        return names
+        return frozenset(names)  # of a list the question "is it one of them" would be slow
 
     def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
         return True

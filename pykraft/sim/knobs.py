@@ -251,7 +251,7 @@ def _draw(seed: int) -> Knobs:
 
 
 def calm(knobs: Knobs) -> Knobs:
-    """The same cluster and clients, with no faults, no interrupted request, and a network that delivers in good time."""
+    """The same cluster and clients, without faults or interrupted requests; the network delivers all in good time."""
     return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0)
 
 

@@ -25,12 +25,9 @@ EVERY = 7
 MODERATE = 1000
 PATIENCE_S, PLANTED_PATIENCE_S = 60.0, 3.0
 UNMENDED = {
-    "OffsetCommit": "the shard plans and writes all offsets of a request at once",
-    "TxnOffsetCommit": "the same",
+    "TxnOffsetCommit": "the shard plans and writes all offsets of a request at once",
     "OffsetFetch": "the shard answers all topics of a group at once",
-    "OffsetDelete": "quadratic in the number of partitions",
     "AddPartitionsToTxn": "all partitions of a transaction at once",
-    "DescribeTransactions": "the answer has no budget of bytes: each id lists all of its partitions",
     "AssignReplicasToDirs": "quadratic where a partition is named again and again",
     "CreateTopics": "the controller refuses all topics at once",
     "DeleteTopics": "the same",
@@ -39,7 +36,6 @@ UNMENDED = {
     "AlterPartitionReassignments": "the same",
     "DescribeQuorum": "all topics and partitions at once",
     "Vote": "the same",
-    "DescribeTopicPartitions": "quadratic in the number of topics that there are not",
 }
 """APIs whose turns are still longer than the law allows, each with why. Their floods are sent and meet all other laws.
 Strike out a row when its turns are short."""

@@ -15,6 +15,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.offsets import CommittedOffset, commit_record
 from pykraft.coordinator.result import CoordinatorResult
+from pykraft.coordinator.runtime import java_hash
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -31,7 +32,7 @@ from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteR
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.server.apis.dispatch import Answer
 from pykraft.server.coordinators import GROUP_TOPIC
-from tests.harness.controllers import new_topic
+from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
 
 SESSION_MS = 10_000
@@ -568,6 +569,43 @@ def test_a_request_about_many_groups_takes_several_turns(kind: Any, groups: Grou
     found = response(answer)
     results = found.groups if kind is DescribeGroupsRequest else found.results
     assert [each.group_id for each in results] == names
+
+
+def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_whether_the_member_is_still_one(
+    groups: Groups,
+) -> None:
+    lone = groups.lone
+    made = lone.ask(make(new_topic("big", assignment={number: [1] for number in range(1200)})), ListenerKind.CONTROLLER)
+    assert not made.topics[0].error_code
+    (member,) = groups.stable(1)
+    topic = OffsetCommitRequest.Topic
+    parts = [topic.Partition(partition_index=number, committed_offset=7) for number in range(1200)]
+    request = OffsetCommitRequest(
+        group_id="g",
+        member_id=member,
+        generation_id_or_member_epoch=groups.generation,
+        topics=[topic(name="t", partitions=parts[:1]), topic(name="big", partitions=parts)],
+    )
+    lone.time_slice.length = 1
+    answer = groups.send(request, 9)
+    assert not answer.kept, "one piece is written, and others come between"
+    assert not groups.leave(member)
+    groups.run(50)
+    small, big = response(answer).topics
+    codes = [each.error_code for each in (*small.partitions, *big.partitions)]
+    assert codes == [ErrorCode.NONE] * 500 + [ErrorCode.UNKNOWN_MEMBER_ID] * 701
+    lone.time_slice.length = 500
+    asked = OffsetFetchRequest.Topic(name="big", partition_indexes=[498, 499])
+    found = groups.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 7)
+    assert [each.committed_offset for each in found.topics[0].partitions] == [7, -1]
+
+
+@pytest.mark.parametrize("text", ["", "g", "group-17", "\U0001f600", "x" * 5_000, "\uffff" * 40])
+def test_the_hash_of_a_name_is_javas(text: str) -> None:
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    assert java_hash(text) == (value - (1 << 32) if value >= 1 << 31 else value)
 
 
 # --- when the log takes nothing ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:
 Follows kafka.server.KafkaApis and org.apache.kafka.coordinator.group.GroupCoordinatorService.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
@@ -67,6 +67,8 @@ _FIRST_FETCH_BY_ID = 10
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_NULL_PROTOCOL = 7
 _FIRST_MANDATORY_PROTOCOL = 5
+_OFFSETS_AT_ONCE = 500
+"""So many offsets are committed in one piece: 20 ms. A consumer of more partitions is rare."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
 
@@ -152,7 +154,8 @@ class GroupApis:
 
     # --- committed offsets --------------------------------------------------------------------------------------------
 
-    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext, now: int) -> Handled:
+        """A commit of many offsets is written in pieces. Each piece asks again whether the member may commit."""
         self._check(context, AclOperation.READ, request.group_id)
         by_id = context.api_version >= _FIRST_COMMIT_BY_ID
         names = [self._name(topic, by_id) for topic in request.topics]
@@ -164,12 +167,24 @@ class GroupApis:
             if error is None:
                 there = [each for each in topic.partitions if self._is_there(name or "", each.partition_index)]
                 asked.append(topic.replace(name=name or "", partitions=there))
-        if not any(topic.partitions for topic in asked):
-            response = OffsetCommitResponse(topics=[OffsetCommitResponse.Topic(partitions=[]) for _ in asked])
-            return Promise.of(self._merged(request, errors, response))
-        kept = request.replace(topics=asked)
-        answer = self._write(kept, lambda shard: shard.commit(kept, context.api_version), now)
-        return answer.map(lambda response: self._merged(request, errors, response))
+        pieces = _pieces(asked)
+        kept = [request.replace(topics=[topic for _, topic in piece]) for piece in pieces]
+
+        def merged(responses: Sequence[Any]) -> OffsetCommitResponse:
+            codes: list[dict[int, int]] = [{} for _ in asked]
+            for piece, response in zip(pieces, responses, strict=True):
+                for (number, _), topic in zip(piece, response.topics, strict=True):
+                    codes[number] |= {each.partition_index: each.error_code for each in topic.partitions}
+            return self._merged(request, errors, codes)
+
+        def commit(piece: OffsetCommitRequest, now: int) -> Promise[Response]:
+            return self._write(piece, lambda shard: shard.commit(piece, context.api_version), now)
+
+        if not kept:
+            return merged([])
+        if len(kept) == 1:
+            return commit(kept[0], now).map(lambda response: merged([response]))
+        return ItemByItem(kept, commit, lambda answers, _: gather(answers).map(merged), is_write=True)
 
     def _name(self, topic: Any, by_id: bool) -> str | None:
         if not by_id:
@@ -192,14 +207,14 @@ class GroupApis:
 
     @staticmethod
     def _merged(
-        request: OffsetCommitRequest, errors: Sequence[ErrorCode | None], response: Any
+        request: OffsetCommitRequest, errors: Sequence[ErrorCode | None], answered: Sequence[Mapping[int, int]]
     ) -> OffsetCommitResponse:
         """The answers of the coordinator, and the refusals of what it was not asked, in the order of the request."""
-        answered = iter(response.topics)
+        rest = iter(answered)
         topic_type = OffsetCommitResponse.Topic
         topics = []
         for topic, error in zip(request.topics, errors, strict=True):
-            codes = {} if error is not None else {p.partition_index: p.error_code for p in next(answered).partitions}
+            codes = {} if error is not None else next(rest)
             missing = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             partitions = [
                 topic_type.Partition(
@@ -227,7 +242,7 @@ class GroupApis:
             return ItemByItem(
                 request.groups,
                 fetch,
-                lambda answers, _: _put_together(answers, lambda groups: OffsetFetchResponse(groups=groups)),
+                lambda answers, _: put_together(answers, lambda groups: OffsetFetchResponse(groups=groups)),
             )
         group_type = OffsetFetchRequest.Group
         topics = None
@@ -354,8 +369,8 @@ class GroupApis:
 
         return ItemByItem(
             request.groups,
-            _once_each(described),
-            lambda answers, _: _put_together(answers, lambda groups: DescribeGroupsResponse(groups=groups)),
+            once_each(described),
+            lambda answers, _: put_together(answers, lambda groups: DescribeGroupsResponse(groups=groups)),
         )
 
     def consumer_group_describe(
@@ -378,8 +393,8 @@ class GroupApis:
 
         return ItemByItem(
             request.group_ids,
-            _once_each(described),
-            lambda answers, _: _put_together(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
+            once_each(described),
+            lambda answers, _: put_together(answers, lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
         )
 
     def _shown(
@@ -485,19 +500,35 @@ def _response(request: Request, found: Any) -> Response:
     return refusal
 
 
-def _once_each(describe: Callable[[str, int], Promise[Any]]) -> Callable[[str, int], Promise[Any]]:
-    """The same for groups that may be named again and again: what is named again gets the same answer again."""
+def _pieces(topics: Sequence[OffsetCommitRequest.Topic]) -> list[list[tuple[int, OffsetCommitRequest.Topic]]]:
+    """The topics of a commit, with their numbers, in pieces of at most `_OFFSETS_AT_ONCE` partitions."""
+    pieces: list[list[tuple[int, OffsetCommitRequest.Topic]]] = []
+    room = 0
+    for number, topic in enumerate(topics):
+        start, count = 0, len(topic.partitions)
+        while start < count:
+            if not room:
+                pieces.append([])
+                room = _OFFSETS_AT_ONCE
+            part = topic.partitions[start : start + room]
+            pieces[-1].append((number, topic if len(part) == count else topic.replace(partitions=part)))
+            start, room = start + len(part), room - len(part)
+    return pieces
+
+
+def once_each(describe: Callable[[str, int], Promise[Any]]) -> Callable[[str, int], Promise[Any]]:
+    """The same for what may be named again and again: what is named again gets the same answer again."""
     described: dict[str, Promise[Any]] = {}
 
-    def describe_once(group_id: str, now: int) -> Promise[Any]:
-        if group_id not in described:
-            described[group_id] = describe(group_id, now)
-        return described[group_id]
+    def describe_once(name: str, now: int) -> Promise[Any]:
+        if name not in described:
+            described[name] = describe(name, now)
+        return described[name]
 
     return describe_once
 
 
-def _put_together(answers: Sequence[Promise[Any]], respond: Callable[[list[Any]], Response]) -> Promise[ItemByItem]:
+def put_together(answers: Sequence[Promise[Any]], respond: Callable[[list[Any]], Response]) -> Promise[ItemByItem]:
     """The response, once all answers are there. They are weighed first, for few bytes of a request can bring many."""
     return gather(answers).map(
         lambda found: ItemByItem(found, lambda answer, _: answer, lambda found, _: respond(found), weigh=Weights())

@@ -52,7 +52,7 @@ from pykraft.protocol.messages.transactions import (
 from pykraft.protocol.schema import Request, Response
 from pykraft.server.apis.cluster import INTERNAL_TOPICS
 from pykraft.server.apis.dispatch import Handled, Handlers
-from pykraft.server.apis.groups import gather
+from pykraft.server.apis.groups import gather, once_each, put_together
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster
 from pykraft.server.coordinators import GROUP_TOPIC
 from pykraft.server.producer_ids import ProducerIds
@@ -237,9 +237,9 @@ class TransactionApis:
 
         return ItemByItem(
             request.transactional_ids,
-            described,
-            lambda answers, _: gather(answers).map(
-                lambda states: DescribeTransactionsResponse(transaction_states=states)
+            once_each(described),
+            lambda answers, _: put_together(
+                answers, lambda states: DescribeTransactionsResponse(transaction_states=states)
             ),
         )
 
