@@ -40,6 +40,7 @@ LEFT_OUT = {
     "JoinGroup": "its answer has an id that is drawn",
     "SyncGroup": "it needs a member, whose id is drawn",
     "DescribeLogDirs": "its answer has the sizes of the disk",
+    "ListConfigResources": "its answer has the topics of other tests",
     "AlterReplicaLogDirs": "it names a directory of this machine",
     "UpdateFeatures": "the two have other levels; a case at the end has it",
     "WriteTxnMarkers": "a coordinator sends it; each marker is answered for itself",
