@@ -69,6 +69,10 @@ TRANSACTION_SEEDS = range(100, 200)
 """Of each two hundred seeds these have a bank, and no other groups than that of its copiers."""
 
 
+SLICE_SEEDS, SLICE_PERIOD = frozenset((*range(900, 1400), *range(1600, 1650))), 3200
+"""Of each 3200 seeds these interrupt requests, among them banks, elections, snapshots and groups."""
+
+
 SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
 """Of each four hundred seeds these write snapshots of the metadata all the time, and let the log's start go."""
 
@@ -238,7 +242,7 @@ def _draw(seed: int) -> Knobs:
         storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
-        slice_ends=Random(f"slices {seed}").choice((0.0, 0.05, 0.5)),
+        slice_ends=Random(f"slices {seed}").choice((0.05, 0.5)) if seed % SLICE_PERIOD in SLICE_SEEDS else 0.0,
         admin_every_ms=_admin_every_ms(seed),
         moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
         level_changes=0.25 if _has_snapshots(seed) else 0.0,

@@ -1,0 +1,38 @@
+"""Histories in which requests, searches and chores are interrupted wherever they may be: no law is broken."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykraft.sim.knobs import SLICE_SEEDS, draw
+from pykraft.sim.slices import SeededSlice
+from pykraft.sim.watcher import Progress
+from pykraft.simulation import Report
+from tests.sim.histories import history, in_processes
+
+SHORT = (901, 1003, 1601)
+LONG = sorted(SLICE_SEEDS)[::5]
+FLOOR = 100
+
+
+def test_a_slice_ends_as_often_as_the_seed_says() -> None:
+    time_slice = SeededSlice(Random(1), 0.05)
+    time_slice.begin()
+    assert 30 < sum(time_slice.is_over() for _ in range(1000)) < 80
+
+
+def test_of_the_seeds_those_that_are_said_to_interrupt_requests() -> None:
+    assert all(draw(seed).slice_ends > 0 for seed in SHORT)
+    assert not any(draw(seed).slice_ends for seed in (*range(100), 1675, 3216))
+
+
+@pytest.mark.limit(3600)
+def test_no_law_is_broken_by_what_comes_between_two_slices(request: pytest.FixtureRequest) -> None:
+    is_long = request.config.getoption("--long")
+    outcomes = in_processes(history, LONG if is_long else SHORT)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    assert not failures, "\n".join(failures)
+    total = sum((outcome.progress for outcome in outcomes if isinstance(outcome, Report)), Progress())
+    assert total.acknowledged >= FLOOR * len(outcomes), total
