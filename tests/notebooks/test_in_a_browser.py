@@ -24,6 +24,7 @@ FIRST_SCREEN_PIXELS = 700
 pytestmark = [
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser"),
     pytest.mark.limit(900),
+    pytest.mark.long,
 ]
 Opens = tuple[Browser, dict[str, Any]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicPartition
+from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.brokers import RECOVERING
@@ -57,7 +57,7 @@ def test_each_planted_bug_dies_in_its_recorded_history(request: pytest.FixtureRe
 
 # --- the laws themselves ----------------------------------------------------------------------------------------------
 
-KEY = TopicPartition("t", 0)
+KEY = TopicIdPartition(ZERO_UUID, "t", 0)
 
 
 def image(offset: int, **fields: Any) -> MetadataImage:
