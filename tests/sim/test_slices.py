@@ -12,7 +12,7 @@ from pykraft.sim.watcher import Progress
 from pykraft.simulation import Report
 from tests.sim.histories import history, in_processes
 
-SHORT = (901, 1003, 1601)
+SHORT = (901, 1601)
 LONG = sorted(SLICE_SEEDS)[::5]
 FLOOR = 100
 
