@@ -41,6 +41,7 @@ LEFT_OUT = {
     "SyncGroup": "it needs a member, whose id is drawn",
     "DescribeLogDirs": "its answer has the sizes of the disk",
     "ListConfigResources": "its answer has the topics of other tests",
+    "ListTransactions.state_filters": "its answer has the transactions of other tests",
     "AlterReplicaLogDirs": "it names a directory of this machine",
     "UpdateFeatures": "the two have other levels; a case at the end has it",
     "WriteTxnMarkers": "a coordinator sends it; each marker is answered for itself",
