@@ -170,7 +170,7 @@ SUITES = (
     Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS, deterministic=True),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
-    Suite("spark", "pytest", ("tests/spark",), ("full",), cores=0.5),
+    Suite("spark", "pytest", ("tests/spark",), ("full",), limit_s=900, cores=0.5),
     Suite("cluster", "pytest", ("tests/cluster",), ("full",), cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
