@@ -18,6 +18,7 @@ from pykraft.story.views import cluster_view
 
 SEED = 16
 """A short story in which much happens."""
+from tests.harness.speed import slowness
 
 
 @pytest.fixture(scope="module")
@@ -279,14 +280,14 @@ def cpu_seconds(action: Callable[[], object]) -> float:
 
 
 def test_a_step_of_5000_events_appears_within_half_a_second() -> None:
-    """The clock of the processor counts: others may be at work on the machine."""
+    """The clock of the processor counts: others may be at work on the machine. On a slower one it is that much more."""
+    enough_s = 0.5 * slowness()
     seed = 39
     story = Story.begin(seed, draw(seed), {})
     story.at(5_000)
     story.prepare()
-    # On a machine of moderate speed; each is asked for anew, so the better of two tries counts.
-    assert min(cpu_seconds(lambda: [str(story.at(step)) for step in (4_999, 17, 2_500, 5_000)]) for _ in "ab") < 0.5
+    assert cpu_seconds(lambda: [str(story.at(step)) for step in (4_999, 17, 2_500, 5_000)]) < enough_s
     story.at(4_900)
-    assert cpu_seconds(lambda: str(story.kill(2).view)) < 0.5
+    assert cpu_seconds(lambda: str(story.kill(2).view)) < enough_s
     story.prepare()
-    assert cpu_seconds(lambda: str(story.lines(4_000))) < 0.5
+    assert cpu_seconds(lambda: str(story.lines(4_000))) < enough_s
