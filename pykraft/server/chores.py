@@ -17,6 +17,7 @@ from typing import Any
 from pykraft.common.core import Steps
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
+from pykraft.server.slices import take_steps
 
 Chore = Callable[[int], Steps[None] | object]
 """Called with the time; the steps that are to be taken, or anything else: then it is done."""
@@ -45,19 +46,10 @@ class Chores:
         try:
             found: Any = chore(now) if steps is None else steps
             if type(found) is GeneratorType:
-                goes_on = self._take_steps(found, None if steps is None else now, now)
+                is_done, _ = take_steps(found, None if steps is None else now, self._time_slice, now)
+                goes_on = not is_done
         finally:
             if not goes_on:
                 on_end(now)
         if goes_on:
             self._timer.at(now + _PAUSE_MS, lambda then: self._do(chore, found, then, on_end))
-
-    def _take_steps(self, steps: Steps[None], sent: int | None, now: int) -> bool:
-        """Go on until the slice is over; whether there is more to do."""
-        try:
-            steps.send(sent)  # type: ignore[arg-type]  # a generator begins with None
-            while not self._time_slice.is_over():
-                steps.send(now)
-        except StopIteration:
-            return False
-        return True

@@ -114,7 +114,7 @@ class Work:
             if type(found) is GeneratorType:
                 sent = None if self._steps is None else now  # a generator begins with None
                 self._steps, self._position = found, position
-                is_done, found = _take_steps(found, sent, time_slice, now)
+                is_done, found = take_steps(found, sent, time_slice, now)
                 if not is_done:
                     return False
                 self._steps = None
@@ -141,8 +141,9 @@ class Work:
             self._steps.close()
 
 
-def _take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
-    """Go on with an item until the slice is over; whether it is answered, and the answer."""
+def take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
+    """Go on with steps until the slice is over; whether they are done, and what they return. `sent` is None if they
+    begin now, else the time."""
     try:
         steps.send(sent)  # type: ignore[arg-type]
         while not time_slice.is_over():

@@ -1,4 +1,4 @@
-"""How fast this machine is: a limit in seconds holds for the machine that it was set on, and machines differ by half."""
+"""How fast this machine is: a limit in seconds holds for the machine that it was set on."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from pykraft.simulation import Simulation
 from pykraft.story.marks import KINDS
 from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
+from tests.harness.speed import slowness
 
 SEED = 16
 """A short story in which much happens."""
-from tests.harness.speed import slowness
 
 
 @pytest.fixture(scope="module")
