@@ -46,8 +46,8 @@ kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh, kafka-
 kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-reassign-partitions.sh,
 kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
 
-A verb is a module of `pykraft.commands`, and only the one that is asked for is loaded. A user's mistake is one sentence
-on standard error and exit code 1.
+A verb is a module of `pykraft.commands` (`commands.verbs` has the table), and only the one that is asked for is
+loaded. A user's mistake is one sentence on standard error and exit code 1.
 """
 
 import argparse
@@ -60,38 +60,10 @@ from typing import NoReturn
 
 from pykraft import __version__
 from pykraft.commands.common import CommandError, tell, write_nowhere
+from pykraft.commands.verbs import COMMANDS, module_of
 from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.extras import ExtraNotInstalledError
 
-COMMANDS = {
-    "up": "run a whole cluster in this process, for trying something against it",
-    "server": "run the node that a properties file describes",
-    "storage": "make a node's directories",
-    "topics": "list, describe, create, alter and delete topics",
-    "reassign-partitions": "move partitions to other brokers",
-    "configs": "show and change settings of topics and brokers",
-    "produce": "send lines of standard input as records",
-    "consume": "print records as lines",
-    "get-offsets": "print the offsets of partitions",
-    "consumer-groups": "list, describe, reset and delete consumer groups and their offsets",
-    "transactions": "list and describe transactions and producers, find and abort those that hang",
-    "leader-election": "elect the preferred leaders of partitions, or any that are alive",
-    "features": "show and change the levels of features",
-    "metadata-quorum": "describe the quorum of controllers",
-    "cluster": "print the id of a cluster and the addresses of its brokers",
-    "broker-api-versions": "print which APIs each broker serves, in which versions",
-    "producer-perf-test": "measure how fast records can be sent",
-    "consumer-perf-test": "measure how fast records can be read",
-    "delete-records": "delete the records before given offsets",
-    "log-dirs": "print the replicas in the brokers' log directories",
-    "dump-log": "print what the files of a log hold",
-    "metrics": "print the metrics of a node",
-    "fault": "do something to the requests of clients, at nodes that run as processes",
-    "completion": "print what a shell needs to complete these words",
-    "demo": "run a notebook in the terminal",
-    "simulate": "run simulated histories, and check the laws after every event",
-    "course": "build its notebooks, show your progress, grade labs",
-}
 _INTERRUPTED = 130
 
 
@@ -118,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(said: Sequence[str]) -> int:
     try:
         options = _parser(said).parse_args(said)
-        code: int = import_module(_module(options.command)).run(options)
+        code: int = import_module(module_of(options.command)).run(options)
         return code
     except (CommandError, ConfigError, KafkaError, ExtraNotInstalledError, OSError) as error:
         return _refusal(error)
@@ -154,9 +126,5 @@ def _parser(said: Sequence[str]) -> argparse.ArgumentParser:
     for name, meaning in COMMANDS.items():
         command = commands.add_parser(name, help=meaning, description=meaning[0].upper() + meaning[1:] + ".")
         if name in said[:1]:
-            import_module(_module(name)).add_arguments(command)
+            import_module(module_of(name)).add_arguments(command)
     return parser
-
-
-def _module(command: str) -> str:
-    return f"pykraft.commands.{command.replace('-', '_')}"

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from pykraft.commands.common import say
+from pykraft.commands.verbs import COMMANDS, module_of
 from pykraft.extras import ExtraNotInstalledError
 
 _BASH = """\
@@ -41,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the shell's lines."""
-    from pykraft.cli import COMMANDS
-
     words = {command: sorted(_words(command)) for command in COMMANDS}
     if options.shell == "fish":
         for line in _fish(COMMANDS, words):
@@ -58,7 +57,7 @@ def _words(command: str) -> set[str]:
     installed."""
     parser = argparse.ArgumentParser()
     try:
-        import_module(f"pykraft.commands.{command.replace('-', '_')}").add_arguments(parser)
+        import_module(module_of(command)).add_arguments(parser)
     except ExtraNotInstalledError:
         return set()
     return set(_declared(parser))

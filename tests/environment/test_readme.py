@@ -16,6 +16,7 @@ from importlib import import_module
 import pytest
 
 from pykraft import cli
+from pykraft.commands.verbs import COMMANDS, module_of
 from pykraft.course.syllabus import SYLLABUS
 from tests.harness.tree import ROOT
 
@@ -79,9 +80,9 @@ def test_the_numbers_of_notebooks_and_labs_are_right() -> None:
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_a_command_and_its_options_are_declared(words: list[str]) -> None:
     name, *rest = words
-    assert name in cli.COMMANDS
+    assert name in COMMANDS
     parser = argparse.ArgumentParser()
-    import_module(f"pykraft.commands.{name.replace('-', '_')}").add_arguments(parser)
+    import_module(module_of(name)).add_arguments(parser)
     assert {word for word in rest if word.startswith("--")} <= declared(parser)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import MutableSequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.placement import UsableBroker, place
+from tests.harness.tree import ROOT
 
-PLACEMENTS = (Path(__file__).parents[1] / "golden" / "placements.txt").read_text().splitlines()
+PLACEMENTS = (ROOT / "tests" / "golden" / "placements.txt").read_text().splitlines()
 BROKERS = st.lists(st.tuples(st.sampled_from(["", "a", "b", "c"]), st.booleans()), min_size=1, max_size=9).map(
     lambda drawn: [UsableBroker(number, rack, fenced) for number, (rack, fenced) in enumerate(drawn)]
 )
