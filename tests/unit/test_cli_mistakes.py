@@ -244,6 +244,7 @@ def test_help_loads_no_verb() -> None:
         "pykraft.cli",
         "pykraft.commands",
         "pykraft.commands.common",
+        "pykraft.commands.verbs",
         "pykraft.extras",
         "pykraft.common",
         "pykraft.common.config",
