@@ -212,6 +212,7 @@ def test_a_session_that_something_else_has_started_finds_the_source_and_may_be_g
     assert told["before"] == told["rows"] == rows > 0
 
 
+@pytest.mark.long
 @pytest.mark.limit(440)  # for two processes that have 200 s each
 def test_workers_of_a_virtual_environment_that_is_not_activated_find_the_source(
     kafka: ClusterProcess, tmp_path: pathlib.Path, pytestconfig: pytest.Config
