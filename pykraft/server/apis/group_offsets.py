@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.coordinator.group.shard import GroupShard
@@ -34,10 +34,10 @@ from pykraft.protocol.messages.offsets import (
 from pykraft.protocol.schema import Response
 from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.apis.groups import check_not_empty, gather, weighed, written
-from pykraft.server.apis.pieces import AT_ONCE, Merged, Part, Piece, in_pieces
+from pykraft.server.apis.pieces import AT_ONCE, Merged, Part, Piece, cut, in_pieces
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.coordinators import GroupCoordinator
-from pykraft.server.slices import ItemByItem
+from pykraft.server.slices import ItemByItem, Weights
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_COMMIT_BY_ID = 10
@@ -117,20 +117,22 @@ class GroupOffsetApis:
 
     def offset_commit(self, request: OffsetCommitRequest, context: RequestContext, now: int) -> Handled:
         self._check(context, AclOperation.READ, request.group_id)
-        pieces = in_pieces(request.topics, lambda topic: topic.partitions)
 
         def merge(found: Sequence[Committed]) -> Handled:
             topic_type = OffsetCommitResponse.Topic
             return merge_commits(topic_type, lambda topics: OffsetCommitResponse(topics=topics), found)
 
-        if len(pieces) == 1:
-            return self._commit(request, context, pieces[0], now).map(lambda committed: merge([committed]))
-        return ItemByItem(
-            pieces,
-            partial(self._commit, request, context),
-            lambda answers, _: gather(answers).map(merge),
-            is_write=True,
-        )
+        def commit(pieces: list[Piece], now: int) -> Handled:
+            if len(pieces) == 1:
+                return self._commit(request, context, pieces[0], now).map(lambda committed: merge([committed]))
+            return ItemByItem(
+                pieces,
+                partial(self._commit, request, context),
+                lambda answers, _: gather(answers).map(merge),
+                is_write=True,
+            )
+
+        return cut(request.topics, lambda topic: topic.partitions, commit, now)
 
     def _commit(
         self, request: OffsetCommitRequest, context: RequestContext, piece: Piece, now: int
@@ -170,18 +172,11 @@ class GroupOffsetApis:
 
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext, now: int) -> Handled:
         version = context.api_version
-        group_type = OffsetFetchRequest.Group
-        groups: Sequence[OffsetFetchRequest.Group] = request.groups
+        groups: Sequence[Any] = request.groups
         if version < _FIRST_FETCH_OF_SEVERAL:
-            topics = None
-            if request.topics is not None:
-                topics = [
-                    group_type.Topic(name=topic.name, partition_indexes=topic.partition_indexes)
-                    for topic in request.topics
-                ]
-            groups = [group_type(group_id=request.group_id, topics=topics)]
+            groups = [_Asked(request.group_id, request.topics)]
 
-        def respond(answers: list[OffsetFetchResponse.Group]) -> Response:
+        def respond(answers: list[OffsetFetchResponse.Group]) -> Handled:
             if version < _FIRST_FETCH_OF_SEVERAL:
                 return _of_one(request, answers[0], version)
             return OffsetFetchResponse(groups=answers)
@@ -199,7 +194,7 @@ class GroupOffsetApis:
             return Promise.of(group_type(group_id=asked.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         by_id = context.api_version >= _FIRST_FETCH_BY_ID
         named = asked
-        if asked.topics is not None and not is_all:
+        if by_id and asked.topics is not None and not is_all:
             topics = [topic.replace(name=self._name(topic, by_id) or "") for topic in asked.topics]
             named = asked.replace(topics=topics)
 
@@ -293,20 +288,21 @@ class GroupOffsetApis:
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
+class _Asked(NamedTuple):
+    """What versions up to 7 ask, in the form of a group of the later ones."""
+
+    group_id: str
+    topics: Sequence[Any] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
 class _Many(NamedTuple):
     """A group whose offsets are asked for in pieces."""
 
-    asked: OffsetFetchRequest.Group
+    asked: Any
     pieces: list[Piece]
     is_all: bool
-
-
-def _all_of(group: OffsetFetchRequest.Group, found: Any) -> Any:
-    """The answer about all offsets of a group; if there are many, what to ask about them."""
-    if not isinstance(found, list):
-        return found
-    pieces = in_pieces(found, lambda topic: topic.partition_indexes)
-    return _Many(group, pieces, is_all=True)
 
 
 class _Pieced:
@@ -316,6 +312,8 @@ class _Pieced:
         self._is_all = many.is_all
         self._merged = Merged()
         self.answer = OffsetFetchResponse.Group(group_id=many.asked.group_id)
+        self.size = 0
+        """About how many bytes it has."""
 
     def add(self, piece: Piece, answer: OffsetFetchResponse.Group) -> None:
         """This is the answer about a piece. The first error is the group's."""
@@ -324,6 +322,7 @@ class _Pieced:
         if answer.error_code:
             self.answer = answer
             return
+        self.size += Weights()(answer)
         if self._is_all:  # topics that the client may not see are left out, and offsets that went away meanwhile
             for topic in answer.topics:
                 topic.partitions = [each for each in topic.partitions if each.error_code or each.committed_offset >= 0]
@@ -332,12 +331,16 @@ class _Pieced:
         else:
             for part, topic in zip(piece, answer.topics, strict=True):
                 self._merged.add(part.number, topic)
-        self.answer.topics = self._merged.topics
+
+    def finish(self) -> OffsetFetchResponse.Group:
+        if not self.answer.error_code:
+            self.answer.topics = self._merged.topics
+        return self.answer
 
 
 class _Fetch:
-    """One OffsetFetch. First it asks about the groups with few offsets, and how many the others have; then about the
-    others, in pieces."""
+    """One OffsetFetch. First it asks about the groups with few offsets, and which offsets the others have; then about
+    the others, in pieces."""
 
     def __init__(self, apis: GroupOffsetApis, require_stable: bool, context: RequestContext) -> None:
         self._apis = apis
@@ -345,21 +348,32 @@ class _Fetch:
         self._context = context
         self._fetched: dict[tuple[str, str | None, int], Promise[Any]] = {}
 
-    def begin(self, group: OffsetFetchRequest.Group, now: int) -> Promise[Any]:
-        """The answer about a group, or a `_Many`. A group that is named again gets the same answer again, if all its
-        offsets are asked for."""
+    def begin(self, group: Any, now: int) -> Any:
+        """A promise of the answer about a group, or of a `_Many`. A group that is named again gets the same answer
+        again, if all its offsets are asked for."""
         if group.topics is not None:
-            pieces = in_pieces(group.topics, lambda topic: topic.partition_indexes)
-            if len(pieces) > 1:
-                return Promise.of(_Many(group, pieces, is_all=False))
-            return self._apis.fetch(group, self._require_stable, self._context, now, is_all=False)
+            return self._begin(group, now)
         reader = group.group_id, group.member_id, group.member_epoch
         if reader not in self._fetched:
-            found = self._apis.fetch(group, self._require_stable, self._context, now, is_all=True)
+            found = self._ask(group, None, now, is_all=True)
             self._fetched[reader] = found.map(lambda answer: _all_of(group, answer))
         return self._fetched[reader]
 
-    def finish(self, begun: Sequence[Promise[Any]], respond: Callable[[list[Any]], Response]) -> Promise[ItemByItem]:
+    def _begin(self, group: Any, now: int) -> Promise[Any] | Steps[Promise[Any]]:
+        steps = in_pieces(group.topics, lambda topic: topic.partition_indexes)
+        if len(group.topics) > AT_ONCE:
+            return self._cut(group, steps)
+        pieces = finish(steps)
+        if len(pieces) > 1:
+            return Promise.of(_Many(group, pieces, is_all=False))
+        return self._ask(group, pieces[0] if pieces else [], now, is_all=False)
+
+    @staticmethod
+    def _cut(group: Any, steps: Steps[list[Piece]]) -> Steps[Promise[Any]]:
+        pieces = yield from steps
+        return Promise.of(_Many(group, pieces, is_all=False))
+
+    def finish(self, begun: Sequence[Promise[Any]], respond: Callable[[list[Any]], Handled]) -> Promise[ItemByItem]:
         """The response, once all is answered."""
 
         def go_on(found: list[Any]) -> Any:
@@ -367,49 +381,96 @@ class _Fetch:
             if not many:
                 return weighed(found, respond)
             items = [(each, piece) for each in many.values() for piece in each.pieces]
-            return ItemByItem(items, self._piece, lambda answers, _: gather(answers).map(partial(merge, found, items)))
-
-        def merge(found: list[Any], items: Sequence[tuple[_Many, Piece]], answers: list[Any]) -> ItemByItem:
-            merged: dict[int, _Pieced] = {}
-            for (each, piece), answer in zip(items, answers, strict=True):
-                if id(each) not in merged:
-                    merged[id(each)] = _Pieced(each)
-                merged[id(each)].add(piece, answer)
-            groups = [merged[id(each)].answer if isinstance(each, _Many) else each for each in found]
-            return weighed(groups, respond, is_large=True)
+            return ItemByItem(
+                items,
+                self._piece,
+                lambda answers, _: gather(answers).map(partial(_put_together, found, items, respond)),
+            )
 
         return gather(begun).map(go_on)
 
     def _piece(self, item: tuple[_Many, Piece], now: int) -> Promise[OffsetFetchResponse.Group]:
         (asked, _, is_all), piece = item
-        topics = [part.topic.replace(partition_indexes=part.partitions) for part in piece]
-        return self._apis.fetch(asked.replace(topics=topics), self._require_stable, self._context, now, is_all)
+        return self._ask(asked, piece, now, is_all)
+
+    def _ask(self, group: Any, piece: Piece | None, now: int, is_all: bool) -> Promise[Any]:
+        """Ask about one piece, or about all that the group has."""
+        topics = None
+        if piece is not None:
+            topics = [
+                OffsetFetchRequest.Group.Topic(
+                    name=part.topic.name,
+                    topic_id=getattr(part.topic, "topic_id", ZERO_UUID),
+                    partition_indexes=part.partitions,
+                )
+                for part in piece
+            ]
+        asked = OffsetFetchRequest.Group(
+            group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics
+        )
+        return self._apis.fetch(asked, self._require_stable, self._context, now, is_all)
 
 
-def _of_one(request: OffsetFetchRequest, group: OffsetFetchResponse.Group, version: int) -> OffsetFetchResponse:
+def _put_together(
+    found: Sequence[Any],
+    items: Sequence[tuple[_Many, Piece]],
+    respond: Callable[[list[Any]], Handled],
+    answers: Sequence[OffsetFetchResponse.Group],
+) -> ItemByItem:
+    """The response, if some groups were asked about in pieces. A group that is named again is encoded again, and
+    weighs again."""
+    pieced = {id(each): _Pieced(each) for each in found if isinstance(each, _Many)}
+    weigh = Weights()
+
+    def add(number: int, now: int) -> None:
+        many, piece = items[number]
+        pieced[id(many)].add(piece, answers[number])
+
+    def weighed_groups(_: list[None], now: int) -> ItemByItem:
+        return ItemByItem(
+            found,
+            lambda each, _: pieced[id(each)] if isinstance(each, _Many) else each,
+            lambda groups, _: respond([each.finish() if isinstance(each, _Pieced) else each for each in groups]),
+            is_large=True,
+            weigh=lambda each: each.size if isinstance(each, _Pieced) else weigh(each),
+        )
+
+    return ItemByItem(range(len(items)), add, weighed_groups)
+
+
+def _all_of(group: Any, found: Any) -> Any:
+    """The answer about all offsets of a group; if there are many, what to ask about them."""
+    if not isinstance(found, list):
+        return found
+    return _Many(group, finish(in_pieces(found, lambda topic: topic.partition_indexes)), is_all=True)
+
+
+def _of_one(request: OffsetFetchRequest, group: OffsetFetchResponse.Group, version: int) -> Handled:
     """The answer about one group, as versions up to 7 have it."""
     if group.error_code and version < _FIRST_FETCH_WITH_ERROR:
-        answer: Any = request.refusal(KafkaError(ErrorCode.of(group.error_code)))
-        return answer  # type: ignore[no-any-return]
+        return request.refusal(KafkaError(ErrorCode.of(group.error_code)))
     topic_type = OffsetFetchResponse.Topic
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            topic_type(
-                name=topic.name,
-                partitions=[
-                    topic_type.Partition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
+
+    def converted(topic: OffsetFetchResponse.Group.Topic, now: int) -> Steps[OffsetFetchResponse.Topic]:
+        answers = []
+        for partition in topic.partitions:
+            yield
+            answers.append(
+                topic_type.Partition(
+                    partition_index=partition.partition_index,
+                    committed_offset=partition.committed_offset,
+                    committed_leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.metadata,
+                    error_code=partition.error_code,
+                )
             )
-            for topic in group.topics
-        ],
+        return topic_type(name=topic.name, partitions=answers)
+
+    return ItemByItem(
+        group.topics,
+        converted,
+        lambda topics, _: OffsetFetchResponse(error_code=group.error_code, topics=topics),
+        is_large=any(len(topic.partitions) > AT_ONCE for topic in group.topics),
     )
 
 

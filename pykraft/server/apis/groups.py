@@ -318,14 +318,13 @@ def put_together(answers: Sequence[Promise[Any]], respond: Callable[[list[Any]],
     return gather(answers).map(lambda found: weighed(found, respond))
 
 
-def weighed(answers: Sequence[Any], respond: Callable[[list[Any]], Response], *, is_large: bool = False) -> ItemByItem:
+def weighed(answers: Sequence[Any], respond: Callable[[list[Any]], Handled]) -> ItemByItem:
     """The response. The answers are weighed first, for few bytes of a request can bring many."""
     return ItemByItem(
         answers,
         lambda answer, _: answer,
         lambda found, _: respond(found),
         weigh=Weights(),
-        is_large=is_large,
     )
 
 

@@ -14,6 +14,10 @@ This is ours: Kafka's coordinators have threads of their own, and write one batc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from pykraft.common.core import Steps, finish
+from pykraft.server.apis.dispatch import Handled
+from pykraft.server.slices import ItemByItem
+
 AT_ONCE = 500
 """A piece has so many partitions: 20 ms, if their offsets are committed. A consumer of more is rare."""
 
@@ -30,11 +34,25 @@ class Part(NamedTuple):
 Piece = list[Part]
 
 
-def in_pieces(topics: Iterable[Any], partitions_of: Callable[[Any], Sequence[Any]]) -> list[Piece]:
+def cut(
+    topics: Sequence[Any],
+    partitions_of: Callable[[Any], Sequence[Any]],
+    go_on: Callable[[list[Piece], int], Handled],
+    now: int,
+) -> Handled:
+    """What `go_on(pieces, now)` makes of the topics of a request in pieces. Many topics are cut up in steps."""
+    steps = in_pieces(topics, partitions_of)
+    if len(topics) <= AT_ONCE:
+        return go_on(finish(steps), now)
+    return ItemByItem((steps,), lambda steps, _: steps, lambda found, then: go_on(found[0], then))
+
+
+def in_pieces(topics: Iterable[Any], partitions_of: Callable[[Any], Sequence[Any]]) -> Steps[list[Piece]]:
     """The topics of a request in pieces of `AT_ONCE` partitions. A topic without partitions counts as one."""
     pieces: list[Piece] = []
     room = 0
     for number, topic in enumerate(topics):
+        yield
         partitions = partitions_of(topic)
         start, count = 0, len(partitions)
         while True:

@@ -27,7 +27,7 @@ from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOf
 from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.apis.group_offsets import Committed, Judged, judge, merge_commits
 from pykraft.server.apis.groups import gather
-from pykraft.server.apis.pieces import Piece, in_pieces
+from pykraft.server.apis.pieces import Piece, cut
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.coordinators import GroupCoordinator
 from pykraft.server.slices import ItemByItem
@@ -53,7 +53,18 @@ class TxnOffsetApis:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        pieces = [self._judge(piece, context) for piece in in_pieces(request.topics, lambda topic: topic.partitions)]
+
+        def judge(pieces: list[Piece], now: int) -> Handled:
+            return ItemByItem(
+                pieces, lambda piece, _: self._judge(piece, context), partial(self._verify, request, version)
+            )
+
+        return cut(request.topics, lambda topic: topic.partitions, judge, now)
+
+    def _verify(
+        self, request: TxnOffsetCommitRequest, version: int, pieces: Sequence[Sequence[Judged]], now: int
+    ) -> Handled:
+        """Have the transaction's coordinator confirm the transaction, and commit."""
         if not any(each.asked for piece in pieces for each in piece):
             return self._merge([Committed(piece, ()) for piece in pieces])
         if not request.group_id:
