@@ -110,6 +110,7 @@ def api_versions(kind: ListenerKind, image: MetadataImage, kraft_version: int) -
         ],
     )
 
+
 _MANY_KEYS = 200
 """An answer about more coordinators is encoded in slices, also if all are one."""
 
