@@ -872,3 +872,20 @@ def test_a_member_that_is_none_any_more_hears_so_of_the_whole_group_also_if_many
     groups.run(100)
     (found,) = response(answer).groups
     assert (found.error_code, list(found.topics)) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
+
+
+def test_many_offsets_of_a_group_are_deleted_in_pieces(many_offsets: Groups) -> None:
+    groups = many_offsets
+    topic = OffsetDeleteRequest.Topic
+    parts = [topic.Partition(partition_index=number) for number in [*range(1100), 7000]]
+    topics = [topic(name="big", partitions=parts), topic(name="nowhere", partitions=parts[:1])]
+    groups.lone.time_slice.length = 1
+    answer = groups.send(OffsetDeleteRequest(group_id="g", topics=topics))
+    assert not answer.kept and len(groups.lone.node.dispatcher.slices) == 1, "others come between"
+    groups.run(50)
+    found = response(answer)
+    codes = {each.name: [part.error_code for part in each.partitions] for each in found.topics}
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (found.error_code, sorted(codes)) == (0, ["big", "nowhere"])
+    assert sorted(codes["big"]) == [0] * 1100 + [missing] and codes["nowhere"] == [missing]
+    assert groups.lone.broker.groups.runtime.active(0).offsets.count == 101

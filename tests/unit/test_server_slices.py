@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import SLICE_US, ClockSlice
 from pykraft.common.trace import RingBuffer, Tracer
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
@@ -20,7 +20,7 @@ from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRe
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
-from pykraft.protocol.schema import Request
+from pykraft.protocol.schema import Request, encode_in_steps
 from pykraft.records.compression import Compression
 from pykraft.server.apis.dispatch import Answer, Dispatcher, Handled
 from pykraft.server.slices import MAX_ANSWER_BYTES, ItemByItem, Weights
@@ -224,6 +224,16 @@ def test_an_answer_about_many_items_is_encoded_in_slices_to_the_same_bytes() -> 
     found = answer.value
     assert found.body is not None and found.response is not None
     assert b"".join(found.body) == found.response.to_bytes(12)
+
+
+def test_an_answer_with_ids_is_encoded_into_few_parts() -> None:
+    topics = [
+        MetadataResponse.Topic(name=f"t{number}", topic_id=Uuid(number.to_bytes(16, "big")), partitions=[])
+        for number in range(3_000)
+    ]
+    answer = MetadataResponse(brokers=[], topics=topics)
+    parts = finish(encode_in_steps(answer, 12))
+    assert len(parts) < 300 and b"".join(parts) == answer.to_bytes(12)
 
 
 MANY = range(1500)

@@ -241,42 +241,60 @@ class GroupOffsetApis:
 
     # --- OffsetDelete -------------------------------------------------------------------------------------------------
 
-    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, now: int) -> Handled:
+        """In pieces, too. An error of one piece is that of the request."""
         self._check(context, AclOperation.DELETE, request.group_id)
         check_not_empty(request.group_id)
-        names = {topic.name for topic in request.topics}
+
+        def delete(pieces: list[Piece], now: int) -> Handled:
+            return ItemByItem(
+                pieces or [[]],
+                partial(self._delete, request, context),
+                lambda answers, _: gather(answers).map(_of_deleted),
+                is_write=True,
+            )
+
+        return cut(request.topics, lambda topic: topic.partitions, delete, now)
+
+    def _delete(
+        self, request: OffsetDeleteRequest, context: RequestContext, piece: Piece, now: int
+    ) -> Promise[OffsetDeleteResponse]:
+        """Delete one piece."""
+        names = {part.topic.name for part in piece}
         allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, names)
-        partition_type = OffsetDeleteResponse.Topic.Partition
+        topic_type = OffsetDeleteResponse.Topic
         refused: dict[str, list[OffsetDeleteResponse.Topic.Partition]] = {}
         kept = []
-        for topic in request.topics:
-            error = self._why_not(topic.name, allowed)
-            known = self._image().topic_named(topic.name)
-            numbers = {} if known is None else known.partitions
-            there = [each for each in topic.partitions if each.partition_index in numbers]
-            if error is None and there:
-                kept.append(topic.replace(partitions=there))
+        for part in piece:
+            name = part.topic.name
+            error = self._why_not(name, allowed)
+            known = self._image().topic_named(name)
+            numbers = {} if known is None or error is not None else known.partitions
+            there = [each for each in part.partitions if each.partition_index in numbers]
+            if there:
+                kept.append(part.topic.replace(partitions=there))
             code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused[topic.name] = [
-                partition_type(partition_index=each.partition_index, error_code=code)
-                for each in topic.partitions
-                if error is not None or each.partition_index not in numbers
+            refused[name] = [
+                topic_type.Partition(partition_index=each.partition_index, error_code=code)
+                for each in part.partitions
+                if each.partition_index not in numbers
             ]
+        asked = request.replace(topics=kept)
 
-        def merged(response: Any) -> OffsetDeleteResponse:
+        def merged(found: Any) -> OffsetDeleteResponse:
+            response: OffsetDeleteResponse = written(asked, found)
             if response.error_code:
-                return response  # type: ignore[no-any-return]
+                return response
             answered = {topic.name: topic.partitions for topic in response.topics}
             return OffsetDeleteResponse(
                 topics=[
-                    OffsetDeleteResponse.Topic(name=name, partitions=[*refusals, *answered.get(name, ())])
+                    topic_type(name=name, partitions=[*refusals, *answered.get(name, ())])
                     for name, refusals in refused.items()
                 ]
             )
 
-        asked = request.replace(topics=kept)
         answer = self._coordinator.write(request.group_id, lambda shard: shard.delete_offsets(asked), now)
-        return answer.map(lambda found: merged(written(asked, found)))
+        return answer.map(merged)
 
     # --- how all of them ask ------------------------------------------------------------------------------------------
 
@@ -286,6 +304,22 @@ class GroupOffsetApis:
     def _check(self, context: RequestContext, operation: AclOperation, group_id: str) -> None:
         if not self._may(context, operation, group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _of_deleted(answers: Sequence[OffsetDeleteResponse]) -> Handled:
+    """The answer to an OffsetDelete, from those to its pieces."""
+    if len(answers) == 1:
+        return answers[0]
+    refused = next((answer for answer in answers if answer.error_code), None)
+    if refused is not None:
+        return refused
+    merged = Merged()
+
+    def add(answer: OffsetDeleteResponse, now: int) -> None:
+        for topic in answer.topics:
+            merged.add(topic.name, topic)
+
+    return ItemByItem(answers, add, lambda *_: OffsetDeleteResponse(topics=merged.topics), is_large=True)
 
 
 class _Asked(NamedTuple):
