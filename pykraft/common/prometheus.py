@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from math import isfinite, isnan
 from typing import NamedTuple
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.metrics import QUANTILES, Family, Histogram, Meter, Metrics, Tags
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,6 +43,11 @@ def metric_name(family: Family) -> str:
 
 def exposition(metrics: Metrics) -> str:
     """The text of all metrics."""
+    return finish(exposition_in_steps(metrics))
+
+
+def exposition_in_steps(metrics: Metrics) -> Steps[str]:
+    """The same, a family of metrics in a step: a node with thousands of partitions has much to read."""
     lines: list[str] = []
     for family in metrics.families():
         if family.metrics:
@@ -50,6 +56,7 @@ def exposition(metrics: Metrics) -> str:
             lines.append(f"# HELP {name} {family.group}:type={family.kind},name={family.name}\n# TYPE {name} {kind}\n")
             for tags, metric in family.metrics.items():
                 lines += _samples(name, tags, metric)
+        yield
     return "".join(lines)
 
 

@@ -12,15 +12,20 @@ what does it asks after each piece whether its slice of time is over::
 How long a piece takes need not be known beforehand: a slice is measured, not counted. Within a step of the simulator no
 time passes, so a slice there ends as the seed says (`sim.slices`), and histories go through cuts at every place.
 
+A computation that an answer depends on is different. If it is short the answer waits for it, and if it is long the
+answer goes out without it. Which of the two it is must not depend on how busy the machine is: `is_long` counts steps.
+
 This is ours: Kafka's request handlers are threads of their own, and the operating system slices them.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from pykraft.common.core import Clock
+from pykraft.common.core import Clock, Steps
 
 SLICE_US = 3_000
 """A slice lasts this long. An idle node answers a small request in a twentieth of it."""
+LONG_STEPS = 1_000
+"""A computation of more steps is a long one. A step takes a few microseconds."""
 
 
 class TimeSlice(Protocol):
@@ -33,6 +38,26 @@ class TimeSlice(Protocol):
     def is_over(self) -> bool:
         """Whether the slice is over, so that the rest of the work is to wait for the next one."""
         ...
+
+    def is_long(self, steps: int) -> bool:
+        """Whether a computation that is not done after so many steps is a long one."""
+        ...
+
+
+class EndlessSlice:
+    """A slice that is never over: for a core that nothing else waits for."""
+
+    def begin(self) -> None:
+        pass
+
+    def is_over(self) -> bool:
+        return False
+
+    def is_long(self, steps: int) -> bool:
+        return False
+
+
+ENDLESS = EndlessSlice()
 
 
 class ClockSlice:
@@ -49,3 +74,32 @@ class ClockSlice:
 
     def is_over(self) -> bool:
         return self._clock.elapsed_us() >= self._ends_us
+
+    def is_long(self, steps: int) -> bool:
+        return steps >= LONG_STEPS
+
+
+def take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
+    """Go on with steps until the slice is over; whether they are done, and what they return. `sent` is None if they
+    begin now, else the time."""
+    try:
+        steps.send(sent)  # type: ignore[arg-type]
+        while not time_slice.is_over():
+            steps.send(now)
+    except StopIteration as end:
+        return True, end.value
+    return False, None
+
+
+def take_short_steps(steps: Steps[Any], time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
+    """Take all steps, unless there are many; whether they are done, and what they return."""
+    try:
+        next(steps)
+        taken = 1
+        while not time_slice.is_long(taken):
+            steps.send(now)
+            taken += 1
+    except StopIteration as end:
+        return True, end.value
+    steps.close()
+    return False, None

@@ -1,8 +1,8 @@
 """Where a node's metrics are read: ``GET /metrics`` over HTTP answers with Prometheus' text.
 
-The server runs on the node's own thread and selector, so a reading sees all figures at one moment. It is off unless
-``pykraft.metrics.listener`` names an address, and it authenticates no client: keep it on 127.0.0.1, or behind something
-that does.
+The server runs on the node's own thread and selector. The text is made a slice of time in a turn, one family of metrics
+after the other: the figures of a family are all of one moment. The server is off unless ``pykraft.metrics.listener``
+names an address, and it authenticates no client: keep it on 127.0.0.1, or behind something that does.
 
 It is the least of HTTP/1.1 that a scraper needs: a request has no body, the answer closes the connection. A request
 may have 8 KB, and sixteen clients may be connected: one more closes the oldest.
@@ -11,7 +11,9 @@ may have 8 KB, and sixteen clients may be connected: one more closes the oldest.
 import socket
 from collections.abc import Callable
 
+from pykraft.common.core import Steps
 from pykraft.common.prometheus import CONTENT_TYPE
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.types import Endpoint
 from pykraft.network.selector import READ, RESET, WRITE, Selector
 
@@ -21,8 +23,8 @@ _END = b"\r\n\r\n"
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
 
-def answer(request: bytes, text: Callable[[], str]) -> bytes:
-    """The answer to a request's head; `text` is what /metrics says."""
+def answer(request: bytes, text: Callable[[], Steps[str]]) -> Steps[bytes]:
+    """The answer to a request's head; `text` are the steps to what /metrics says."""
     words = request.split(b"\r\n", 1)[0].split(b" ")
     method, path = words[0], words[1].split(b"?")[0] if len(words) == 3 else b""
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
@@ -32,7 +34,7 @@ def answer(request: bytes, text: Callable[[], str]) -> bytes:
     elif path != b"/metrics":
         status, body = 404, "metrics are at /metrics\n"
     else:
-        status, body = 200, text()
+        status, body = 200, (yield from text())
     content = body.encode()
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {CONTENT_TYPE if status == 200 else 'text/plain'}\r\n"
@@ -48,6 +50,8 @@ class _Client:
         self._server = server
         self._sock = sock
         self._request = b""
+        self._steps: Steps[bytes] | None = None
+        """To the answer, once the request is here."""
         self._output = memoryview(b"")
         self._events = 0
         self._watch(READ | RESET)
@@ -61,7 +65,9 @@ class _Client:
         if not self._events:
             return
         try:
-            if self._output:
+            if self._steps is not None:
+                self._answer()
+            elif self._output:
                 self._write()
             else:
                 self._read()
@@ -77,8 +83,18 @@ class _Client:
             self.close()
         elif _END in self._request or len(self._request) >= _MOST_BYTES:
             is_whole = _END in self._request
-            self._output = memoryview(answer(self._request if is_whole else b"", self._server.text))
+            self._steps = answer(self._request if is_whole else b"", self._server.text)
             self._watch(WRITE | RESET)
+            self._answer()
+
+    def _answer(self) -> None:
+        """Go on with the answer. The socket can be written, so the selector calls again in the next turn."""
+        assert self._steps is not None
+        time_slice = self._server.time_slice
+        time_slice.begin()
+        is_done, found = take_steps(self._steps, None, time_slice, 0)
+        if is_done:
+            self._steps, self._output = None, memoryview(found)
             self._write()
 
     def _write(self) -> None:
@@ -98,10 +114,13 @@ class _Client:
 class MetricsServer:
     """The listener, and the connections that it has accepted."""
 
-    def __init__(self, selector: Selector, endpoint: Endpoint, text: Callable[[], str]) -> None:
+    def __init__(
+        self, selector: Selector, endpoint: Endpoint, text: Callable[[], Steps[str]], time_slice: TimeSlice
+    ) -> None:
         """Listen. OSError if the address cannot be had. The system chooses the port if it is 0."""
         self.selector = selector
         self.text = text
+        self.time_slice = time_slice
         self.clients: dict[_Client, None] = {}
         """In the order in which they came."""
         self._sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)

@@ -320,7 +320,7 @@ def encode_in_steps(message: Message, version: int) -> Steps[list[Any]]:
 
 def _join(parts: list[Any], start: int) -> int:
     """Make one part of those from `start` on, if all are bytes; returns where those begin that come next."""
-    if all(type(part) is bytes for part in parts[start:]):
+    if all(isinstance(part, bytes) for part in parts[start:]):  # a Uuid is bytes, too
         parts[start:] = [b"".join(parts[start:])]
     return len(parts)
 

@@ -34,10 +34,10 @@ from functools import partial
 from random import Random
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
-from pykraft.common.core import Outbound
+from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import FaultHandler
-from pykraft.common.prometheus import exposition
+from pykraft.common.prometheus import exposition_in_steps
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
@@ -171,14 +171,20 @@ class NodeThread:
         endpoint = self.node.config.metrics_listener
         if endpoint is not None:
             try:
-                self._metrics_server = MetricsServer(self._selector, endpoint, self._exposition)
+                self._metrics_server = MetricsServer(
+                    self._selector, endpoint, self._exposition, self.node.dispatcher.time_slice
+                )
             except OSError as error:
                 raise ConfigError(
                     f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
 
-    def _exposition(self) -> str:
-        return self.node.fault_handler.attempt("exposition", exposition, self.node.metrics, otherwise="")
+    def _exposition(self) -> Steps[str]:
+        try:
+            return (yield from exposition_in_steps(self.node.metrics))
+        except Exception as error:  # nothing that is read here may stop the node
+            self.node.fault_handler.handle_fault("exposition", error)
+            return ""
 
     @property
     def metrics_endpoint(self) -> Endpoint | None:

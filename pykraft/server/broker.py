@@ -25,7 +25,7 @@ from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.server import config as keys
-from pykraft.server.apis import fetch, groups, logs, markers, offsets, produce, transactions, txn_offsets
+from pykraft.server.apis import fetch, group_offsets, groups, logs, markers, offsets, produce, transactions, txn_offsets
 from pykraft.server.apis.dispatch import Dispatcher
 from pykraft.server.authorizer import Authorizer
 from pykraft.server.chores import Chores
@@ -94,7 +94,7 @@ class Broker:
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
         self._directories = DirectoryAssignments(config.node_id, directory_id, lambda: self.lifecycle.epoch, assigning)
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
-        self.groups = self._make_groups(timer, clock, random)
+        self.groups = self._make_groups(timer, clock, random, time_slice)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
@@ -175,7 +175,7 @@ class Broker:
         )
         return manager, verification
 
-    def _make_groups(self, timer: Timer, clock: Clock, random: Random) -> GroupCoordinator:
+    def _make_groups(self, timer: Timer, clock: Clock, random: Random, time_slice: TimeSlice) -> GroupCoordinator:
         return GroupCoordinator(
             config=self._config.values,
             replicas=self.replicas,
@@ -184,6 +184,7 @@ class Broker:
             clock=clock,
             random=random,
             trace=self._trace,
+            time_slice=time_slice,
             faults=self._faults,
         )
 
@@ -229,6 +230,8 @@ class Broker:
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)
+        offset_apis = group_offsets.GroupOffsetApis(self.groups, lambda: self._loader.image, authorizer)
+        dispatcher.serve(broker, offset_apis, group_offsets.HANDLERS)
         txn_offset_apis = txn_offsets.TxnOffsetApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, txn_offset_apis, txn_offsets.HANDLERS)
         marker_apis = markers.MarkerApis(self._config.values, replicas, self.groups, authorizer, self._clock)

@@ -21,6 +21,7 @@ from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.trace import Tracer
@@ -29,6 +30,7 @@ from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
 from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.group.topics import topic_hash
 from pykraft.coordinator.result import (
     CoordinatorResult,
     CoordinatorTimer,
@@ -212,9 +214,11 @@ class GroupCoordinator:
         clock: Clock,
         random: Random,
         trace: Tracer,
+        time_slice: TimeSlice,
         faults: FaultHandler | None = None,
     ) -> None:
         self.config = config
+        self._time_slice = time_slice
         self._replicas = replicas
         self._verification = verification
         self._trace = trace
@@ -254,6 +258,7 @@ class GroupCoordinator:
             config_of=self._config_of,
             random=self._random,
             time_ms=self._clock.time_ms,
+            time_slice=self._time_slice,
         )
 
     # --- the metadata and the clock -----------------------------------------------------------------------------------
@@ -294,6 +299,12 @@ class GroupCoordinator:
             self._forget_deleted(now)
         return now if self.runtime.has_work else FOREVER
 
+    def look_at(self, name: str) -> None:
+        """Compute and remember what a group that subscribes to this topic needs to know of it."""
+        topic = self._topics.named(name)
+        if topic is not None:
+            topic_hash(topic)
+
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group: the broker's, under those that the group has of its own."""
         return consumer_group_config(self.config, self._topics.image.config_of(ResourceType.GROUP, group_id))
@@ -314,37 +325,31 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {GROUP_TOPIC} yet")
         return partition_for(group_id, len(topic.partitions))
 
-    def write(self, group_id: str, plan: Plan, now: int) -> Promise[Any]:
-        """Plan with the shard that holds this group; a promise of the response, or of the error that refuses it."""
+    def write(self, group_id: str, plan: Plan, now: int, writer: TransactionalWriter | None = None) -> Promise[Any]:
+        """Plan with the shard that holds this group; a promise of the response, or of the error that refuses it. With a
+        `writer` the records are part of its transaction."""
         try:
             partition = self.partition_of(group_id)
         except KafkaError as error:
             return Promise.of(error)
-        return self.runtime.write(partition, plan, now)
+        return self.runtime.write(partition, plan, now, writer)
 
-    def write_transactional(self, group_id: str, transaction: Transaction, plan: Plan, now: int) -> Promise[Any]:
-        """As `write`, but the records are part of a transaction. Before its first record the transaction's coordinator
-        must confirm, or add, the group's partition."""
+    def verify(self, group_id: str, transaction: Transaction, now: int) -> Promise[TransactionalWriter | KafkaError]:
+        """Before the first record of a transaction its coordinator must confirm, or add, the group's partition. A
+        promise of what `write` needs for records of this transaction, or of the error that refuses them."""
         try:
-            number = self.partition_of(group_id)
+            place = TopicPartition(GROUP_TOPIC, self.partition_of(group_id))
         except KafkaError as error:
             return Promise.of(error)
-        place = TopicPartition(GROUP_TOPIC, number)
-        written: Promise[Any] = Promise()
 
-        def on_verified(verified: Verified) -> None:
+        def on_verified(verified: Verified) -> TransactionalWriter | KafkaError:
             error = verified.errors.get(place)
             if error is not None:
-                written.keep(seen_by_client(KafkaError(error)))
-                return
+                return seen_by_client(KafkaError(error))
             verification = verified.verifications.get(place)
-            writer = TransactionalWriter(transaction.producer_id, transaction.producer_epoch, verification)
-            self.runtime.write(number, plan, max(now, self._trace.now), writer).then(written.keep)
+            return TransactionalWriter(transaction.producer_id, transaction.producer_epoch, verification)
 
-        asked = self._verification.verify(transaction, {place: NO_SEQUENCE}, retries=False)
-        written.on_abandoned(asked.abandon)
-        asked.then(on_verified)
-        return written
+        return self._verification.verify(transaction, {place: NO_SEQUENCE}, retries=False).map(on_verified)
 
     def end_transaction(self, partition: int, end: TransactionEnd, timeout_ms: int, now: int) -> Promise[Any]:
         """Write a marker into a partition of the internal topic. A promise of None once it is committed, or of an error

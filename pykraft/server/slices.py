@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.time_slice import TimeSlice
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.protocol.schema import Struct
 from pykraft.transport.server_channel import InboundRequest
 
@@ -55,6 +55,8 @@ class ItemByItem(NamedTuple):
     items."""
     is_write: bool = False
     """The rest is done even if the client has hung up."""
+    is_large: bool = False
+    """Few items make a large answer: it is encoded in slices."""
     weigh: Callable[[Any], int] | None = None
     """How many bytes an answer is worth, if few bytes of a request can bring many of an answer. A request that comes to
     more than `MAX_ANSWER_BYTES` is refused before the rest of its answer is built."""
@@ -86,7 +88,7 @@ def _size(value: Any) -> int:
 class Work:
     """One request, from its handler's first word to its answer."""
 
-    __slots__ = ("_bytes", "_position", "_steps", "answers", "handling_us", "inbound", "listed", "promise")
+    __slots__ = ("_bytes", "_position", "_steps", "answers", "handling_us", "inbound", "is_large", "listed", "promise")
 
     def __init__(self, inbound: InboundRequest) -> None:
         self.inbound = inbound
@@ -96,6 +98,8 @@ class Work:
         self.promise: Promise[Any] | None = None
         """Of the answer, once it is known that it comes later."""
         self.handling_us = 0
+        self.is_large = False
+        """Its answer is about many items."""
         self._position = self._bytes = 0
         self._steps: Steps[Any] | None = None
         """Of the item that was interrupted."""
@@ -107,7 +111,7 @@ class Work:
     def go_on(self, time_slice: TimeSlice, now: int) -> bool:
         """Answer items until the slice is over; whether all are answered."""
         assert self.listed is not None
-        items, answer, _, _, weigh = self.listed
+        items, answer, _, _, _, weigh = self.listed
         answers, position, count = self.answers, self._position, len(items)
         while position < count:
             found: Any = self._steps or answer(items[position], now)
@@ -139,18 +143,6 @@ class Work:
         """It is not worked through any more."""
         if self._steps is not None:
             self._steps.close()
-
-
-def take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
-    """Go on with steps until the slice is over; whether they are done, and what they return. `sent` is None if they
-    begin now, else the time."""
-    try:
-        steps.send(sent)  # type: ignore[arg-type]
-        while not time_slice.is_over():
-            steps.send(now)
-    except StopIteration as end:
-        return True, end.value
-    return False, None
 
 
 class Slices:

@@ -22,3 +22,6 @@ class SeededSlice:
 
     def is_over(self) -> bool:
         return self._random.random() < self._chance
+
+    def is_long(self, steps: int) -> bool:
+        return self.is_over()

@@ -25,9 +25,6 @@ EVERY = 7
 MODERATE = 1000
 PATIENCE_S, PLANTED_PATIENCE_S = 60.0, 3.0
 UNMENDED = {
-    "TxnOffsetCommit": "the shard plans and writes all offsets of a request at once",
-    "OffsetFetch": "the shard answers all topics of a group at once",
-    "AddPartitionsToTxn": "all partitions of a transaction at once",
     "AssignReplicasToDirs": "quadratic where a partition is named again and again",
     "CreateTopics": "the controller refuses all topics at once",
     "DeleteTopics": "the same",

@@ -18,6 +18,7 @@ from typing import Any
 
 from pykraft.common.config import ConfigDef
 from pykraft.common.errors import KafkaError
+from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
@@ -50,6 +51,7 @@ class TopicsInTest:
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.version = 0
         self._topics: dict[str, TopicInfo] = {}
+        self._names: dict[Uuid, str] = {}
         for name, count in partitions.items():
             self.put(name, count)
 
@@ -57,20 +59,23 @@ class TopicsInTest:
         self.version += 1
         topic_id = self._topics[name].topic_id if name in self._topics else Uuid(self.version.to_bytes(16, "big"))
         self._topics[name] = TopicInfo(topic_id, name, partitions, racks)
+        self._names[topic_id] = name
 
     def take(self, topic: TopicInfo) -> None:
         self.version += 1
         self._topics[topic.name] = topic
+        self._names[topic.topic_id] = topic.name
 
     def drop(self, name: str) -> None:
         self.version += 1
-        del self._topics[name]
+        del self._names[self._topics.pop(name).topic_id]
 
     def named(self, name: str) -> TopicInfo | None:
         return self._topics.get(name)
 
     def by_id(self, topic_id: Uuid) -> TopicInfo | None:
-        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+        name = self._names.get(topic_id, "")
+        return self._topics.get(name)
 
     def names(self) -> Collection[str]:
         return self._topics.keys()
@@ -101,8 +106,10 @@ class ConsumerGroupScript:
         topics: Mapping[str, int] | None = None,
         config: ConsumerGroupConfig | None = None,
         log: Collection[CoordinatorRecord] = (),
+        time_slice: TimeSlice = ENDLESS,
     ) -> None:
         self.now = 0
+        self.time_slice = time_slice
         self.topics = TopicsInTest(topics or {})
         self.config = config or ConsumerGroupConfig()
         self.groups: dict[str, Any] = {}
@@ -120,7 +127,7 @@ class ConsumerGroupScript:
         settings = ConfigDef(GROUP_KEYS).resolve({})
         classic = ClassicGroups(groups=self.groups, timer=self.timer, config=settings, random=random, time_ms=time_ms)
         self.manager = ConsumerGroupManager(
-            self.groups, self.topics, self.timer, lambda _: self.config, random, time_ms, classic
+            self.groups, self.topics, self.timer, lambda _: self.config, random, time_ms, classic, self.time_slice
         )
 
     # --- the runtime --------------------------------------------------------------------------------------------------

@@ -68,6 +68,9 @@ class CountedSlice:
         self._left -= 1
         return self._left <= 0
 
+    def is_long(self, steps: int) -> bool:
+        return False
+
 
 class Inline:
     """A background that does every job at once."""

@@ -80,11 +80,15 @@ class TransactionalNode:
 
     def answer(self, question: Outbound, error: ErrorCode | Failure = NONE, whole: ErrorCode = NONE) -> None:
         """Answer for all partitions alike; with `whole` the response as such is an error."""
+        self.answer_only(question, error, whole)
+        self.lone.run(0)
+
+    def answer_only(self, question: Outbound, error: ErrorCode | Failure = NONE, whole: ErrorCode = NONE) -> None:
+        """The same; what is interrupted then does not go on yet."""
         if isinstance(error, Failure):
             question.on_response(error, self.lone.now)
         else:
             question.on_response(_response(question.request, error, whole), self.lone.now)
-        self.lone.run(0)
 
     def markers(
         self,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.common.core import finish
 from pykraft.common.metrics import CLUSTER, NETWORK, QUANTILES, Histogram, Metrics
-from pykraft.common.prometheus import Sample, exposition, parse
+from pykraft.common.prometheus import Sample, exposition, exposition_in_steps, parse
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -95,6 +96,17 @@ def test_each_family_says_once_what_it_is() -> None:
         "# HELP kafka_network_requestmetrics_totaltimems kafka.network:type=RequestMetrics,name=TotalTimeMs\n" in text
     )
     assert "# TYPE kafka_server_replicamanager_underreplicatedpartitions gauge\n" in text
+
+
+def test_the_text_is_made_a_family_at_a_time_so_that_others_come_between() -> None:
+    metrics, read = Metrics(), list[int]()
+    for number in range(20):
+        metrics.gauge("t", f"n{number}", lambda number=number: read.append(number) or 0)
+    steps = exposition_in_steps(metrics)
+    for count in range(1, 21):
+        next(steps)
+        assert len(read) == count
+    assert finish(exposition_in_steps(metrics)) == exposition(metrics)
 
 
 def test_prometheus_own_parser_reads_what_ours_reads() -> None:

@@ -20,6 +20,7 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -783,3 +784,108 @@ def test_a_partition_that_cannot_be_read_has_no_groups(groups: Groups) -> None:
     groups.run(1)
     assert groups.ask(ListGroupsRequest()).error_code == NONE
     assert groups.ask(DescribeGroupsRequest(groups=["g"])).groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.fixture
+def many_offsets(groups: Groups) -> Groups:
+    """A group with offsets 0 to 1199 in the partitions of one topic, and one in another."""
+    lone = groups.lone
+    made = lone.ask(make(new_topic("big", assignment={number: [1] for number in range(1200)})), ListenerKind.CONTROLLER)
+    assert not made.topics[0].error_code
+    topic = OffsetCommitRequest.Topic
+    parts = [topic.Partition(partition_index=number, committed_offset=number) for number in range(1200)]
+    groups.ask(
+        OffsetCommitRequest(
+            group_id="g", topics=[topic(name="big", partitions=parts), topic(name="t", partitions=parts[:1])]
+        ),
+        8,
+    )
+    return groups
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+@pytest.mark.parametrize("version", [7, 9])
+def test_many_offsets_of_a_group_are_fetched_in_pieces(version: int, is_stable: bool, many_offsets: Groups) -> None:
+    groups = many_offsets
+    asked_type = OffsetFetchRequest.Topic if version == 7 else OffsetFetchRequest.Group.Topic
+    asked = [
+        asked_type(name="t", partition_indexes=[0]),
+        asked_type(name="big", partition_indexes=[*range(1100), 5, 7000]),
+        asked_type(name="nowhere", partition_indexes=[1]),
+        asked_type(name="big", partition_indexes=[1199]),
+    ]
+
+    def fetch(topics: Any) -> Any:
+        request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=is_stable)
+        if version == 9:
+            group = OffsetFetchRequest.Group
+            request = OffsetFetchRequest(
+                groups=[
+                    group(group_id="g", topics=topics),
+                    group(group_id="h", topics=topics),
+                    group(group_id="g", topics=topics),
+                ],
+                require_stable=is_stable,
+            )
+        groups.lone.time_slice.length = 1
+        answer = groups.send(request, version)
+        assert not answer.kept and len(groups.lone.node.dispatcher.slices) == 1, "others come between"
+        groups.run(20)
+        groups.lone.time_slice.length = 500
+        groups.run(100)
+        found = response(answer)
+        if version == 7:
+            return found.topics
+        first, other, again = found.groups
+        assert first == again and (other.group_id, other.error_code) == ("h", 0)
+        return first.topics
+
+    some = fetch(asked)
+    assert [topic.name for topic in some] == ["t", "big", "nowhere", "big"]
+    offsets = [[each.committed_offset for each in topic.partitions] for topic in some]
+    assert offsets == [[0], [*range(1100), 5, -1], [-1], [1199]]
+    everything = {topic.name: [each.committed_offset for each in topic.partitions] for topic in fetch(None)}
+    assert everything == {"t": [0], "big": [*range(1200)]}
+
+
+def test_a_member_that_is_none_any_more_hears_so_of_the_whole_group_also_if_many_offsets_are_asked_for(
+    many_offsets: Groups,
+) -> None:
+    groups = many_offsets
+    groups.lone.create("u")
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=["u"],
+        topic_partitions=[],
+    )
+    epoch = groups.ask(beat, 1).member_epoch
+    group = OffsetFetchRequest.Group
+    topics = [group.Topic(name="big", partition_indexes=[*range(1200)])]
+    asked = group(group_id="g", member_id="m", member_epoch=epoch, topics=topics)
+    groups.lone.time_slice.length = 1
+    answer = groups.send(OffsetFetchRequest(groups=[asked], require_stable=True), 9)
+    assert not answer.kept, "a piece is answered, and others come between"
+    groups.ask(beat.replace(member_epoch=-1, topic_partitions=None), 1)
+    groups.run(100)
+    (found,) = response(answer).groups
+    assert (found.error_code, list(found.topics)) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
+
+
+def test_many_offsets_of_a_group_are_deleted_in_pieces(many_offsets: Groups) -> None:
+    groups = many_offsets
+    topic = OffsetDeleteRequest.Topic
+    parts = [topic.Partition(partition_index=number) for number in [*range(1100), 7000]]
+    topics = [topic(name="big", partitions=parts), topic(name="nowhere", partitions=parts[:1])]
+    groups.lone.time_slice.length = 1
+    answer = groups.send(OffsetDeleteRequest(group_id="g", topics=topics))
+    assert not answer.kept and len(groups.lone.node.dispatcher.slices) == 1, "others come between"
+    groups.run(50)
+    found = response(answer)
+    codes = {each.name: [part.error_code for part in each.partitions] for each in found.topics}
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (found.error_code, sorted(codes)) == (0, ["big", "nowhere"])
+    assert sorted(codes["big"]) == [0] * 1100 + [missing] and codes["nowhere"] == [missing]
+    assert groups.lone.broker.groups.runtime.active(0).offsets.count == 101

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,11 +17,13 @@ from pykraft.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     JoinGroupRequest,
+    LeaveGroupRequest,
     SyncGroupRequest,
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest
 from pykraft.server.apis.dispatch import Answer
+from tests.harness.controllers import make, new_topic
 from tests.harness.transactional_node import GROUPS, NONE, TransactionalNode
 
 ADDING, VERIFYING, OLDER = 5, 4, 3
@@ -248,6 +252,72 @@ def test_a_classic_member_is_fenced_by_its_id_and_generation(node: Transactional
     static = {"member_id": "x", "group_instance_id": "i", "generation_id": generation}
     assert commit(node, 1, **static) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(node, 2, version=2) is NONE, "a client that cannot name its member need not"
+
+
+def send_many(node: TransactionalNode, count: int, **fields: Any) -> Promise[Answer]:
+    """A commit of so many offsets, whose first piece is written when the transaction's coordinator has answered."""
+    made = make(new_topic("big", assignment={number: [1] for number in range(count)}))
+    assert not node.lone.ask(made, ListenerKind.CONTROLLER).topics[0].error_code
+    node.lone.run(10)
+    topic = TxnOffsetCommitRequest.Topic
+    parts = [topic.Partition(partition_index=number, committed_offset=7) for number in range(count)]
+    answer = send(node, 0, topics=[topic(name="big", partitions=parts), topic(name="unknown", partitions=[])], **fields)
+    node.lone.time_slice.length = 1
+    node.answer_only(node.asked())
+    node.lone.time_slice.length = 500
+    assert not answer.kept, "some pieces are written, and others come between"
+    return answer
+
+
+@contextmanager
+def held(node: TransactionalNode) -> Iterator[None]:
+    """Meanwhile what is interrupted does not go on."""
+    slices = node.lone.node.dispatcher.slices
+    works = list(slices._paused)
+    assert works
+    slices._paused.clear()
+    yield
+    for work in works:
+        slices.pause(work)
+    node.lone.run(50)
+
+
+def refused_from(answer: Promise[Answer], code: ErrorCode) -> int:
+    """How many offsets were committed before the others were refused with this code."""
+    response: Any = answer.value.response
+    assert [topic.name for topic in response.topics] == ["big", "unknown"]
+    codes = [ErrorCode.of(each.error_code) for each in response.topics[0].partitions]
+    done = codes.count(NONE)
+    assert codes == [NONE] * done + [code] * (len(codes) - done)
+    assert 0 < done < len(codes)
+    return done
+
+
+def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_again_for_the_member(
+    node: TransactionalNode,
+) -> None:
+    member_id, generation = join_classic(node)
+    answer = send_many(node, 1200, member_id=member_id, generation_id=generation)
+    with held(node):
+        node.lone.ask(LeaveGroupRequest(group_id="g", members=[LeaveGroupRequest.Member(member_id=member_id)]))
+    assert refused_from(answer, ErrorCode.UNKNOWN_MEMBER_ID) % 500 == 0
+
+
+def test_the_rest_of_a_commit_does_not_begin_a_transaction_again_that_was_aborted_meanwhile(
+    node: TransactionalNode,
+) -> None:
+    answer = send_many(node, 1200)
+    with held(node):
+        end(node, is_commit=False)
+    assert refused_from(answer, ErrorCode.INVALID_PRODUCER_EPOCH) % 500 == 0
+    assert not node.lone.broker.groups.runtime.active(0).offsets.has_pending("g")
+
+
+def test_a_commit_of_many_offsets_is_written_to_its_end_though_the_producer_hangs_up(node: TransactionalNode) -> None:
+    send_many(node, 1200).abandon()
+    node.lone.run(50)
+    end(node, is_commit=True)
+    assert node.lone.broker.groups.runtime.active(0).offsets.count == 1200
 
 
 def test_without_a_group_only_a_client_without_a_generation_may_commit(node: TransactionalNode) -> None:

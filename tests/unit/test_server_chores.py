@@ -24,6 +24,9 @@ class CountedSlice:
         self._left -= 1
         return self._left <= 0
 
+    def is_long(self, steps: int) -> bool:
+        return False
+
 
 def test_a_chore_pauses_when_its_slice_is_over_and_goes_on_a_millisecond_later() -> None:
     timer, done = Timer(), list[int]()

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import SLICE_US, ClockSlice
 from pykraft.common.trace import RingBuffer, Tracer
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
-from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
-from pykraft.protocol.messages.groups import DescribeGroupsRequest
-from pykraft.protocol.schema import Request
+from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest
+from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
+from pykraft.protocol.schema import Request, encode_in_steps
 from pykraft.records.compression import Compression
 from pykraft.server.apis.dispatch import Answer, Dispatcher, Handled
 from pykraft.server.slices import MAX_ANSWER_BYTES, ItemByItem, Weights
@@ -26,6 +28,7 @@ from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.lone_node import LoneNode
 from tests.harness.storage import CountedSlice, ManualClock, batch
+from tests.harness.transactional_node import TransactionalNode
 
 
 def respond(answers: list[Any], now: int) -> MetadataResponse:
@@ -223,6 +226,16 @@ def test_an_answer_about_many_items_is_encoded_in_slices_to_the_same_bytes() -> 
     assert b"".join(found.body) == found.response.to_bytes(12)
 
 
+def test_an_answer_with_ids_is_encoded_into_few_parts() -> None:
+    topics = [
+        MetadataResponse.Topic(name=f"t{number}", topic_id=Uuid(number.to_bytes(16, "big")), partitions=[])
+        for number in range(3_000)
+    ]
+    answer = MetadataResponse(brokers=[], topics=topics)
+    parts = finish(encode_in_steps(answer, 12))
+    assert len(parts) < 300 and b"".join(parts) == answer.to_bytes(12)
+
+
 MANY = range(1500)
 
 
@@ -268,6 +281,53 @@ def test_a_request_for_many_partitions_lets_others_come_between(request_: Reques
     lone.run()
     assert len(answers(slow.value.response)) == len(MANY)
     assert all(answer.error_code for answer in answers(slow.value.response))
+
+
+def test_a_heartbeat_that_names_many_topics_looks_them_up_in_slices() -> None:
+    lone = TransactionalNode().lone
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t", *map(str, MANY)],
+        topic_partitions=[],
+    )
+    answer = lone.handle(heartbeat, version=1)
+    assert not answer.kept and len(lone.node.dispatcher.slices) == 1
+    lone.run()
+    response: Any = answer.value.response
+    assert (response.error_code, response.member_epoch) == (0, 1)
+    assert [part.partitions for part in response.assignment.topic_partitions] == [[0]]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_the_partitions_of_a_transaction_are_looked_at_in_slices_and_added_whole_or_not_at_all(version: int) -> None:
+    lone = LoneNode()
+    lone.create(TRANSACTION_TOPIC)
+    lone.create()
+    lone.run(50)
+    topics = [AddPartitionsToTxnRequest.Topic(name="t", partitions=[0, *MANY])]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="mine",
+        v3_and_below_topics=topics,
+        transactions=[AddPartitionsToTxnRequest.Transaction(transactional_id="mine", topics=topics)],
+    )
+    answer: Any = lone.handle(request, version=version)
+    assert not answer.kept and len(lone.node.dispatcher.slices) == 1
+    lone.run(50)
+    response = answer.value.response
+    topic_results = response.results_by_transaction[0].topic_results if version > 3 else None
+    (found,) = topic_results or response.results_by_topic_v3_and_below
+    codes = [each.partition_error_code for each in found.results_by_partition]
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (len(MANY) - 1)
+
+
+def test_coordinators_of_names_that_would_fill_too_large_an_answer_are_not_looked_for() -> None:
+    lone = LoneNode()
+    names = ["x" * 32_767] * (MAX_ANSWER_BYTES // 32_767 + 1)
+    answer: Any = lone.handle(FindCoordinatorRequest(key_type=0, coordinator_keys=names), version=4)
+    assert answer.kept and answer.value.hang_up, "a refusal would have all names again"
 
 
 def test_replicas_lost_while_a_batch_is_checked_refuse_the_batch() -> None:

@@ -21,6 +21,9 @@ Step 2 does not look for chains of moves: with 9, 10 and 11 partitions on three 
 move that helps. Where a choice is arbitrary, members and topics come in the order of their ids; in Kafka the order is
 that of a hash map.
 
+With ten thousand topics an assignment takes a tenth of a second. So each assignor is `Steps`: it yields after each
+topic of a member, and what runs it lets others come between.
+
 Follows org.apache.kafka.coordinator.group.assignor.{RangeAssignor,UniformAssignor,UniformHomogeneousAssignmentBuilder,
 UniformHeterogeneousAssignmentBuilder}.
 """
@@ -31,10 +34,13 @@ from typing import NamedTuple
 
 from pykraft.common.assignors.members import in_order
 from pykraft.common.assignors.simple import ranges
+from pykraft.common.core import Steps, finish
 from pykraft.common.types import Uuid
 
 MAX_ROUNDS = 16
 """How often uniform goes over all topics. Each round about halves the differences that are left."""
+
+_PARTITIONS_A_STEP = 20
 
 Assignment = dict[str, dict[Uuid, frozenset[int]]]
 """The partitions of each member, by member id and topic id. A topic without partitions is left out."""
@@ -48,15 +54,16 @@ class Member(NamedTuple):
     assigned: Mapping[Uuid, frozenset[int]]
 
 
-Assignor = Callable[[Mapping[str, Member], Mapping[Uuid, int]], Assignment]
+Assignor = Callable[[Mapping[str, Member], Mapping[Uuid, int]], Steps[Assignment]]
 """From members and partition counts to the target assignment. A topic without a count is not assigned."""
 
 
-def assign_range(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Assignment:
+def assign_range(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Steps[Assignment]:
     """Contiguous ranges of each topic: to the static members by instance id, then to the others by member id."""
     assignment: Assignment = {member_id: {} for member_id in members}
     ordered = in_order(members)
     for topic_id, count in sorted(partitions.items()):
+        yield
         subscribers = [member_id for member_id in ordered if topic_id in members[member_id].topics]
         if not subscribers:
             continue
@@ -66,65 +73,92 @@ def assign_range(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) 
     return assignment
 
 
-def assign_uniform(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Assignment:
+def assign_uniform(members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> Steps[Assignment]:
     """Balanced, with as few moves as that needs."""
     if len({member.topics for member in members.values()}) == 1:
-        assigned = _assign_homogeneous(members, partitions)
+        assigned = yield from _assign_homogeneous(members, partitions)
     else:
-        assigned = _Heterogeneous(members, partitions).assign()
-    return {
-        member_id: {topic_id: frozenset(numbers) for topic_id, numbers in sorted(by_topic.items()) if numbers}
-        for member_id, by_topic in assigned.items()
-    }
+        assigned = yield from _Heterogeneous(members, partitions).assign()
+    assignment: Assignment = {}
+    for member_id, by_topic in assigned.items():
+        ordered = assignment[member_id] = {}
+        for topic_id in sorted(by_topic):
+            yield
+            if by_topic[topic_id]:
+                ordered[topic_id] = frozenset(by_topic[topic_id])
+    return assignment
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+ASSIGNORS_IN_STEPS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def _still_held(member: Member, partitions: Mapping[Uuid, int]) -> dict[Uuid, set[int]]:
+def _at_once(assignor: Assignor) -> Callable[[Mapping[str, Member], Mapping[Uuid, int]], Assignment]:
+    return lambda members, partitions: finish(assignor(members, partitions))
+
+
+ASSIGNORS = {name: _at_once(assignor) for name, assignor in ASSIGNORS_IN_STEPS.items()}
+"""The same without a pause."""
+
+
+def _still_held(member: Member, partitions: Mapping[Uuid, int]) -> Steps[dict[Uuid, set[int]]]:
     """What the member has of the topics that it still subscribes to."""
-    return {
-        topic_id: {number for number in member.assigned[topic_id] if number < partitions.get(topic_id, 0)}
-        for topic_id in sorted(member.topics.intersection(member.assigned))
-    }
+    held = {}
+    for topic_id in sorted(member.topics.intersection(member.assigned)):
+        yield
+        count = partitions.get(topic_id, 0)
+        held[topic_id] = {number for number in member.assigned[topic_id] if number < count}
+    return held
 
 
-def _in_order(by_topic: Mapping[Uuid, Iterable[int]]) -> list[tuple[Uuid, int]]:
-    return [(topic_id, number) for topic_id, numbers in sorted(by_topic.items()) for number in sorted(numbers)]
+def _in_order(by_topic: Mapping[Uuid, Iterable[int]]) -> Steps[list[tuple[Uuid, int]]]:
+    ordered: list[tuple[Uuid, int]] = []
+    for topic_id in sorted(by_topic):
+        yield
+        ordered += [(topic_id, number) for number in sorted(by_topic[topic_id])]
+    return ordered
 
 
 def _assign_homogeneous(
     members: Mapping[str, Member], partitions: Mapping[Uuid, int]
-) -> dict[str, dict[Uuid, set[int]]]:
+) -> Steps[dict[str, dict[Uuid, set[int]]]]:
     topic_ids = next(iter(members.values())).topics.intersection(partitions)
-    every = _in_order({topic_id: range(partitions[topic_id]) for topic_id in topic_ids})
-    assigned = {member_id: _in_order(_still_held(members[member_id], partitions)) for member_id in sorted(members)}
-    taken = {partition for held in assigned.values() for partition in held}
+    every = yield from _in_order({topic_id: range(partitions[topic_id]) for topic_id in topic_ids})
+    assigned: dict[str, list[tuple[Uuid, int]]] = {}
+    taken: set[tuple[Uuid, int]] = set()
+    for member_id in sorted(members):
+        held = yield from _still_held(members[member_id], partitions)
+        assigned[member_id] = yield from _in_order(held)
+        taken.update(assigned[member_id])
     unassigned = [partition for partition in every if partition not in taken]
 
     minimum, extra = divmod(len(every), len(members))
     room: dict[str, int] = {}
-    for index, (member_id, held) in enumerate(assigned.items()):
+    for index, (member_id, has) in enumerate(assigned.items()):
         quota = minimum + (extra > 0)
         # One more goes first to members that have it already, and to others only if too few of those can follow.
-        if len(held) < quota and len(members) - index > extra:
+        if len(has) < quota and len(members) - index > extra:
             quota = minimum
         extra -= quota - minimum
-        unassigned += held[quota:]
-        assigned[member_id] = held[:quota]
+        unassigned += has[quota:]
+        assigned[member_id] = has[:quota]
         room[member_id] = quota - len(assigned[member_id])
 
     start = 0
     for member_id, count in room.items():
         assigned[member_id] += unassigned[start : start + count]
         start += count
-    return {member_id: _by_topic(held) for member_id, held in assigned.items()}
+    found = {}
+    for member_id, has in assigned.items():
+        found[member_id] = yield from _by_topic(has)
+    return found
 
 
-def _by_topic(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, set[int]]:
+def _by_topic(partitions: Sequence[tuple[Uuid, int]]) -> Steps[dict[Uuid, set[int]]]:
     found: dict[Uuid, set[int]] = {}
-    for topic_id, number in partitions:
-        found.setdefault(topic_id, set()).add(number)
+    for start in range(0, len(partitions), _PARTITIONS_A_STEP):
+        yield
+        for topic_id, number in partitions[start : start + _PARTITIONS_A_STEP]:
+            found.setdefault(topic_id, set()).add(number)
     return found
 
 
@@ -132,22 +166,33 @@ class _Heterogeneous:
     """One computation for members with different subscriptions."""
 
     def __init__(self, members: Mapping[str, Member], partitions: Mapping[Uuid, int]) -> None:
+        self._members = members
         self._partitions = partitions
-        self._assigned = {member_id: _still_held(members[member_id], partitions) for member_id in sorted(members)}
-        self._sizes = {member_id: sum(map(len, held.values())) for member_id, held in self._assigned.items()}
-        subscribers = {
-            topic_id: [member_id for member_id in self._assigned if topic_id in members[member_id].topics]
-            for topic_id in sorted(partitions)
-        }
-        self._subscribers = {topic_id: found for topic_id, found in subscribers.items() if found}
-        self._topic_ids = sorted(self._subscribers, key=self._urgency)
+        self._assigned: dict[str, dict[Uuid, set[int]]] = {}
+        self._sizes: dict[str, int] = {}
+        self._subscribers: dict[Uuid, list[str]] = {}
 
-    def assign(self) -> dict[str, dict[Uuid, set[int]]]:
-        for topic_id in self._topic_ids:
+    def assign(self) -> Steps[dict[str, dict[Uuid, set[int]]]]:
+        members = self._members
+        for member_id in sorted(members):
+            held = yield from _still_held(members[member_id], self._partitions)
+            self._assigned[member_id] = held
+            self._sizes[member_id] = sum(map(len, held.values()))
+        for topic_id in sorted(self._partitions):
+            yield
+            found = [member_id for member_id in self._assigned if topic_id in members[member_id].topics]
+            if found:
+                self._subscribers[topic_id] = found
+        topic_ids = sorted(self._subscribers, key=self._urgency)
+        for topic_id in topic_ids:
+            yield
             self._assign_the_unassigned(topic_id)
         for _ in range(MAX_ROUNDS):
-            moved = [self._balance(topic_id) for topic_id in self._topic_ids]
-            if not any(moved):
+            has_moved = False
+            for topic_id in topic_ids:
+                yield
+                has_moved |= self._balance(topic_id)
+            if not has_moved:
                 break
         return self._assigned
 

@@ -118,7 +118,7 @@ class ClassicMembers:
             if not changed:
                 updated = manager.plan_reconciliation(group, updated, target, owned, changed, records)
             return manager.downgrade_for(group, records, _joined(updated), updated, must_rebalance=changed)
-        target = manager.plan_target(group, epoch, member, updated, records)
+        target = manager.plan_target(group, epoch, member, updated, records, now)
         updated = manager.plan_reconciliation(group, updated, target, owned, changed, records)
         group_id, member_id = group.group_id, updated.member_id
         timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
@@ -129,6 +129,7 @@ class ClassicMembers:
             manager.resolve_patterns(group_id, to_resolve, describable)
             self._sessions.start(group_id, member_id, request.session_timeout_ms)
             self._sessions.expect_sync(group_id, member_id, timeout_ms)
+            manager.targets.start(group_id)
 
         return CoordinatorResult(_joined(updated), records, after)
 

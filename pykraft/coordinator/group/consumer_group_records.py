@@ -11,6 +11,7 @@ Follows org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers.
 
 from collections.abc import Iterable
 
+from pykraft.common.core import Steps
 from pykraft.coordinator.group.consumer_group_member import Assignment, ConsumerGroupMember, topic_partitions
 from pykraft.protocol.messages.coordinators import (
     CoordinatorRecord,
@@ -23,6 +24,7 @@ from pykraft.protocol.messages.group_values import (
     ConsumerGroupRegularExpressionValue,
     GroupTargetAssignmentMemberValue,
     GroupTargetAssignmentMetadataValue,
+    TopicPartitions,
 )
 from pykraft.protocol.schema import Message
 
@@ -69,6 +71,16 @@ def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     value = GroupTargetAssignmentMemberValue(topic_partitions=topic_partitions(target))
+    return _record(TARGET_ASSIGNMENT_MEMBER, _member_key(group_id, member_id), value)
+
+
+def target_record_in_steps(group_id: str, member_id: str, target: Assignment) -> Steps[CoordinatorRecord]:
+    """The same, topic by topic."""
+    listed = []
+    for topic_id in sorted(target):
+        yield
+        listed.append(TopicPartitions(topic_id=topic_id, partitions=sorted(target[topic_id])))
+    value = GroupTargetAssignmentMemberValue(topic_partitions=listed)
     return _record(TARGET_ASSIGNMENT_MEMBER, _member_key(group_id, member_id), value)
 
 

@@ -6,7 +6,8 @@ may do three things, in this order:
 
 1. The member changes: it is new, or subscribes to something else. Then, or when its topics have changed, the group's
    epoch rises.
-2. The group's epoch is ahead of its target assignment's: a new target is computed for all members.
+2. The group's epoch is ahead of its target assignment's: a new target is computed for all members. In a large group
+   the heartbeat does not wait for that (`target_computation`).
 3. This member moves one step towards its target (`reconciliation`). The response holds its epoch and, if they have
    changed, its partitions.
 
@@ -21,7 +22,9 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.time_slice import ENDLESS, TimeSlice, take_short_steps
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.classic import ClassicGroups
 from pykraft.coordinator.group.classic_group import ClassicGroup, tombstone
@@ -42,6 +45,7 @@ from pykraft.coordinator.group.consumer_group_records import (
     epoch_record,
     member_record,
     partition_metadata_tombstone,
+    target_epoch_record,
 )
 from pykraft.coordinator.group.consumer_membership import (
     check_heartbeat,
@@ -61,10 +65,12 @@ from pykraft.coordinator.group.pattern_refresh import (
     plan_pattern_change,
 )
 from pykraft.coordinator.group.reconciliation import Heard, Target, reconcile
-from pykraft.coordinator.group.target_assignment import compute_target
+from pykraft.coordinator.group.target_assignment import GroupTarget, compute_target
+from pykraft.coordinator.group.target_computation import TargetComputations
 from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
+from pykraft.protocol.messages.group_values import ConsumerGroupMetadataValue
 from pykraft.protocol.messages.groups import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
@@ -75,6 +81,9 @@ from pykraft.protocol.schema import Message
 
 METADATA_REFRESH_INTERVAL_MS = (1 << 31) - 1
 """A group's topics are checked at least this often; a change of the metadata checks them earlier."""
+
+FIRST_EPOCH = 1
+"""The least epoch of a target that a member can have reached."""
 
 HeartbeatResult = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 
@@ -104,6 +113,7 @@ class ConsumerGroupManager:
         random: Random,
         time_ms: Callable[[], int],
         classic: ClassicGroups,
+        time_slice: TimeSlice = ENDLESS,
     ) -> None:
         """`classic` are the shard's classic groups, which become consumer groups, and the reverse."""
         self._groups = groups
@@ -113,6 +123,8 @@ class ConsumerGroupManager:
         self._time_ms = time_ms
         self._classic = classic
         self.sessions = MemberSessions(timer, config_of, self.find, lambda group, member: self.remove(group, [member]))
+        self._time_slice = time_slice
+        self.targets = TargetComputations(timer, time_slice, self.find, self._steps_to_target)
         self._patterns = PatternRefresher(topics, timer, time_ms, self.find, self.on_metadata_checked)
 
     def find(self, group_id: str) -> ConsumerGroup | None:
@@ -172,7 +184,7 @@ class ConsumerGroupManager:
         if check_metadata:
             epoch = self.plan_epoch(group, member, updated, must_bump, records)
 
-        target = self.plan_target(group, epoch, member, updated, records)
+        target = self.plan_target(group, epoch, member, updated, records, now)
         changed = names_changed or pattern.changed
         reconciled = self.plan_reconciliation(group, updated, target, owned, changed, records)
 
@@ -235,17 +247,36 @@ class ConsumerGroupManager:
         member: ConsumerGroupMember,
         updated: ConsumerGroupMember,
         records: list[CoordinatorRecord],
+        now: int,
     ) -> Target:
-        """What the member is to have: of a new target if the group's epoch is ahead of the present one."""
+        """What the member is to have: of a new target if the group's epoch is ahead of the present one, unless that
+        takes long."""
         if epoch <= group.target_epoch:
             return Target(group.target_epoch, group.target_of(updated))
+        if not self.targets.is_under_way(group.group_id):
+            steps = self._steps_to_target(group, epoch, member, updated)
+            is_done, found = take_short_steps(steps, self._time_slice, now)
+            if is_done:
+                records += found.records
+                return Target(epoch, found.of(updated))
+        if group.target_epoch < FIRST_EPOCH:
+            records += first_target(group, epoch, records)
+            return Target(epoch, NO_PARTITIONS)
+        return Target(group.target_epoch, group.target_of(updated))
+
+    def _steps_to_target(
+        self,
+        group: ConsumerGroup,
+        epoch: int | None = None,
+        member: ConsumerGroupMember | None = None,
+        updated: ConsumerGroupMember | None = None,
+    ) -> Steps[GroupTarget]:
+        """The steps to the group's target, as it is or as a member's heartbeat makes it."""
         assignors = self._config_of(group.group_id).assignors
-        assignor = group.preferred_assignor([member], [updated])
+        assignor = group.preferred_assignor([] if member is None else [member], [] if updated is None else [updated])
         if assignor not in assignors:
             assignor = assignors[0]
-        partitions, planned = compute_target(group, epoch, assignor, updated, self.topics)
-        records += planned
-        return Target(epoch, partitions)
+        return compute_target(group, group.group_epoch if epoch is None else epoch, assignor, self.topics, updated)
 
     def plan_reconciliation(
         self,
@@ -271,6 +302,7 @@ class ConsumerGroupManager:
             for each in changes.upgraded.members.values():
                 self.sessions.start(group_id, each.member_id, each.session_timeout_ms)
         self.sessions.start(group_id, member_id)
+        self.targets.start(group_id)
         if changes.reconciled is not None:
             self.sessions.watch_rebalance(group_id, changes.reconciled)
         if changes.metadata_checked:
@@ -423,6 +455,14 @@ def plan_member(
     if updated != member:
         records.append(member_record(group.group_id, updated))
     return updated.subscribed_topic_names != member.subscribed_topic_names
+
+
+def first_target(group: ConsumerGroup, epoch: int, planned: Sequence[CoordinatorRecord]) -> list[CoordinatorRecord]:
+    """The records that make the first target of a group an empty one in this epoch, and raise the group's epoch once
+    more. The records planned before have the hash of the group's topics."""
+    hashes = [r.value.metadata_hash for r in planned if isinstance(r.value, ConsumerGroupMetadataValue)]
+    metadata_hash = hashes[-1] if hashes else group.metadata_hash
+    return [target_epoch_record(group.group_id, epoch), epoch_record(group.group_id, epoch + 1, metadata_hash)]
 
 
 def _response(

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
@@ -82,15 +83,19 @@ class GroupShard:
         config_of: Callable[[str], ConsumerGroupConfig],
         random: Random,
         time_ms: Callable[[], int],
+        time_slice: TimeSlice = ENDLESS,
     ) -> None:
-        """`config_of` knows what holds for one consumer group, `topics` what topics there are."""
+        """`config_of` knows what holds for one consumer group, `topics` what topics there are. `time_slice` says when
+        long work has to make room for other work."""
         self._timer = timer
         self._config = config
         self._time_ms = time_ms
         self.groups: dict[str, Any] = {}
         self.offsets = OffsetStore()
         self.classic = ClassicGroups(groups=self.groups, timer=timer, config=config, random=random, time_ms=time_ms)
-        self.consumer = ConsumerGroupManager(self.groups, topics, timer, config_of, random, time_ms, self.classic)
+        self.consumer = ConsumerGroupManager(
+            self.groups, topics, timer, config_of, random, time_ms, self.classic, time_slice
+        )
         self._classic_members = ClassicMembers(self.consumer)
 
     # --- the runtime tells --------------------------------------------------------------------------------------------
@@ -253,8 +258,11 @@ class GroupShard:
             group.validate_offset_commit(request.member_id, request.group_instance_id, generation, False, version)
         return group
 
-    def fetch(self, asked: OffsetFetchRequest.Group, require_stable: bool) -> OffsetFetchResponse.Group:
-        """The offsets that the group has committed: those asked for, or all."""
+    def fetch(
+        self, asked: OffsetFetchRequest.Group, require_stable: bool, most: int | None = None
+    ) -> OffsetFetchResponse.Group | list[OffsetFetchRequest.Group.Topic]:
+        """The offsets that the group has committed: those asked for, or all. If all are more than `most`, what comes is
+        only which ones there are, so that they can be asked for in pieces."""
         self._check_fetch(asked)
         topic_type = OffsetFetchResponse.Group.Topic
         if asked.topics is None:
@@ -262,6 +270,8 @@ class GroupShard:
             for place in sorted(self.offsets.of(asked.group_id)):
                 by_topic.setdefault(place.topic, []).append(place.partition)
             wanted = [OffsetFetchRequest.Group.Topic(name=name, partition_indexes=p) for name, p in by_topic.items()]
+            if most is not None and len(self.offsets.of(asked.group_id)) > most:
+                return wanted
         else:
             wanted = list(asked.topics)
         return OffsetFetchResponse.Group(

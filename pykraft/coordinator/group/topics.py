@@ -71,7 +71,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     return _signed(xxh3_64(b"".join(hashes))) if hashes else 0
 
 
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=1 << 15)
 def topic_hash(topic: TopicInfo) -> int:
     """The hash of one topic: an unsigned number of 64 bits. The cache spares topics that have not changed."""
     parts = [_MAGIC, topic.topic_id[7::-1], topic.topic_id[:7:-1], _text(topic.name), _INT32.pack(topic.partitions)]

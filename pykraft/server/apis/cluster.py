@@ -57,11 +57,11 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.records import NO_LEADER
 from pykraft.server import config as keys
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import CloseConnection, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
 from pykraft.server.config import NodeConfig
 from pykraft.server.coordinators import GROUP_TOPIC, group_topic
-from pykraft.server.slices import ItemByItem
+from pykraft.server.slices import MAX_ANSWER_BYTES, ItemByItem
 from pykraft.server.transactions import transaction_topic
 from pykraft.transport.server_channel import RequestContext
 
@@ -109,6 +109,10 @@ def api_versions(kind: ListenerKind, image: MetadataImage, kraft_version: int) -
             for name, level in sorted(levels.items())
         ],
     )
+
+
+_MANY_KEYS = 200
+"""An answer about more coordinators is encoded in slices, also if all are one."""
 
 
 class ClusterApis:
@@ -313,6 +317,9 @@ class ClusterApis:
                 port=found.port,
             )
 
+        if sum(map(len, request.coordinator_keys)) > MAX_ANSWER_BYTES:
+            raise CloseConnection("the answer has each key again, also if it refuses it: it would be too large")
+
         def respond(found: list[FindCoordinatorResponse.Coordinator], now: int) -> FindCoordinatorResponse:
             by_key = {coordinator.key: coordinator for coordinator in found}
             return FindCoordinatorResponse(coordinators=[by_key[key] for key in request.coordinator_keys])
@@ -321,6 +328,7 @@ class ClusterApis:
             list(dict.fromkeys(request.coordinator_keys)),
             lambda key, now: self._coordinator(request.key_type, key, context, now),
             respond,
+            is_large=len(request.coordinator_keys) > _MANY_KEYS,
         )
 
     def _coordinator(

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -21,7 +20,7 @@ from pykraft.protocol.messages.configs import (
 )
 from pykraft.protocol.schema import Response
 from pykraft.server.apis.configs import check_is_here
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.apis.forwarding import ForwardingApis
 from pykraft.server.config import NodeConfig
 from pykraft.server.slices import ItemByItem
@@ -56,21 +55,26 @@ class ConfigChangeApis:
         refusals: list[KafkaError | None],
         context: RequestContext,
         now: int,
-    ) -> Response | Promise[Response]:
+    ) -> Handled:
         resources: Sequence[Any] = request.resources
         rest = [resource for resource, refusal in zip(resources, refusals, strict=True) if refusal is None]
 
-        def completed(response: Any) -> Response:
+        def completed(response: Any) -> ItemByItem:
             decided = {(result.resource_type, result.resource_name): result for result in response.responses}
-            results = []
-            for resource, error in zip(resources, refusals, strict=True):
+
+            def result_of(refused: tuple[Any, KafkaError | None], now: int) -> Any:
+                resource, error = refused
                 result = decided.get((resource.resource_type, resource.resource_name))
                 if result is None or error is not None:
                     missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller said nothing of it")
                     (result,) = request.replace(resources=[resource]).refusal(error or missing).responses
-                results.append(result)
-            whole: Response = type(request).response(responses=results)
-            return whole
+                return result
+
+            def respond(results: list[Any], now: int) -> Response:
+                whole: Response = type(request).response(responses=results)
+                return whole
+
+            return ItemByItem(list(zip(resources, refusals, strict=True)), result_of, respond)
 
         if not rest:
             return completed(type(request).response(responses=[]))

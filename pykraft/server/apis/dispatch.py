@@ -113,13 +113,14 @@ class Dispatcher:
                         self._promise(work)
                         self.slices.pause(work)
                         return _LATER
+                    work.is_large = handled.is_large or len(work.answers) > _ENCODED_AT_ONCE
                     handled = handled.gather(work.answers, now)
                 elif isinstance(handled, Promise):
                     if not handled.kept:
                         self._wait(work, handled)
                         return _LATER
                     handled = handled.value
-                elif len(work.answers) > _ENCODED_AT_ONCE and isinstance(handled, Response):
+                elif work.is_large and isinstance(handled, Response):
                     handled = ItemByItem((handled,), partial(_encoded, work.inbound.context.api_version), _only)
                 else:
                     return handled

@@ -21,11 +21,11 @@ id is answered by any broker, from its block of ids. Behaviour to know:
 Follows kafka.server.KafkaApis.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.config import OFFSETS_TOPIC_NUM_PARTITIONS
@@ -69,6 +69,10 @@ _FIRST_FENCED = {
     EndTxnRequest: 2,
 }
 """The first version whose clients know PRODUCER_FENCED."""
+_MANY = 200
+"""An answer about more partitions is encoded in slices."""
+Codes = Mapping[TopicPartition, ErrorCode]
+"""What to answer about each partition."""
 
 
 class TransactionApis:
@@ -125,9 +129,7 @@ class TransactionApis:
         return ItemByItem(
             request.transactions,
             self._add_for_broker,
-            lambda answers, _: gather(answers).map(
-                lambda results: AddPartitionsToTxnResponse(results_by_transaction=results)
-            ),
+            lambda answers, _: gather(answers).map(_answer_to_broker),
             is_write=True,
         )
 
@@ -140,8 +142,13 @@ class TransactionApis:
         topic_type = AddPartitionsToTxnResponse.Topic
         producer = Expected(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
 
-        def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topic_type, codes))
+        def answered(codes: Codes) -> ItemByItem:
+            return ItemByItem(
+                (codes,),
+                lambda codes, _: _results(topic_type, codes),
+                lambda results, _: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0]),
+                is_large=len(codes) > _MANY,
+            )
 
         def add(refusals: list[ErrorCode], now: int) -> Handled:
             """One plan for all, or none."""
@@ -154,26 +161,31 @@ class TransactionApis:
 
     def _add_for_broker(
         self, asked: AddPartitionsToTxnRequest.Transaction, now: int
-    ) -> Promise[AddPartitionsToTxnResponse.Transaction]:
-        name, places = asked.transactional_id, _places(asked.topics)
-        result_type = AddPartitionsToTxnResponse.Transaction
-
-        def answered(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse.Transaction:
-            return result_type(transactional_id=name, topic_results=_results(result_type.Topic, codes))
-
-        names = {place.topic for place in places}
-        if refused := _refused(places, [self._refusal(place, names) for place in places]):
-            return Promise.of(answered(refused))
-        producer = Expected(asked.producer_id, asked.producer_epoch)
+    ) -> Steps[Promise[tuple[str, Codes]]]:
+        """What is to be answered about each partition of one transaction. They are looked at in steps, and added by
+        one plan, or none of them is."""
+        name = asked.transactional_id
+        codes: dict[TopicPartition, ErrorCode] = {}
+        for topic in asked.topics:
+            for number in topic.partitions:
+                now = (yield) or now
+                place = TopicPartition(topic.name, number)
+                if place not in codes:
+                    codes[place] = self._refusal(place, (topic.name,))
+        if any(codes.values()):
+            refused = {place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in codes.items()}
+            return Promise.of((name, refused))
+        producer, places = Expected(asked.producer_id, asked.producer_epoch), list(codes)
         if asked.verify_only:
             verified = self._coordinator.read(name, lambda shard: shard.verify_partitions(name, producer, places), now)
             return verified.map(
-                lambda found: answered(dict.fromkeys(places, found.code) if isinstance(found, KafkaError) else found)
+                lambda found: (name, dict.fromkeys(places, found.code) if isinstance(found, KafkaError) else found)
             )
         added = self._coordinator.write(name, lambda shard: shard.add_partitions(name, producer, places, 2), now)
         return added.map(
-            lambda found: answered(
-                dict.fromkeys(places, found.code if isinstance(found, KafkaError) else ErrorCode.NONE)
+            lambda found: (
+                name,
+                dict.fromkeys(places, found.code if isinstance(found, KafkaError) else ErrorCode.NONE),
             )
         )
 
@@ -297,13 +309,35 @@ def _refused(places: Sequence[TopicPartition], refusals: Sequence[ErrorCode]) ->
     }
 
 
-def _results(topic_type: Any, codes: dict[TopicPartition, ErrorCode]) -> list[Any]:
+def _answer_to_broker(found: Sequence[tuple[str, Codes]]) -> ItemByItem:
+    """The answer about several transactions."""
+    result_type = AddPartitionsToTxnResponse.Transaction
+
+    def result(answered: tuple[str, Codes], now: int) -> Steps[AddPartitionsToTxnResponse.Transaction]:
+        name, codes = answered
+        results = yield from _results(result_type.Topic, codes)
+        return result_type(transactional_id=name, topic_results=results)
+
+    return ItemByItem(
+        found,
+        result,
+        lambda results, _: AddPartitionsToTxnResponse(results_by_transaction=results),
+        is_large=sum(len(codes) for _, codes in found) > _MANY,
+    )
+
+
+def _results(topic_type: Any, codes: Codes) -> Steps[list[Any]]:
     """The answers about partitions, by topic."""
     by_topic: dict[str, list[Any]] = {}
     for place, code in codes.items():
+        yield
         answer = topic_type.Partition(partition_index=place.partition, partition_error_code=code)
         by_topic.setdefault(place.topic, []).append(answer)
-    return [topic_type(name=name, results_by_partition=answers) for name, answers in by_topic.items()]
+    results = []
+    for name, answers in by_topic.items():
+        yield
+        results.append(topic_type(name=name, results_by_partition=answers))
+    return results
 
 
 def _seen_by(request: Request, code: ErrorCode, context: RequestContext) -> ErrorCode:
