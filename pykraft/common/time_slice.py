@@ -15,9 +15,9 @@ time passes, so a slice there ends as the seed says (`sim.slices`), and historie
 This is ours: Kafka's request handlers are threads of their own, and the operating system slices them.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from pykraft.common.core import Clock
+from pykraft.common.core import Clock, Steps
 
 SLICE_US = 3_000
 """A slice lasts this long. An idle node answers a small request in a twentieth of it."""
@@ -35,6 +35,16 @@ class TimeSlice(Protocol):
         ...
 
 
+class EndlessSlice:
+    """A slice that is never over: where nothing else waits."""
+
+    def begin(self) -> None:
+        """It has begun already."""
+
+    def is_over(self) -> bool:
+        return False
+
+
 class ClockSlice:
     """A slice of `SLICE_US` on a stopwatch."""
 
@@ -49,3 +59,15 @@ class ClockSlice:
 
     def is_over(self) -> bool:
         return self._clock.elapsed_us() >= self._ends_us
+
+
+def take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
+    """Go on with steps until the slice is over; whether they are done, and what they return. `sent` is None if they
+    begin now, else the time."""
+    try:
+        steps.send(sent)  # type: ignore[arg-type]
+        while not time_slice.is_over():
+            steps.send(now)
+    except StopIteration as end:
+        return True, end.value
+    return False, None

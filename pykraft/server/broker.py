@@ -213,7 +213,7 @@ class Broker:
             heartbeat_interval_ms=self._config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
             session_timeout_ms=self._config.values[BROKER_SESSION_TIMEOUT_MS],
             channel=heartbeats,
-            metadata_offset=lambda: self._loader.image.provenance.offset,
+            metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
         )

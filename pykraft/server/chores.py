@@ -15,9 +15,8 @@ from types import GeneratorType
 from typing import Any
 
 from pykraft.common.core import Steps
-from pykraft.common.time_slice import TimeSlice
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.timer import Timer
-from pykraft.server.slices import take_steps
 
 Chore = Callable[[int], Steps[None] | object]
 """Called with the time; the steps that are to be taken, or anything else: then it is done."""

@@ -228,7 +228,7 @@ class Node:
             clock=self._clock,
             trace=self._trace,
         )
-        return RaftClient(replica)
+        return RaftClient(replica, self.dispatcher.time_slice)
 
     def _make_controller(self) -> QuorumController:
         return QuorumController(

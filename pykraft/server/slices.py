@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.time_slice import TimeSlice
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.protocol.schema import Struct
 from pykraft.transport.server_channel import InboundRequest
 
@@ -139,18 +139,6 @@ class Work:
         """It is not worked through any more."""
         if self._steps is not None:
             self._steps.close()
-
-
-def take_steps(steps: Steps[Any], sent: int | None, time_slice: TimeSlice, now: int) -> tuple[bool, Any]:
-    """Go on with steps until the slice is over; whether they are done, and what they return. `sent` is None if they
-    begin now, else the time."""
-    try:
-        steps.send(sent)  # type: ignore[arg-type]
-        while not time_slice.is_over():
-            steps.send(now)
-    except StopIteration as end:
-        return True, end.value
-    return False, None
 
 
 class Slices:
