@@ -234,9 +234,7 @@ def test_the_parts_of_an_entity_have_no_order() -> None:
     assert image_of(*BASE, given, removed).client_quotas == {}
 
 
-def loaded(
-    *batches: list[MetadataRecord], on_load_fault: LoadFault | None = None
-) -> tuple[MetadataLoader, list[int]]:
+def loaded(*batches: list[MetadataRecord], on_load_fault: LoadFault | None = None) -> tuple[MetadataLoader, list[int]]:
     """A loader that has read these batches, and after each how many topics it knew."""
     loader = MetadataLoader()
     loader.on_load_fault = on_load_fault
@@ -267,7 +265,9 @@ def test_what_comes_before_a_transaction_is_true_at_once_and_the_images_offset_s
     assert loaded([one, begin, two], [end])[0].image.provenance == OffsetAndEpoch(3, 1)
 
 
-@pytest.mark.parametrize("batches", ["begin one; begin two end", "begin begin two end", "one end two", "one; abort; two"])
+@pytest.mark.parametrize(
+    "batches", ["begin one; begin two end", "begin begin two end", "one end two", "one; abort; two"]
+)
 def test_a_transaction_within_another_and_the_end_of_none_are_faults_that_change_nothing(batches: str) -> None:
     """Kafka's loader says so, too: a controller ends one, or aborts that of the controller before it, before it begins
     another."""
@@ -284,7 +284,9 @@ def test_a_transaction_within_another_and_the_end_of_none_are_faults_that_change
     faults: list[tuple[int, str]] = []
     loader, _ = loaded(*read, on_load_fault=lambda error, offset, record: faults.append((offset, record)))
     assert len(faults) == 1 and loader.has_failed, faults
-    assert loader.image.topic_ids == {name: each for name, each in (("t", T), ("u", U)) if name == "u" or "one" in batches}
+    assert loader.image.topic_ids == {
+        name: each for name, each in (("t", T), ("u", U)) if name == "u" or "one" in batches
+    }
     assert loader.image.provenance.offset == sum(map(len, read)) - 1 and not loader.is_in_transaction
 
 

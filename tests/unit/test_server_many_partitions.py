@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +20,14 @@ from pykraft.storage import log_manager
 from tests.harness.controllers import new_topic
 from tests.harness.lone_node import LoneNode
 
-COUNT = 3 * replica_manager._MADE_AT_ONCE + 7
+MADE_AT_ONCE = 50
+COUNT = 3 * MADE_AT_ONCE + 7
 TOPIC = Uuid(bytes(15) + b"\x01")
+
+
+@pytest.fixture(autouse=True)
+def small_groups_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager, "_MADE_AT_ONCE", MADE_AT_ONCE)
 
 
 def create(node: LoneNode, name: str, count: int) -> None:
@@ -36,16 +43,102 @@ def made(node: LoneNode) -> int:
     return len(node.broker.replicas.partitions)
 
 
-def test_logs_are_made_a_few_in_each_step_and_the_node_asks_to_go_on() -> None:
+def send(node: LoneNode, request: Any) -> Any:
+    """Hand it to the controller, and no more."""
+    return node.handle(request, ListenerKind.CONTROLLER)
+
+
+def creation(name: str, count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[new_topic(name, assignment={number: [1] for number in range(count)})], timeout_ms=1000
+    )
+
+
+def deletion(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=name)], timeout_ms=1000)
+
+
+def turns(node: LoneNode, steps: int = 20) -> Iterator[None]:
+    """Turns of the node's loop, with short slices, until nothing is left to do at once. It must say that there is."""
+    length, node.time_slice.length = node.time_slice.length, steps
+    while True:
+        poll = node.node.poll(node.now)
+        for outbound in poll.requests:
+            node._deliver(outbound)
+        yield
+        if poll.deadline > node.now:
+            if poll.deadline > node.now + 50 and not node.broker.replicas._to_make:
+                break
+            node.now = poll.deadline
+    node.time_slice.length = length
+
+
+def test_logs_are_made_a_slice_at_a_time_and_the_node_asks_to_go_on() -> None:
+    node = LoneNode()
+    answer = send(node, creation("t", COUNT))
+    seen = [made(node) for _ in turns(node)]
+    assert max(after - before for before, after in pairwise(seen)) <= 20
+    assert seen[-1] == COUNT and answer.value.response.topics[0].error_code == 0
+    assert all(partition.is_leader for partition in node.broker.replicas.partitions.values())
+
+
+def test_a_topic_is_deleted_a_slice_at_a_time_and_the_broker_says_that_it_knows_when_it_is_done() -> None:
     node = LoneNode()
     create(node, "t", COUNT)
-    steps = [made(node)]
-    while steps[-1] < COUNT:
-        poll = node.node.poll(node.now)
-        steps.append(made(node))
-        assert poll.deadline <= node.now or steps[-1] == COUNT, "it must not sleep while there is work"
-    assert all(after - before <= replica_manager._MADE_AT_ONCE for before, after in pairwise(steps))
-    assert len(steps) > 3 and all(partition.is_leader for partition in node.broker.replicas.partitions.values())
+    node.run()
+    before = node.node.loader.published_offset
+    send(node, deletion("t"))
+    loader, seen = node.node.loader, []
+    for _ in turns(node):
+        seen.append((made(node), len(node.broker.logs.logs), loader.published_offset > before))
+    halves = [(left, logs) for left, logs, _ in seen if 0 < left < COUNT or 0 < logs < COUNT]
+    assert len(halves) > COUNT // 20
+    assert all((left, logs) == (0, 0) for left, logs, is_done in seen if is_done) and seen[-1] == (0, 0, True)
+
+
+def test_what_is_left_of_a_deleted_topic_does_not_come_into_the_one_that_is_made_under_its_name() -> None:
+    """One image is applied whole before the next, however many slices it takes."""
+    node = LoneNode()
+    create(node, "t", COUNT)
+    node.run()
+    old = node.node.loader.image.topic_ids["t"]
+    send(node, deletion("t"))
+    send(node, creation("t", COUNT))
+    known = set()
+    for _ in turns(node):
+        held = {partition.key.topic_id for partition in node.broker.replicas.partitions.values()}
+        known.add(frozenset(held))
+        assert not held or len(held) == 1
+    new = node.node.loader.image.topic_ids["t"]
+    assert known == {frozenset({old}), frozenset(), frozenset({new})}
+    assert made(node) == len(node.broker.logs.logs) == COUNT
+    assert {log.topic_id for log in node.broker.logs.logs.values()} == {new}
+
+
+@pytest.mark.parametrize("turn", range(1, 24, 2))
+def test_a_topic_may_be_deleted_and_made_again_while_its_logs_are_being_made(turn: int) -> None:
+    node = LoneNode()
+    count, is_done = 120, False
+    send(node, creation("t", count))
+    for number, _ in enumerate(turns(node)):
+        if number == turn:
+            is_done = made(node) == count
+            send(node, deletion("t"))
+            send(node, creation("t", count - 50))
+    assert not is_done
+    new = node.node.loader.image.topic_ids["t"]
+    assert made(node) == len(node.broker.logs.logs) == count - 50
+    assert {log.topic_id for log in node.broker.logs.logs.values()} == {new}
+    assert all(partition.is_leader for partition in node.broker.replicas.partitions.values())
+    marks = node.broker.logs._high_watermarks.offsets
+    assert marks.keys() <= node.broker.logs.logs.keys(), "no mark of a log that is gone"
+
+
+def test_the_marks_of_a_log_are_written_before_it_is_served() -> None:
+    node = LoneNode()
+    send(node, creation("t", COUNT))
+    for _ in turns(node):
+        assert node.broker.replicas.partitions.keys() <= node.broker.logs._recovery_points.offsets.keys()
 
 
 def test_a_partition_that_is_not_made_yet_is_led_elsewhere_for_now() -> None:

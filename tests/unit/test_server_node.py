@@ -378,5 +378,7 @@ def test_a_leader_that_was_replaced_commits_nothing_by_the_smaller_min_insync_re
     setting = ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="min.insync.replicas", value="1")
     finish(loader.handle_commit(CommittedBatch(after.offset + 1, after.offset + 1, after.epoch, 0, [smaller], 0)))
     assert not producing.kept
-    finish(loader.handle_commit(CommittedBatch(after.offset + 2, after.offset + 3, after.epoch, 0, [replaced, setting], 0)))
+    finish(
+        loader.handle_commit(CommittedBatch(after.offset + 2, after.offset + 3, after.epoch, 0, [replaced, setting], 0))
+    )
     assert error_of(producing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
