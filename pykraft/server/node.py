@@ -242,6 +242,7 @@ class Node:
             static_voters=[voter.id for voter in self.config.voters],
             random=self._random,
             trace=self._trace,
+            time_slice=self.dispatcher.time_slice,
         )
 
     def _make_registration(self) -> ControllerRegistration:
