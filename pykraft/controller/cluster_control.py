@@ -86,9 +86,7 @@ class ClusterControl:
         else:
             # What the old process led, others lead: the new one may have lost what was not synced.
             is_clean = known is not None and known.epoch == request.previous_broker_epoch
-            records = yield from gathered(
-                self._replication.plan_broker_replaced(image, request.broker_id, is_clean)
-            )
+            records = yield from gathered(self._replication.plan_broker_replaced(image, request.broker_id, is_clean))
             registration.broker_epoch = epoch + len(records)
         records.append((registration, REGISTER_BROKER_VERSION))
         return Result(

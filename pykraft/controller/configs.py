@@ -66,7 +66,8 @@ class ConfigControl:
             present = image.config_of(resource.resource_type, resource.resource_name)
             return {config.name: _changed(resource.resource_type, config, present) for config in resource.configs}
 
-        records, results = yield from self._plan_all(image, request.resources, changes, IncrementalAlterConfigsResponse.Result)
+        result_type = IncrementalAlterConfigsResponse.Result
+        records, results = yield from self._plan_all(image, request.resources, changes, result_type)
         return Result([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=results))
 
     def alter_configs(self, image: MetadataImage, request: AlterConfigsRequest) -> Steps[Result[AlterConfigsResponse]]:

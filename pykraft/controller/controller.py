@@ -142,8 +142,8 @@ class QuorumController:
         time_slice: TimeSlice | None = None,
     ) -> None:
         """`properties` is the node's file, which has defaults for settings of topics. A cluster whose metadata log is
-        empty gets `first_records`. The `static_voters` are those of ``controller.quorum.voters``. `time_slice` says when
-        a change has to pause: never, if it is not given."""
+        empty gets `first_records`. The `static_voters` are those of ``controller.quorum.voters``. `time_slice` says
+        when a change has to pause: never, if it is not given."""
         self._node_id = node_id
         self._first_records = first_records
         self._properties = properties or {}
@@ -399,7 +399,7 @@ class QuorumController:
         ]
         if len(pieces) == 1:
             return (yield from pieces[0])
-        return all([finish(piece) for piece in pieces])
+        return all(finish(piece) for piece in pieces)
 
     def _append_together(self, records: Sequence[VersionedRecord], first_offset: int | None) -> Steps[bool]:
         """Give the records to the log, and let the newest image take them in. KafkaError(RECORD_LIST_TOO_LARGE) if they

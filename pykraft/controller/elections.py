@@ -127,9 +127,7 @@ class LeaderElections:
         )
         return self._plan_for(image, Election.UNCLEAN, without)
 
-    def _plan_for(
-        self, image: MetadataImage, election: Election, due: Iterable[Found]
-    ) -> Steps[list[VersionedRecord]]:
+    def _plan_for(self, image: MetadataImage, election: Election, due: Iterable[Found]) -> Steps[list[VersionedRecord]]:
         """Elections of the partitions for which one is due, at most `MAX_ELECTIONS` or a few more."""
         records: list[VersionedRecord] = []
         for topic_id, number, _ in due:

@@ -3,7 +3,7 @@
 Follows the handle...Request methods of org.apache.kafka.raft.KafkaRaftClient.
 """
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import METADATA_TOPIC, Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
@@ -247,20 +247,19 @@ class RaftService:
 
     # --- tools --------------------------------------------------------------------------------------------------------
 
-    def describe_quorum(self, request: DescribeQuorumRequest, now: int) -> DescribeQuorumResponse:
+    def describe_quorum(self, request: DescribeQuorumRequest, now: int) -> Steps[DescribeQuorumResponse]:
+        """The state of the one quorum that there is. A client that asks for others, or for several, gets an error
+        for each: in steps, for they may be many."""
         replica = self._replica
         topic_type = DescribeQuorumResponse.Topic
         if wire.only_partition(request) is None:
-            errors = [
-                topic_type(
-                    topic_name=topic.topic_name,
-                    partitions=[
-                        self._no_quorum(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+            errors = []
+            for topic in request.topics:
+                partitions = []
+                for asked in topic.partitions:
+                    partitions.append(self._no_quorum(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                    now = yield
+                errors.append(topic_type(topic_name=topic.topic_name, partitions=partitions))
             return DescribeQuorumResponse(topics=errors)
         leader = replica.leader
         if leader is None:

@@ -260,8 +260,8 @@ class Broker:
             self.replicas.start(now)
 
     def _appliers(self) -> list[Callable[[MetadataDelta, MetadataImage, int], Steps[None] | None]]:
-        """What lets this broker be as the metadata say: the replicas, and then what rests on them. What takes long comes
-        as steps."""
+        """What lets this broker be as the metadata say: the replicas, and then what rests on them. What takes long
+        comes as steps."""
         return [
             lambda *_: self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS]),
             self.replicas.apply,

@@ -86,7 +86,17 @@ def _size(value: Any) -> int:
 class Work:
     """One request, from its handler's first word to its answer."""
 
-    __slots__ = ("_bytes", "_position", "_steps", "answers", "handling_us", "inbound", "listed", "promise")
+    __slots__ = (
+        "_bytes",
+        "_position",
+        "_steps",
+        "answers",
+        "handling_us",
+        "inbound",
+        "is_refused",
+        "listed",
+        "promise",
+    )
 
     def __init__(self, inbound: InboundRequest) -> None:
         self.inbound = inbound
@@ -96,6 +106,8 @@ class Work:
         self.promise: Promise[Any] | None = None
         """Of the answer, once it is known that it comes later."""
         self.handling_us = 0
+        self.is_refused = False
+        """The answer is a refusal of it all."""
         self._position = self._bytes = 0
         self._steps: Steps[Any] | None = None
         """Of the item that was interrupted."""

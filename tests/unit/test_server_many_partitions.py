@@ -88,12 +88,11 @@ def test_a_topic_is_deleted_a_slice_at_a_time_and_the_broker_says_that_it_knows_
     node.run()
     before = node.node.loader.published_offset
     send(node, deletion("t"))
-    loader, seen = node.node.loader, []
-    for _ in turns(node):
-        seen.append((made(node), len(node.broker.logs.logs), loader.published_offset > before))
-    halves = [(left, logs) for left, logs, _ in seen if 0 < left < COUNT or 0 < logs < COUNT]
+    loader, logs = node.node.loader, node.broker.logs
+    seen = [(made(node), len(logs.logs), loader.published_offset > before) for _ in turns(node)]
+    halves = [each for each in seen if 0 < each[0] < COUNT or 0 < each[1] < COUNT]
     assert len(halves) > COUNT // 20
-    assert all((left, logs) == (0, 0) for left, logs, is_done in seen if is_done) and seen[-1] == (0, 0, True)
+    assert all((left, kept) == (0, 0) for left, kept, is_done in seen if is_done) and seen[-1] == (0, 0, True)
 
 
 def test_what_is_left_of_a_deleted_topic_does_not_come_into_the_one_that_is_made_under_its_name() -> None:

@@ -31,8 +31,9 @@ from pykraft.common.time_slice import TimeSlice
 from pykraft.protocol.error_counts import count_in_steps
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.schema import Request, Response, encode_in_steps
+from pykraft.protocol.schema import Request, Response, Struct, encode_in_steps
 from pykraft.server.quotas import Quotas, Used
+from pykraft.server.refusals import refuse_in_steps
 from pykraft.server.slices import ItemByItem, Slices, Work
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
@@ -46,10 +47,19 @@ _NO_MEMORY = CloseConnection("there is not enough memory for this request")
 """Made ahead: then there may be none for it."""
 _ENCODED_AT_ONCE = 200
 """An answer about more items than this is encoded in slices."""
+_LARGE_REQUEST_BYTES = 32 << 10
+"""A refusal names all that the request has named: that of a larger request is made in slices."""
 _FROM_THE_START = object()
 _LATER = object()
 
-Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem
+
+class Long(NamedTuple):
+    """A response that may be about very many items, though its handler did not go through them one by one."""
+
+    response: Response | None
+
+
+Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem | Long
 """What a handler returns: the response, None for none, a promise of what another handler might return, or a list to be
 worked through."""
 Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Handled]]
@@ -119,12 +129,19 @@ class Dispatcher:
                         self._wait(work, handled)
                         return _LATER
                     handled = handled.value
+                elif type(handled) is Long:
+                    is_long = handled.response is not None and _has_many_items(handled.response)
+                    handled = self._encoding(work, handled.response) if is_long else handled.response
                 elif len(work.answers) > _ENCODED_AT_ONCE and isinstance(handled, Response):
-                    handled = ItemByItem((handled,), partial(_encoded, work.inbound.context.api_version), _only)
+                    handled = self._encoding(work, handled)
                 else:
                     return handled
         except Exception as error:  # a fault of ours must cost this request and no other
-            return self._ended(work.inbound, error)
+            is_large = work.inbound.context.size_bytes > _LARGE_REQUEST_BYTES
+            if not isinstance(error, KafkaError) or not is_large or work.is_refused:
+                return self._ended(work.inbound, error)
+            work.is_refused = True
+            return self._work(work, ItemByItem((work.inbound.message,), partial(_refused, error), _long), now)
         finally:
             if began_us is not None:
                 work.handling_us += self._clock.elapsed_us() - began_us
@@ -148,6 +165,10 @@ class Dispatcher:
         if ended is not _LATER:
             self._promise(work).keep(self._answer(work, ended))
 
+    @staticmethod
+    def _encoding(work: Work, response: Response | None) -> ItemByItem:
+        return ItemByItem((response,), partial(_encoded, work.inbound.context.api_version), _only)
+
     def _ended(self, inbound: InboundRequest, error: Exception) -> Response | CloseConnection:
         """What a request comes to whose handler has raised this."""
         request = inbound.message
@@ -160,10 +181,7 @@ class Dispatcher:
         if not isinstance(error, KafkaError):
             self._fault_handler.handle_fault(type(request).__name__, error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        refusal = request.refusal(error)
-        if refusal is None:
-            return CloseConnection(f"a client that wants no answer is refused: {error}")
-        return refusal
+        return _refusal_or_end(request.refusal(error), error)
 
     def _answer(self, work: Work, ended: Any) -> Answer:
         if isinstance(ended, CloseConnection):
@@ -197,3 +215,27 @@ def _encoded(version: int, response: Response, now: int) -> Steps[_Encoded]:
 
 def _only(answers: list[_Encoded], now: int) -> Any:
     return answers[0]
+
+
+def _refused(error: KafkaError, request: Request, now: int) -> Steps[Response | CloseConnection]:
+    return _refusal_or_end((yield from refuse_in_steps(request, error)), error)
+
+
+def _refusal_or_end(refusal: Response | None, error: KafkaError) -> Response | CloseConnection:
+    return CloseConnection(f"a client that wants no answer is refused: {error}") if refusal is None else refusal
+
+
+def _long(answers: list[Any], now: int) -> Any:
+    return Long(answers[0]) if isinstance(answers[0], Response) else answers[0]
+
+
+def _has_many_items(response: Response) -> bool:
+    """Whether it is about more items than are encoded at once; of its parts a few are looked into."""
+    count = 0
+    for found in vars(response).values():
+        if isinstance(found, list | tuple):
+            count += len(found)
+            for part in found[:_ENCODED_AT_ONCE]:
+                inner = vars(part).values() if isinstance(part, Struct) else ()
+                count += sum(len(each) for each in inner if isinstance(each, list | tuple))
+    return count > _ENCODED_AT_ONCE
