@@ -6,7 +6,6 @@ import pytest
 
 from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.protocol.schema import encode_in_steps
 from pykraft.server.refusals import refuse_in_steps
 from tests.flood.generator import Flood, Target, fill, variants
 from tests.flood.order import ordered
