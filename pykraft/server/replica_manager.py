@@ -238,12 +238,17 @@ class ReplicaManager:
     def _make_logs(self, keys: Sequence[TopicIdPartition]) -> Steps[None]:
         """Each log costs the disk some milliseconds, and heartbeats must not wait for thousands of them. Until its log
         and its marks are on the disk, a partition is not led here. Meanwhile it may be deleted, or moved away."""
-        yield from self._logs.create_in_steps(keys, is_wanted=lambda key: self._to_make.get(key.topic_partition) == key)
+        yield from self._logs.create_in_steps(keys, self._is_to_be_made)
         for key in keys:
-            if self._to_make.get(key.topic_partition) == key and key.topic_partition in self._logs.logs:
+            if self._is_to_be_made(key) and key.topic_partition in self._logs.logs:
                 del self._to_make[key.topic_partition]
                 self._update(self._make(key), self._trace.now)
                 yield
+
+    def _is_to_be_made(self, key: TopicIdPartition) -> bool:
+        """Whether it still is: the newest image may say otherwise, and be taken up only as far as another partition."""
+        known = self.image.partition(key.topic_id, key.partition)
+        return self._to_make.get(key.topic_partition) == key and known is not None and self.broker_id in known.replicas
 
     def _update(self, partition: Partition, now: int) -> None:
         """Let the partition be as the image says."""
