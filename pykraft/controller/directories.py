@@ -45,8 +45,7 @@ class DirectoryControl:
             )
         broker = ClusterControl.checked(image, request.broker_id, request.broker_epoch)
         records: list[VersionedRecord] = []
-        known: dict[tuple[Uuid, int], tuple[Uuid, PartitionRegistration]] = {}
-        """The directory that was noted last, and the partition after that."""
+        changed: dict[tuple[Uuid, int], PartitionRegistration] = {}
         directories = []
         for directory in request.directories:
             topics = []
@@ -56,11 +55,9 @@ class DirectoryControl:
                     answer = Answer.Topic.Partition(partition_index=wanted.partition_index)
                     try:
                         key = topic.topic_id, wanted.partition_index
-                        noted, partition = known.get(key) or (None, _find(image, *key))
-                        if noted != directory.id:
-                            some, partition = self._assign(image, broker, key, partition, directory.id)
-                            records += some
-                            known[key] = directory.id, partition
+                        partition = changed.get(key) or _find(image, *key)
+                        some, changed[key] = self._assign(image, broker, key, partition, directory.id)
+                        records += some
                     except KafkaError as error:
                         answer.error_code = error.code
                     partitions.append(answer)

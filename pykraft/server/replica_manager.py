@@ -248,7 +248,7 @@ class ReplicaManager:
     def _is_to_be_made(self, key: TopicIdPartition) -> bool:
         """Whether it still is: the newest image may say otherwise, and be taken up only as far as another partition."""
         known = self.image.partition(key.topic_id, key.partition)
-        return self._to_make.get(key.topic_partition) == key and known is not None and self.broker_id in known.replicas
+        return key.topic_partition in self._to_make and known is not None and self.broker_id in known.replicas
 
     def _update(self, partition: Partition, now: int) -> None:
         """Let the partition be as the image says."""

@@ -99,12 +99,14 @@ def test_a_leadership_that_is_lost_between_two_slices_takes_the_whole_queue_alon
     end = script.raft.next_append_offset
     promises = [script.controller.answer(many(name), script.now) for name in "tu"]
     script.controller.poll(script.now)
-    script.raft.begin_shutdown(script.now)
-    script.controller.handle_leader_change(script.raft.leader_and_epoch._replace(leader_id=-1))
+    leads = script.raft.leader_and_epoch
+    script.controller.handle_leader_change(leads._replace(leader_id=-1))
     errors = [promise.value.error for promise in promises]
     assert [error and error.code for error in errors] == [ErrorCode.NOT_CONTROLLER] * 2
-    assert not script.image.topics and script.raft.replica.log.end_offset <= end
-    script.controller.poll(script.now)
+    assert not script.image.topics and script.raft.next_append_offset == end
+    script.controller.handle_leader_change(leads)
+    assert script.create(new_topic("v", assignment={0: [1]})) == {"v": ErrorCode.NONE}
+    assert list(script.image.topic_ids) == ["v"]
 
 
 def test_a_plan_that_fails_costs_its_request_and_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.common.core import finish
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.metadata.delta import MetadataDelta
@@ -310,6 +310,31 @@ def test_an_image_is_made_once_for_all_batches_until_there_is_a_publisher(monkey
     finish(loader.handle_commit(CommittedBatch(len(BASE), len(BASE), 1, 0, [NoOpRecord()])))
     assert made == [len(BASE) - 1, len(BASE)]
     assert published == [(set(), loader.image)], "a publisher gets what changes from when it was added"
+
+
+def test_what_is_replayed_of_a_batch_is_in_no_image_before_the_batch_ends() -> None:
+    records: list[MetadataRecord] = [TopicRecord(name="t", topic_id=T), TopicRecord(name="u", topic_id=U)]
+    loader, _ = loaded(BASE[:3])
+    before, published = loader.image, list[MetadataImage]()
+    steps = loader.handle_commit(CommittedBatch(3, 4, 1, 0, records))
+    for place, _ in enumerate(steps):
+        assert loader.image is before
+        if place == 0:
+            loader.publish_to(lambda delta, image: published.append(image))
+    assert published == [loader.image] and loader.image.topic_ids == {"t": T, "u": U}
+
+
+def test_a_change_is_published_up_to_where_every_publisher_has_taken_it_up() -> None:
+    loader, _ = loaded(BASE[:3])
+
+    def slow(delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        yield
+        yield
+
+    loader.publish_to(slow)
+    steps = loader.handle_commit(CommittedBatch(3, 3, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    seen = [(loader.image.provenance.offset, loader.published_offset) for _ in steps]
+    assert seen == [(2, 2), (3, 2), (3, 2)] and loader.published_offset == 3
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.metadata.delta import MetadataDelta
@@ -78,9 +79,10 @@ def turns(node: LoneNode, steps: int = 20) -> Iterator[None]:
 def test_logs_are_made_a_slice_at_a_time_and_the_node_asks_to_go_on() -> None:
     node = LoneNode()
     answer = send(node, creation("t", COUNT))
-    seen = [made(node) for _ in turns(node)]
-    assert max(after - before for before, after in pairwise(seen)) <= 20
-    assert seen[-1] == COUNT and answer.value.response.topics[0].error_code == 0
+    seen = [(made(node), len(node.broker.logs.logs)) for _ in turns(node)]
+    for number in (0, 1):
+        assert max(after[number] - before[number] for before, after in pairwise(seen)) <= 20
+    assert seen[-1] == (COUNT, COUNT) and answer.value.response.topics[0].error_code == 0
     assert all(partition.is_leader for partition in node.broker.replicas.partitions.values())
 
 
@@ -88,10 +90,10 @@ def test_a_topic_is_deleted_a_slice_at_a_time_and_the_broker_says_that_it_knows_
     node = LoneNode()
     create(node, "t", COUNT)
     node.run()
-    before = node.node.loader.published_offset
+    known = node.broker.lifecycle._metadata_offset
+    before, logs = known(), node.broker.logs
     send(node, deletion("t"))
-    loader, logs = node.node.loader, node.broker.logs
-    seen = [(made(node), len(logs.logs), loader.published_offset > before) for _ in turns(node)]
+    seen = [(made(node), len(logs.logs), known() > before) for _ in turns(node)]
     halves = [each for each in seen if 0 < each[0] < COUNT or 0 < each[1] < COUNT]
     assert len(halves) > COUNT // 20
     assert all((left, kept) == (0, 0) for left, kept, is_done in seen if is_done) and seen[-1] == (0, 0, True)
@@ -135,11 +137,21 @@ def test_a_topic_may_be_deleted_and_made_again_while_its_logs_are_being_made(tur
     assert marks.keys() <= node.broker.logs.logs.keys(), "no mark of a log that is gone"
 
 
-def test_the_marks_of_a_log_are_written_before_it_is_served() -> None:
+@pytest.mark.parametrize("turn", range(0, 30, 5))
+def test_the_marks_of_a_log_are_written_before_it_is_served(turn: int) -> None:
+    """Also if a change of the partition comes while its log is being made."""
     node = LoneNode()
     send(node, creation("t", COUNT))
-    for _ in turns(node):
-        assert node.broker.replicas.partitions.keys() <= node.broker.logs._recovery_points.offsets.keys()
+    replicas, logs = node.broker.replicas, node.broker.logs
+    for number, _ in enumerate(turns(node)):
+        if number == turn and "t" in replicas.image.topic_ids:
+            topic = replicas.image.topic_named("t")
+            delta = MetadataDelta(replicas.image)
+            for each in topic.partitions:
+                delta.replay(PartitionChangeRecord(topic_id=topic.topic_id, partition_id=each, leader=1))
+            finish(replicas.apply(delta, delta.apply(replicas.image.provenance), node.now))
+        assert replicas.partitions.keys() <= logs._recovery_points.offsets.keys()
+    assert made(node) == COUNT
 
 
 def test_a_partition_that_is_not_made_yet_is_led_elsewhere_for_now() -> None:
