@@ -241,14 +241,14 @@ class ReplicaManager:
         yield from self._logs.create_in_steps(keys, self._is_to_be_made)
         for key in keys:
             if self._is_to_be_made(key) and key.topic_partition in self._logs.logs:
-                del self._to_make[key.topic_partition]
+                self._to_make.pop(key.topic_partition, None)
                 self._update(self._make(key), self._trace.now)
                 yield
 
     def _is_to_be_made(self, key: TopicIdPartition) -> bool:
-        """Whether it still is: the newest image may say otherwise, and be taken up only as far as another partition."""
+        """Whether it still is: the newest image may say otherwise, though its turn to be dropped has not come."""
         known = self.image.partition(key.topic_id, key.partition)
-        return key.topic_partition in self._to_make and known is not None and self.broker_id in known.replicas
+        return known is not None and self.broker_id in known.replicas
 
     def _update(self, partition: Partition, now: int) -> None:
         """Let the partition be as the image says."""
