@@ -28,14 +28,6 @@ UNMENDED = {
     "TxnOffsetCommit": "the shard plans and writes all offsets of a request at once",
     "OffsetFetch": "the shard answers all topics of a group at once",
     "AddPartitionsToTxn": "all partitions of a transaction at once",
-    "AssignReplicasToDirs": "quadratic where a partition is named again and again",
-    "CreateTopics": "the controller refuses all topics at once",
-    "DeleteTopics": "the same",
-    "ElectLeaders": "all elections at once",
-    "ListPartitionReassignments": "all partitions at once",
-    "AlterPartitionReassignments": "the same",
-    "DescribeQuorum": "all topics and partitions at once",
-    "Vote": "the same",
 }
 """APIs whose turns are still longer than the law allows, each with why. Their floods are sent and meet all other laws.
 Strike out a row when its turns are short."""
