@@ -17,11 +17,10 @@ A new active controller aborts the metadata transaction that the one before has 
 
 An answer that changes nothing may still rest on a change that is not decided. It waits for that, too.
 
-A change of ten thousand records takes a large part of a second, and a node has more to do than that. So a change goes
-in `Steps`: it may pause while it is planned, and while its records are encoded and replayed. The changes that come
-meanwhile wait in the queue. So the image that a plan is made from is the newest one until its records are appended,
-and no plan need be checked again. (Raft may append a record of its own in between, which changes no image. A plan that
-has relied on an offset is made again then.)
+A large change goes in `Steps`: it may pause while it is planned, and while its records are encoded and replayed. Those
+that come meanwhile wait in the queue (`change_queue`). So the image that a plan is made from is the newest one until
+its records are appended, and no plan need be checked again. (Raft may append a record of its own in between, which
+changes no image. A plan that has relied on an offset is made again then.)
 
 Follows org.apache.kafka.controller.QuorumController.
 """
@@ -36,10 +35,11 @@ from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FatalFault
-from pykraft.common.time_slice import EndlessSlice, TimeSlice, take_steps
+from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
+from pykraft.controller.change_queue import ChangeQueue
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.controller_control import register_controller
@@ -111,18 +111,6 @@ class _Waiting(NamedTuple):
     outcome: Outcome
 
 
-class _Change:
-    """A change that is being made, or waits until those before it are made."""
-
-    __slots__ = ("plan", "promise", "steps")
-
-    def __init__(self, plan: Callable[[MetadataImage], Planned]) -> None:
-        self.plan = plan
-        self.promise: Promise[Outcome] = Promise()
-        self.steps: Steps[Outcome] | None = None
-        """None before it begins."""
-
-
 class QuorumController:
     """One controller of the quorum. It is a listener of its node's loader, which is one of the Raft client."""
 
@@ -171,10 +159,8 @@ class QuorumController:
         self._epoch = NOT_ACTIVE
         self._last_append = 0
         self._waiting: deque[_Waiting] = deque()
-        self._time_slice = time_slice or EndlessSlice()
-        self._queue: deque[_Change] = deque()
-        """The change that is being made, and those that come after it."""
-        self._is_working = False
+        failed = _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has failed to plan it")
+        self._changes = ChangeQueue(time_slice or EndlessSlice(), self._promise, failed)
         self._now = 0
         self._knows_sessions = False
         loader.add_listener(self)
@@ -228,11 +214,7 @@ class QuorumController:
         self._trace("controller", active=False, epoch=self._epoch)
         self._epoch = NOT_ACTIVE
         waiting, self._waiting = self._waiting, deque()
-        queue, self._queue = self._queue, deque()
-        for change in queue:
-            if change.steps is not None:
-                change.steps.close()
-        for promise in [each.promise for each in waiting] + [change.promise for change in queue]:
+        for promise in [each.promise for each in waiting] + self._changes.give_up():
             promise.keep(_refused(ErrorCode.NOT_CONTROLLER, "the leadership was lost before it was decided"))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -248,14 +230,13 @@ class QuorumController:
         self._set_time(now)
         if not self._may_write:
             return FOREVER
-        self._time_slice.begin()
-        if not self._work():
+        if not self._changes.work(now):
             return now
         for broker_id in self._heartbeats.stale(self._unfenced(), now):
             self._trace("broker_session_expired", broker=broker_id)
-            self._change(partial(self._plan_fencing, broker_id))
-        next_task = self._periodic.run(self._change, now)
-        if self._queue:
+            self._changes.add(self._make(partial(self._plan_fencing, broker_id)), now)
+        next_task = self._periodic.run(lambda plan: self._changes.add(self._make(plan), now), now)
+        if self._changes:
             return now
         deadline = min(self._heartbeats.next_expiry(self._unfenced()), next_task)
         if self._idle_ms:
@@ -329,43 +310,7 @@ class QuorumController:
         self._set_time(now)
         if not self._may_write:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
-        return self._change(plan)
-
-    def _change(self, plan: Callable[[MetadataImage], Planned]) -> Promise[Outcome]:
-        """Make this change after those that are in the queue: now, if there is none and the slice lasts."""
-        change = _Change(plan)
-        self._queue.append(change)
-        if len(self._queue) == 1:
-            self._work()
-        return change.promise
-
-    def _work(self) -> bool:
-        """Make the changes in the queue, one after the other, until the slice is over; whether all are made. A promise
-        that is kept may bring another one."""
-        if self._is_working:
-            return False
-        self._is_working = True
-        try:
-            while self._queue and self._go_on(self._queue[0]):
-                continue
-        finally:
-            self._is_working = False
-        return not self._queue
-
-    def _go_on(self, change: _Change) -> bool:
-        """Go on with the first change; whether it is made."""
-        sent = None if change.steps is None else self._now
-        change.steps = change.steps or self._make(change.plan)
-        try:
-            is_done, outcome = take_steps(change.steps, sent, self._time_slice, self._now)
-        except Exception:
-            self._queue.popleft()
-            change.promise.keep(_refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has failed to plan it"))
-            raise
-        if is_done:
-            self._queue.popleft()
-            self._promise(outcome, change.promise)
-        return is_done
+        return self._changes.add(self._make(plan), now)
 
     def _promise(self, outcome: Outcome, promise: Promise[Outcome]) -> None:
         """Keep the promise once all is decided that the outcome rests on. A refusal need not wait."""

@@ -6,15 +6,15 @@ import pytest
 
 from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.server import refusals
-from pykraft.server.refusals import refuse_in_steps
+from pykraft.server import long_answers
+from pykraft.server.long_answers import refuse_in_steps
 from tests.flood.generator import Flood, Target, fill, variants
 from tests.flood.order import ordered
 from tests.flood.vocabulary import State
 
 ERROR = KafkaError(ErrorCode.POLICY_VIOLATION, "too many")
 TARGETS = list({(target.api.name, target.path): target for target in ordered()}.values())
-ENTRIES = 2 * refusals._AT_ONCE - 50
+ENTRIES = 2 * long_answers._AT_ONCE - 50
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=map(str, TARGETS))

@@ -54,8 +54,9 @@ from pykraft.protocol.messages.reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from pykraft.server.apis.controller import ask
-from pykraft.server.apis.dispatch import Handled, Handlers, Long
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster, check_configs
+from pykraft.server.long_answers import Long
 from pykraft.transport.server_channel import RequestContext
 
 _KEPT = frozenset(ResourceType) - {ResourceType.BROKER_LOGGER}

@@ -22,8 +22,9 @@ from pykraft.protocol.messages.brokers import (
     ControllerRegistrationRequest,
 )
 from pykraft.protocol.schema import Request
-from pykraft.server.apis.dispatch import Handled, Handlers, Long
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
+from pykraft.server.long_answers import Long
 from pykraft.transport.server_channel import RequestContext
 
 

@@ -22,18 +22,17 @@ Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
-from pykraft.common.core import Clock, Promise, Steps
+from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import TimeSlice
-from pykraft.protocol.error_counts import count_in_steps
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.schema import Request, Response, Struct, encode_in_steps
+from pykraft.protocol.schema import Request, Response
+from pykraft.server.long_answers import ENCODED_AT_ONCE, LARGE_REQUEST_BYTES, Encoded, Long, encoding, refusing
 from pykraft.server.quotas import Quotas, Used
-from pykraft.server.refusals import refuse_in_steps
 from pykraft.server.slices import ItemByItem, Slices, Work
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
@@ -45,19 +44,8 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
 
 _NO_MEMORY = CloseConnection("there is not enough memory for this request")
 """Made ahead: then there may be none for it."""
-_ENCODED_AT_ONCE = 200
-"""An answer about more items than this is encoded in slices."""
-_LARGE_REQUEST_BYTES = 32 << 10
-"""A refusal names all that the request has named: that of a larger request is made in slices."""
 _FROM_THE_START = object()
 _LATER = object()
-
-
-class Long(NamedTuple):
-    """A response that may be about very many items, though its handler did not go through them one by one."""
-
-    response: Response | None
-
 
 Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem | Long
 """What a handler returns: the response, None for none, a promise of what another handler might return, or a list to be
@@ -130,18 +118,18 @@ class Dispatcher:
                         return _LATER
                     handled = handled.value
                 elif type(handled) is Long:
-                    is_long = handled.response is not None and _has_many_items(handled.response)
-                    handled = self._encoding(work, handled.response) if is_long else handled.response
-                elif len(work.answers) > _ENCODED_AT_ONCE and isinstance(handled, Response):
-                    handled = self._encoding(work, handled)
+                    version = work.inbound.context.api_version
+                    handled = encoding(handled.response, version) if handled.is_long else handled.response
+                elif len(work.answers) > ENCODED_AT_ONCE and isinstance(handled, Response):
+                    handled = encoding(handled, work.inbound.context.api_version)
                 else:
                     return handled
         except Exception as error:  # a fault of ours must cost this request and no other
-            is_large = work.inbound.context.size_bytes > _LARGE_REQUEST_BYTES
-            if not isinstance(error, KafkaError) or not is_large or work.is_refused:
+            is_small = work.inbound.context.size_bytes <= LARGE_REQUEST_BYTES
+            if work.is_refused or is_small or not isinstance(error, KafkaError):
                 return self._ended(work.inbound, error)
             work.is_refused = True
-            return self._work(work, ItemByItem((work.inbound.message,), partial(_refused, error), _long), now)
+            return self._work(work, refusing(work.inbound.message, error, _unanswered(error)), now)
         finally:
             if began_us is not None:
                 work.handling_us += self._clock.elapsed_us() - began_us
@@ -165,10 +153,6 @@ class Dispatcher:
         if ended is not _LATER:
             self._promise(work).keep(self._answer(work, ended))
 
-    @staticmethod
-    def _encoding(work: Work, response: Response | None) -> ItemByItem:
-        return ItemByItem((response,), partial(_encoded, work.inbound.context.api_version), _only)
-
     def _ended(self, inbound: InboundRequest, error: Exception) -> Response | CloseConnection:
         """What a request comes to whose handler has raised this."""
         request = inbound.message
@@ -181,13 +165,14 @@ class Dispatcher:
         if not isinstance(error, KafkaError):
             self._fault_handler.handle_fault(type(request).__name__, error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        return _refusal_or_end(request.refusal(error), error)
+        refusal = request.refusal(error)
+        return _unanswered(error) if refusal is None else refusal
 
     def _answer(self, work: Work, ended: Any) -> Answer:
         if isinstance(ended, CloseConnection):
             return Answer(None, hang_up=True)
         body = errors = None
-        if type(ended) is _Encoded:
+        if type(ended) is Encoded:
             ended, body, errors = ended
         quotas, context = self._quotas, work.inbound.context
         if quotas is None or context.api_key == EnvelopeRequest.api:
@@ -199,43 +184,5 @@ class Dispatcher:
         return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us), self._now())
 
 
-class _Encoded(NamedTuple):
-    """A response, its bytes, and the errors in it."""
-
-    response: Response
-    body: list[Any]
-    errors: Mapping[int, int]
-
-
-def _encoded(version: int, response: Response, now: int) -> Steps[_Encoded]:
-    body = yield from encode_in_steps(response, version)
-    errors = yield from count_in_steps(response)
-    return _Encoded(response, body, errors)
-
-
-def _only(answers: list[_Encoded], now: int) -> Any:
-    return answers[0]
-
-
-def _refused(error: KafkaError, request: Request, now: int) -> Steps[Response | CloseConnection]:
-    return _refusal_or_end((yield from refuse_in_steps(request, error)), error)
-
-
-def _refusal_or_end(refusal: Response | None, error: KafkaError) -> Response | CloseConnection:
-    return CloseConnection(f"a client that wants no answer is refused: {error}") if refusal is None else refusal
-
-
-def _long(answers: list[Any], now: int) -> Any:
-    return Long(answers[0]) if isinstance(answers[0], Response) else answers[0]
-
-
-def _has_many_items(response: Response) -> bool:
-    """Whether it is about more items than are encoded at once; of its parts a few are looked into."""
-    count = 0
-    for found in vars(response).values():
-        if isinstance(found, list | tuple):
-            count += len(found)
-            for part in found[:_ENCODED_AT_ONCE]:
-                inner = vars(part).values() if isinstance(part, Struct) else ()
-                count += sum(len(each) for each in inner if isinstance(each, list | tuple))
-    return count > _ENCODED_AT_ONCE
+def _unanswered(error: KafkaError) -> CloseConnection:
+    return CloseConnection(f"a client that wants no answer is refused: {error}")

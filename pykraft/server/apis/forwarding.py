@@ -36,13 +36,13 @@ from pykraft.protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from pykraft.protocol.schema import Request, Response, encode_in_steps
-from pykraft.server.apis.dispatch import Handled, Handlers, Long
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.long_answers import LARGE_REQUEST_BYTES, Long
 from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _PRINCIPAL_VERSION = b"\x00\x00"
-_LARGE_REQUEST_BYTES = 32 << 10
 _MADE_AT_ONCE = 100
 """This many missing topics are asked for at once; a client that wants more asks again."""
 
@@ -60,7 +60,7 @@ class ForwardingApis:
     def forward(self, request: Request, context: RequestContext, now: int) -> Handled:
         """Answer with what the controller answers. It refuses what names too much; so it need not be sent that. A
         large request is encoded again in steps, and is sent though its client has hung up."""
-        if context.size_bytes <= _LARGE_REQUEST_BYTES:
+        if context.size_bytes <= LARGE_REQUEST_BYTES:
             return self.pass_on(request, context, now).map(Long)
         check_size(request)
         return ItemByItem(

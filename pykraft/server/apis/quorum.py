@@ -24,8 +24,9 @@ from pykraft.protocol.messages.quorum import (
     VoteResponse,
 )
 from pykraft.raft.service import RaftService
-from pykraft.server.apis.dispatch import Handlers, Long
+from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
+from pykraft.server.long_answers import Long
 from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 

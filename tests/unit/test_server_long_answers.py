@@ -16,7 +16,8 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.schema import Request
-from pykraft.server.apis.dispatch import Answer, Dispatcher, Handled, Long
+from pykraft.server.apis.dispatch import Answer, Dispatcher, Handled
+from pykraft.server.long_answers import Long
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import make, new_topic
 from tests.harness.storage import CountedSlice, ManualClock
