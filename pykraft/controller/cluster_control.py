@@ -19,12 +19,13 @@ Follows org.apache.kafka.controller.ClusterControlManager.
 
 from collections.abc import Sequence
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.features import METADATA_VERSION, check_broker_features
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
 from pykraft.controller.replication_control import ReplicationControl
-from pykraft.controller.result import Result, VersionedRecord
+from pykraft.controller.result import Result, VersionedRecord, gathered
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, LATEST
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -60,7 +61,7 @@ class ClusterControl:
 
     def register_broker(
         self, image: MetadataImage, request: BrokerRegistrationRequest, epoch: int, now: int
-    ) -> Result[BrokerRegistrationResponse]:
+    ) -> Steps[Result[BrokerRegistrationResponse]]:
         """`epoch` is the offset that the registration's record will have. Records that must come before it are counted
         by the caller: they are in the result, and shift it."""
         if request.cluster_id != self._cluster_id:
@@ -85,26 +86,27 @@ class ClusterControl:
         else:
             # What the old process led, others lead: the new one may have lost what was not synced.
             is_clean = known is not None and known.epoch == request.previous_broker_epoch
-            records += self._replication.plan_broker_replaced(image, request.broker_id, is_clean)
+            records = yield from gathered(self._replication.plan_broker_replaced(image, request.broker_id, is_clean))
             registration.broker_epoch = epoch + len(records)
         records.append((registration, REGISTER_BROKER_VERSION))
         return Result(
             records,
             BrokerRegistrationResponse(broker_epoch=registration.broker_epoch),
             after=lambda _: self.heartbeats.register(request.broker_id, now),
+            first_offset=epoch,
         )
 
     def heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now: int
-    ) -> Result[BrokerHeartbeatResponse]:
+    ) -> Steps[Result[BrokerHeartbeatResponse]]:
         """What becomes of a broker that was heard from."""
         broker = self.checked(image, request.broker_id, request.broker_epoch)
-        leads = self._replication.leads_partitions(image, broker.broker_id)
+        leads = self._replication.index.leads_any(image, broker.broker_id)
         state = self.heartbeats.next_state(broker, request, leads, image.active_brokers)
         records: list[VersionedRecord] = []
         if state is not state_of(broker):
-            records = self._plan_state(image, broker, state)
-        records = records or self._plan_directories_gone(image, broker, request.offline_log_dirs)
+            records = yield from self._plan_state(image, broker, state)
+        records = records or (yield from self._plan_directories_gone(image, broker, request.offline_log_dirs))
         self.heartbeats.touch(broker.broker_id, now, request.current_metadata_offset)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.epoch,
@@ -120,33 +122,35 @@ class ClusterControl:
 
     def unregister_broker(
         self, image: MetadataImage, request: UnregisterBrokerRequest
-    ) -> Result[UnregisterBrokerResponse]:
+    ) -> Steps[Result[UnregisterBrokerResponse]]:
         """The broker leads nothing, is in no ISR of more than itself, and is not registered any more."""
         broker_id = request.broker_id
         broker = image.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {broker_id} is registered")
-        records = self._replication.plan_broker_gone(image, broker_id)
+        records = yield from gathered(self._replication.plan_broker_gone(image, broker_id))
         records.append((UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
         return Result(records, UnregisterBrokerResponse(), after=lambda _: self.heartbeats.forget(broker_id))
 
     def _plan_state(
         self, image: MetadataImage, broker: BrokerRegistration, state: BrokerState
-    ) -> list[VersionedRecord]:
+    ) -> Steps[list[VersionedRecord]]:
         change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
         match state:
             case BrokerState.UNFENCED:
                 change.fenced = -1
-                return [(change, 0), *self._replication.plan_broker_back(image, broker.broker_id)]
+                planned = self._replication.plan_broker_back(image, broker.broker_id)
+                return [(change, 0), *(yield from gathered(planned))]
             case BrokerState.CONTROLLED_SHUTDOWN:
                 change.in_controlled_shutdown = 1
-                return [(change, 1), *self._replication.plan_broker_gone(image, broker.broker_id)]
+                planned = self._replication.plan_broker_gone(image, broker.broker_id)
+                return [(change, 1), *(yield from gathered(planned))]
             case _:
-                return self.plan_fencing(image, broker.broker_id)
+                return (yield from self.plan_fencing(image, broker.broker_id))
 
     def _plan_directories_gone(
         self, image: MetadataImage, broker: BrokerRegistration, offline: Sequence[Uuid]
-    ) -> list[VersionedRecord]:
+    ) -> Steps[list[VersionedRecord]]:
         """Log directories of the broker have failed: what is in them goes to others. (A broker that has lost the last
         one stops.)"""
         gone = set(offline).intersection(broker.directories)
@@ -154,12 +158,13 @@ class ClusterControl:
         if not gone or not left:
             return []
         change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
-        return [*self._replication.plan_directories_gone(image, broker.broker_id, gone), (change, 2)]
+        planned = self._replication.plan_directories_gone(image, broker.broker_id, gone)
+        return [*(yield from gathered(planned)), (change, 2)]
 
-    def plan_fencing(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+    def plan_fencing(self, image: MetadataImage, broker_id: int) -> Steps[list[VersionedRecord]]:
         """The broker is fenced: its leaderships and ISR memberships go to others."""
         broker = image.brokers[broker_id]
-        records = self._replication.plan_broker_gone(image, broker_id)
+        records = yield from gathered(self._replication.plan_broker_gone(image, broker_id))
         if not broker.fenced:
             change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=1)
             records.append((change, 0))

@@ -18,6 +18,7 @@ from typing import Any
 
 from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
 from pykraft.common.config import as_text
+from pykraft.common.core import Steps
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.group_config import BROKER_GROUP_CONFIG, check_group_settings
 from pykraft.common.topic_config import (
@@ -60,21 +61,22 @@ class ConfigControl:
 
     def incremental_alter_configs(
         self, image: MetadataImage, request: IncrementalAlterConfigsRequest
-    ) -> Result[IncrementalAlterConfigsResponse]:
+    ) -> Steps[Result[IncrementalAlterConfigsResponse]]:
         def changes(resource: Any) -> Changes:
             present = image.config_of(resource.resource_type, resource.resource_name)
             return {config.name: _changed(resource.resource_type, config, present) for config in resource.configs}
 
-        records, results = self._plan_all(image, request.resources, changes, IncrementalAlterConfigsResponse.Result)
+        result_type = IncrementalAlterConfigsResponse.Result
+        records, results = yield from self._plan_all(image, request.resources, changes, result_type)
         return Result([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=results))
 
-    def alter_configs(self, image: MetadataImage, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
+    def alter_configs(self, image: MetadataImage, request: AlterConfigsRequest) -> Steps[Result[AlterConfigsResponse]]:
         def changes(resource: Any) -> Changes:
             present = image.config_of(resource.resource_type, resource.resource_name)
             wanted = {config.name: config.value for config in resource.configs}
             return wanted | {name: None for name in sorted(present) if name not in wanted}
 
-        records, results = self._plan_all(image, request.resources, changes, AlterConfigsResponse.Result)
+        records, results = yield from self._plan_all(image, request.resources, changes, AlterConfigsResponse.Result)
         return Result([] if request.validate_only else records, AlterConfigsResponse(responses=results))
 
     def _plan_all(
@@ -83,7 +85,7 @@ class ConfigControl:
         resources: Sequence[Any],
         changes: Callable[[Any], Changes],
         result_type: Callable[..., Any],
-    ) -> tuple[list[VersionedRecord], list[Any]]:
+    ) -> Steps[tuple[list[VersionedRecord], list[Any]]]:
         records: list[VersionedRecord] = []
         results: dict[tuple[int, str], Any] = {}
         times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -98,6 +100,7 @@ class ConfigControl:
                 records += self._plan(image, kind, name, changes(resource))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
+            yield
         if image.keeps_elr:
             records += clearing_records(records)
         if len(records) > MAX_RECORDS_PER_REQUEST:  # what voids ELRs must be in the same batch

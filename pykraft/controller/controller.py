@@ -17,21 +17,29 @@ A new active controller aborts the metadata transaction that the one before has 
 
 An answer that changes nothing may still rest on a change that is not decided. It waits for that, too.
 
+A large change goes in `Steps`: it may pause while it is planned, and while its records are encoded and replayed. Those
+that come meanwhile wait in the queue (`change_queue`). So the image that a plan is made from is the newest one until
+its records are appended, and no plan need be checked again. (Raft may append a record of its own in between, which
+changes no image. A plan that has relied on an offset is made again then.)
+
 Follows org.apache.kafka.controller.QuorumController.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.common.config import Config
-from pykraft.common.core import FOREVER, Promise
+from pykraft.common.core import FOREVER, Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FatalFault
+from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
+from pykraft.controller.change_queue import ChangeQueue
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.controller_control import register_controller
@@ -59,7 +67,6 @@ from pykraft.protocol.messages.admin import (
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
-    AlterPartitionResponse,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -84,8 +91,9 @@ from pykraft.raft.listener import CommittedBatch
 
 NOT_ACTIVE = -1
 
-Plan = Callable[[MetadataImage, Any], Result[Any]]
-"""(image, request) -> records and response; KafkaError refuses the request."""
+Planned = Result[Any] | Steps[Result[Any]]
+Plan = Callable[[MetadataImage, Any], Planned]
+"""(image, request) -> records and response, or the steps to them; KafkaError refuses the request."""
 
 
 class Outcome(NamedTuple):
@@ -119,9 +127,11 @@ class QuorumController:
         properties: Mapping[str, str] | None = None,
         first_records: Sequence[VersionedRecord] = tuple(level_records(NEW_CLUSTER)),
         static_voters: Collection[int] = (),
+        time_slice: TimeSlice | None = None,
     ) -> None:
         """`properties` is the node's file, which has defaults for settings of topics. A cluster whose metadata log is
-        empty gets `first_records`. The `static_voters` are those of ``controller.quorum.voters``."""
+        empty gets `first_records`. The `static_voters` are those of ``controller.quorum.voters``. `time_slice` says
+        when a change has to pause: never, if it is not given."""
         self._node_id = node_id
         self._first_records = first_records
         self._properties = properties or {}
@@ -149,6 +159,8 @@ class QuorumController:
         self._epoch = NOT_ACTIVE
         self._last_append = 0
         self._waiting: deque[_Waiting] = deque()
+        failed = _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has failed to plan it")
+        self._changes = ChangeQueue(time_slice or EndlessSlice(), self._promise, failed)
         self._now = 0
         self._knows_sessions = False
         loader.add_listener(self)
@@ -193,17 +205,17 @@ class QuorumController:
         self._trace("controller", active=True, epoch=epoch)
         if self._loader.is_in_transaction:
             # The controller that began it cannot end it any more, and until then no image changes.
-            self._append([(AbortTransactionRecord(reason="Controller failover"), 0)], self._now)
+            finish(self._append([(AbortTransactionRecord(reason="Controller failover"), 0)]))
         if not self._image.features:
-            self._append(bootstrap_records(self._first_records, self._properties), self._now)
+            finish(self._append(bootstrap_records(self._first_records, self._properties)))
 
     def _step_down(self) -> None:
         """Another controller leads: what is not decided is not ours to promise."""
         self._trace("controller", active=False, epoch=self._epoch)
         self._epoch = NOT_ACTIVE
         waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            each.promise.keep(_refused(ErrorCode.NOT_CONTROLLER, "the leadership was lost before it was decided"))
+        for promise in [each.promise for each in waiting] + self._changes.give_up():
+            promise.keep(_refused(ErrorCode.NOT_CONTROLLER, "the leadership was lost before it was decided"))
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
@@ -218,16 +230,23 @@ class QuorumController:
         self._set_time(now)
         if not self._may_write:
             return FOREVER
+        if not self._changes.work(now):
+            return now
         for broker_id in self._heartbeats.stale(self._unfenced(), now):
             self._trace("broker_session_expired", broker=broker_id)
-            self._append(self._cluster.plan_fencing(self._image, broker_id), now)
-        next_task = self._periodic.run(lambda: self._image, lambda records: self._append(records, now), now)
+            self._changes.add(self._make(partial(self._plan_fencing, broker_id)), now)
+        next_task = self._periodic.run(lambda plan: self._changes.add(self._make(plan), now), now)
+        if self._changes:
+            return now
         deadline = min(self._heartbeats.next_expiry(self._unfenced()), next_task)
         if self._idle_ms:
             if now >= self._last_append + self._idle_ms:
-                self._append([(NoOpRecord(), 0)], now)
+                finish(self._append([(NoOpRecord(), 0)]))
             deadline = min(deadline, self._last_append + self._idle_ms)
         return deadline
+
+    def _plan_fencing(self, broker_id: int, image: MetadataImage) -> Steps[Result[None]]:
+        return Result((yield from self._cluster.plan_fencing(image, broker_id)), None)
 
     def _set_time(self, now: int) -> None:
         """Raft does not say when it made this node the controller: the sessions of the brokers begin with the first
@@ -247,7 +266,7 @@ class QuorumController:
         """What becomes of a request, once what it changes is committed."""
         make_plan = self._plans[type(request)]
 
-        def plan(image: MetadataImage) -> Result[Any]:
+        def plan(image: MetadataImage) -> Planned:
             check_size(request)
             return make_plan(image, request)
 
@@ -281,55 +300,77 @@ class QuorumController:
         """Whether ``kraft.version`` may be raised, or raise it."""
         self._raft.upgrade_kraft_version(self._epoch, level, validate_only)
 
-    def _alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+    def _alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Planned:
         self._cluster.checked(image, request.broker_id, request.broker_epoch)
         return self._replication.alter_partition(image, request)
 
     # --- plan, append, replay, answer ---------------------------------------------------------------------------------
 
-    def _write(self, plan: Callable[[MetadataImage], Result[Any]], now: int) -> Promise[Outcome]:
+    def _write(self, plan: Callable[[MetadataImage], Planned], now: int) -> Promise[Outcome]:
         self._set_time(now)
         if not self._may_write:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
+        return self._changes.add(self._make(plan), now)
+
+    def _promise(self, outcome: Outcome, promise: Promise[Outcome]) -> None:
+        """Keep the promise once all is decided that the outcome rests on. A refusal need not wait."""
+        offset = self._image.provenance.offset
+        if outcome.error is not None or offset <= self._loader.image.provenance.offset:
+            promise.keep(outcome)
+        else:
+            self._waiting.append(_Waiting(offset, promise, outcome))
+
+    def _make(self, plan: Callable[[MetadataImage], Planned]) -> Steps[Outcome]:
+        """Plan a change, and append what it comes to."""
         try:
-            result = plan(self._image)
-            self._append(result.records, now)
+            is_appended = False
+            while not is_appended:
+                planned = plan(self._image)
+                result = planned if isinstance(planned, Result) else (yield from planned)
+                is_appended = yield from self._append(result.records, result.first_offset)
         except KafkaError as error:
-            return Promise.of(Outcome(None, error))
+            return Outcome(None, error)
         if result.after is not None:
             result.after(self._image.provenance.offset)
-        outcome = Outcome(result.response, None)
-        if self._image.provenance.offset <= self._loader.image.provenance.offset:
-            return Promise.of(outcome)
-        promise: Promise[Outcome] = Promise()
-        self._waiting.append(_Waiting(self._image.provenance.offset, promise, outcome))
-        return promise
+        return Outcome(result.response, None)
 
-    def _append(self, records: Sequence[VersionedRecord], now: int) -> None:
+    def _append(self, records: Sequence[VersionedRecord], first_offset: int | None = None) -> Steps[bool]:
         """What a request asks for is never so much that it could become true by halves; a broker with very many
-        partitions may be fenced in several pieces."""
-        for start in range(0, len(records), MAX_RECORDS_PER_REQUEST):
-            self._append_together(records[start : start + MAX_RECORDS_PER_REQUEST], now)
+        partitions may be fenced in several pieces, without a pause. False if the first record would not get the offset
+        that it must have: then nothing has changed."""
+        pieces = [
+            self._append_together(records[start : start + MAX_RECORDS_PER_REQUEST], None if start else first_offset)
+            for start in range(0, len(records), MAX_RECORDS_PER_REQUEST)
+        ]
+        if len(pieces) == 1:
+            return (yield from pieces[0])
+        return all(finish(piece) for piece in pieces)
 
-    def _append_together(self, records: Sequence[VersionedRecord], now: int) -> None:
+    def _append_together(self, records: Sequence[VersionedRecord], first_offset: int | None) -> Steps[bool]:
         """Give the records to the log, and let the newest image take them in. KafkaError(RECORD_LIST_TOO_LARGE) if they
         are too large for one batch: nothing has changed then. Each is written as the level of the metadata allows: the
         image has no level only where the records set the first one."""
         level = (self._image.features or levels_in(self._first_records))[METADATA_VERSION]
-        records = [as_of_level(record, version, level) for record, version in records]
-        values = [encode_metadata_record(record, version) for record, version in records]
-        last_offset = self._raft.append(self._epoch, values, now)
-        delta = MetadataDelta(self._image)
-        try:
-            for record, _ in records:
+        delta, values, changes = MetadataDelta(self._image), list[bytes](), list[BrokerRegistrationChangeRecord]()
+        for given in records:
+            record, version = as_of_level(*given, level)
+            values.append(encode_metadata_record(record, version))
+            try:
                 delta.replay(record)
-            self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
-        except Exception as error:
-            raise FatalFault(f"the active controller cannot apply what it has written at {last_offset}") from error
-        for record, _ in records:
+            except Exception as error:
+                raise FatalFault(f"the active controller cannot apply what it is to write: {record}") from error
             if isinstance(record, BrokerRegistrationChangeRecord):
-                self._trace("broker_change", broker=record.broker_id, fenced=record.fenced)
-        self._last_append = now
+                changes.append(record)
+            yield
+        if first_offset not in (None, self._raft.next_append_offset):
+            return False
+        last_offset = self._raft.append(self._epoch, values, self._now)
+        self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
+        self._replication.index.follow(delta, self._image)
+        for change in changes:
+            self._trace("broker_change", broker=change.broker_id, fenced=change.fenced)
+        self._last_append = self._now
+        return True
 
 
 def _refused(code: ErrorCode, detail: str) -> Outcome:

@@ -10,6 +10,9 @@ A replica that is said to be in a directory which its broker does not have (any 
 Follows handleAssignReplicasToDirs of org.apache.kafka.controller.ReplicationControlManager.
 """
 
+from collections.abc import Sequence
+
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.cluster_control import ClusterControl
@@ -31,8 +34,9 @@ class DirectoryControl:
 
     def assign_replicas(
         self, image: MetadataImage, request: AssignReplicasToDirsRequest
-    ) -> Result[AssignReplicasToDirsResponse]:
-        """An answer for each replica; those that can be are noted."""
+    ) -> Steps[Result[AssignReplicasToDirsResponse]]:
+        """An answer for each replica; those that can be are noted. One that is named again is noted again only for
+        another directory."""
         level = image.features.get(METADATA_VERSION, 0)
         if level < IV_3_7_2_DIRECTORIES:
             raise KafkaError(
@@ -41,6 +45,7 @@ class DirectoryControl:
             )
         broker = ClusterControl.checked(image, request.broker_id, request.broker_epoch)
         records: list[VersionedRecord] = []
+        changed: dict[tuple[Uuid, int], PartitionRegistration] = {}
         directories = []
         for directory in request.directories:
             topics = []
@@ -49,36 +54,51 @@ class DirectoryControl:
                 for wanted in topic.partitions:
                     answer = Answer.Topic.Partition(partition_index=wanted.partition_index)
                     try:
-                        records += self._assign(image, broker, topic.topic_id, wanted.partition_index, directory.id)
+                        key = topic.topic_id, wanted.partition_index
+                        partition = changed.get(key) or _find(image, *key)
+                        some, changed[key] = self._assign(image, broker, key, partition, directory.id)
+                        records += some
                     except KafkaError as error:
                         answer.error_code = error.code
                     partitions.append(answer)
+                    yield
                 topics.append(Answer.Topic(topic_id=topic.topic_id, partitions=partitions))
             directories.append(Answer(id=directory.id, topics=topics))
         return Result(records, AssignReplicasToDirsResponse(directories=directories))
 
     def _assign(
-        self, image: MetadataImage, broker: BrokerRegistration, topic_id: Uuid, number: int, directory: Uuid
-    ) -> list[VersionedRecord]:
-        """The records that let this replica be in that directory."""
-        partition = _find(image, topic_id, number)
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        key: tuple[Uuid, int],
+        partition: PartitionRegistration,
+        directory: Uuid,
+    ) -> tuple[list[VersionedRecord], PartitionRegistration]:
+        """The records that let this replica be in that directory, and the partition after them."""
         replica = broker.broker_id
         if replica not in partition.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        noted = self._replication.plan(image, topic_id, number, may_lead=image.is_active, moved={replica: directory})
+        noted = self._replication.plan(
+            image, *key, may_lead=image.is_active, moved={replica: directory}, partition=partition
+        )
+        partition = _after(partition, noted)
         if broker.has_online(directory) or replica not in partition.isr:
-            return noted
-        for record, _ in noted:
-            assert isinstance(record, PartitionChangeRecord)
-            partition = partition.merge(record)
-        return noted + self._replication.plan(
+            return noted, partition
+        gone = self._replication.plan(
             image,
-            topic_id,
-            number,
+            *key,
             may_lead=lambda other: other != replica and image.is_active(other),
             new_isr=[other for other in partition.isr if other != replica],
             partition=partition,
         )
+        return noted + gone, _after(partition, gone)
+
+
+def _after(partition: PartitionRegistration, records: Sequence[VersionedRecord]) -> PartitionRegistration:
+    for record, _ in records:
+        assert isinstance(record, PartitionChangeRecord)
+        partition = partition.merge(record)
+    return partition
 
 
 def _find(image: MetadataImage, topic_id: Uuid, number: int) -> PartitionRegistration:

@@ -16,16 +16,18 @@ Follows org.apache.kafka.controller.ReplicationControlManager (electLeaders, may
 maybeElectUncleanLeaders).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 from pykraft.common.config import Config
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller import config as keys
+from pykraft.controller.brokers_to_isrs import Found
 from pykraft.controller.partition_change import Election
 from pykraft.controller.periodic import PeriodicTask
-from pykraft.controller.replication_control import ReplicationControl, all_partitions
+from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
-from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.elections import ElectionType, ElectLeadersRequest, ElectLeadersResponse
 
 MAX_ELECTIONS = 1000
@@ -49,7 +51,7 @@ class LeaderElections:
 
     # --- ElectLeaders -------------------------------------------------------------------------------------------------
 
-    def elect_leaders(self, image: MetadataImage, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+    def elect_leaders(self, image: MetadataImage, request: ElectLeadersRequest) -> Steps[Result[ElectLeadersResponse]]:
         """An answer for each partition that is named. Null means all partitions; then those that have the right leader
         are not answered."""
         if request.topic_partitions is not None and not request.topic_partitions:
@@ -72,6 +74,7 @@ class LeaderElections:
                     answer.error_code, answer.error_message = error.code, error.detail
                 if request.topic_partitions is not None or answer.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                     answers.append(answer)
+                yield
             results.append(TopicAnswer(topic=name, partition_result=answers))
         records = [record for some in planned.values() for record in some]
         if len(records) > MAX_RECORDS_PER_REQUEST:
@@ -111,30 +114,27 @@ class LeaderElections:
             tasks.insert(0, PeriodicTask(interval_ms, self.plan_preferred, MAX_ELECTIONS))
         return tasks
 
-    def plan_preferred(self, image: MetadataImage) -> list[VersionedRecord]:
+    def plan_preferred(self, image: MetadataImage) -> Steps[list[VersionedRecord]]:
         """Preferred elections, where the first replica is in sync and does not lead."""
-        return self._plan_for(image, Election.PREFERRED, lambda topic, partition: not partition.has_preferred_leader)
+        return self._plan_for(image, Election.PREFERRED, self._replication.index.imbalanced(image))
 
-    def plan_unclean(self, image: MetadataImage) -> list[VersionedRecord]:
+    def plan_unclean(self, image: MetadataImage) -> Steps[list[VersionedRecord]]:
         """Unclean elections, where a partition has no leader and its topic allows it by now."""
-        return self._plan_for(
-            image,
-            Election.UNCLEAN,
-            lambda topic, partition: (
-                not partition.has_leader and self._replication.allows_unclean_election(image, topic.name)
-            ),
+        without = (
+            found
+            for found in self._replication.index.without_leader(image)
+            if self._replication.allows_unclean_election(image, image.topics[found[0]].name)
         )
+        return self._plan_for(image, Election.UNCLEAN, without)
 
-    def _plan_for(
-        self, image: MetadataImage, election: Election, is_due: Callable[[TopicImage, PartitionRegistration], bool]
-    ) -> list[VersionedRecord]:
+    def _plan_for(self, image: MetadataImage, election: Election, due: Iterable[Found]) -> Steps[list[VersionedRecord]]:
         """Elections of the partitions for which one is due, at most `MAX_ELECTIONS` or a few more."""
         records: list[VersionedRecord] = []
-        for topic_id, number, partition in all_partitions(image):
-            if is_due(image.topics[topic_id], partition):
-                records += self._replication.plan(image, topic_id, number, may_lead=image.is_active, election=election)
+        for topic_id, number, _ in due:
+            records += self._replication.plan(image, topic_id, number, may_lead=image.is_active, election=election)
             if len(records) >= MAX_ELECTIONS:
                 break
+            yield
         return records
 
 

@@ -14,6 +14,7 @@ Follows org.apache.kafka.controller.ReplicationControlManager.
 
 from collections.abc import Iterable, Sequence
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicIdPartition
 from pykraft.controller.assignment import Assignment, reassigned, reverted
@@ -40,7 +41,7 @@ class ReassignmentControl:
 
     def alter(
         self, image: MetadataImage, request: AlterPartitionReassignmentsRequest
-    ) -> Result[AlterPartitionReassignmentsResponse]:
+    ) -> Steps[Result[AlterPartitionReassignmentsResponse]]:
         records: list[VersionedRecord] = []
         changed: dict[TopicIdPartition, PartitionRegistration] = {}
         topics = []
@@ -64,6 +65,7 @@ class ReassignmentControl:
                 except KafkaError as error:
                     answer.error_code, answer.error_message = error.code, error.detail
                 answers.append(answer)
+                yield
             topics.append(AlterPartitionReassignmentsResponse.Topic(name=topic.name, partitions=answers))
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change, responses=topics
@@ -110,20 +112,23 @@ class ReassignmentControl:
 
     def list_ongoing(
         self, image: MetadataImage, request: ListPartitionReassignmentsRequest
-    ) -> Result[ListPartitionReassignmentsResponse]:
+    ) -> Steps[Result[ListPartitionReassignmentsResponse]]:
         """Those of the partitions asked for that are being reassigned."""
         topics = []
         for topic, numbers in _asked_for(image, request):
-            partitions = [
-                Ongoing.Partition(
-                    partition_index=number,
-                    replicas=partition.replicas,
-                    adding_replicas=partition.adding_replicas,
-                    removing_replicas=partition.removing_replicas,
-                )
-                for number in numbers
-                if (partition := topic.partitions.get(number)) and Assignment.of(partition).is_in_progress
-            ]
+            partitions = []
+            for number in numbers:
+                partition = topic.partitions.get(number)
+                if partition is not None and Assignment.of(partition).is_in_progress:
+                    partitions.append(
+                        Ongoing.Partition(
+                            partition_index=number,
+                            replicas=partition.replicas,
+                            adding_replicas=partition.adding_replicas,
+                            removing_replicas=partition.removing_replicas,
+                        )
+                    )
+                yield
             if partitions:
                 topics.append(Ongoing(name=topic.name, partitions=partitions))
         return Result([], ListPartitionReassignmentsResponse(topics=topics))

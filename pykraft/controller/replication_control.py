@@ -16,14 +16,16 @@ any of it is outdated, nothing is changed and the leader learns why.
 Follows org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.topic_config import MIN_INSYNC_REPLICAS
 from pykraft.common.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
 from pykraft.common.types import TopicIdPartition, Uuid
 from pykraft.controller.assignment import Assignment
+from pykraft.controller.brokers_to_isrs import BrokersToIsrs
 from pykraft.controller.partition_change import Election, ElrRules, plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
@@ -44,14 +46,15 @@ class ReplicationControl:
         self._node_id = node_id
         self._properties = properties
         self._known_layers: tuple[MetadataImage, NodeLayers] | None = None
+        self.index = BrokersToIsrs()
 
-    def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+    def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> Iterable[VersionedRecord]:
         """The broker may neither lead nor count as in sync any more."""
         return self._plan_without(
             image, broker_id, lambda partition: broker_id in partition.isr or partition.leader == broker_id
         )
 
-    def plan_broker_replaced(self, image: MetadataImage, broker_id: int, is_clean: bool) -> list[VersionedRecord]:
+    def plan_broker_replaced(self, image: MetadataImage, broker_id: int, is_clean: bool) -> Iterable[VersionedRecord]:
         """Another process has the broker's id now. Unless the old one stopped in order, the disk may have lost what was
         not synced."""
         if is_clean:
@@ -63,22 +66,22 @@ class ReplicationControl:
             lost=frozenset({broker_id}),
         )
 
-    def plan_broker_back(self, image: MetadataImage, broker_id: int) -> list[VersionedRecord]:
+    def plan_broker_back(self, image: MetadataImage, broker_id: int) -> Iterable[VersionedRecord]:
         """The broker may lead again: partitions without a leader may get one."""
 
         def may_lead(replica: int) -> bool:
             return replica == broker_id or image.is_active(replica)
 
-        return [
+        return (
             record
-            for topic_id, number, partition in all_partitions(image)
-            if not partition.has_leader and broker_id in partition.replicas
+            for topic_id, number, partition in self.index.without_leader(image)
+            if broker_id in partition.replicas
             for record in self.plan(image, topic_id, number, may_lead=may_lead)
-        ]
+        )
 
     def plan_directories_gone(
         self, image: MetadataImage, broker_id: int, directories: Collection[Uuid]
-    ) -> list[VersionedRecord]:
+    ) -> Iterable[VersionedRecord]:
         """What the broker has in these log directories may neither lead nor count as in sync any more."""
         return self._plan_without(
             image,
@@ -92,11 +95,11 @@ class ReplicationControl:
         broker_id: int,
         is_affected: Callable[[PartitionRegistration], bool],
         lost: frozenset[int] = frozenset(),
-    ) -> list[VersionedRecord]:
+    ) -> Iterable[VersionedRecord]:
         """The broker leaves the ISR of the affected partitions, and others lead them."""
-        return [
+        return (
             record
-            for topic_id, number, partition in all_partitions(image)
+            for topic_id, number, partition in self.index.concerned(image, broker_id)
             if is_affected(partition)
             for record in self.plan(
                 image,
@@ -106,7 +109,7 @@ class ReplicationControl:
                 new_isr=[replica for replica in partition.isr if replica != broker_id],
                 lost=lost,
             )
-        ]
+        )
 
     def plan_assignment(
         self,
@@ -190,13 +193,11 @@ class ReplicationControl:
         demanded = topic_setting(MIN_INSYNC_REPLICAS, image.config_of(TOPIC_RESOURCE, topic), self._layers(image))
         return min(demanded, len(found.partitions[0].replicas))
 
-    @staticmethod
-    def leads_partitions(image: MetadataImage, broker_id: int) -> bool:
-        return any(partition.leader == broker_id for _, _, partition in all_partitions(image))
-
     # --- AlterPartition -----------------------------------------------------------------------------------------------
 
-    def alter_partition(self, image: MetadataImage, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+    def alter_partition(
+        self, image: MetadataImage, request: AlterPartitionRequest
+    ) -> Steps[Result[AlterPartitionResponse]]:
         """The caller has checked the broker's epoch."""
         records: list[VersionedRecord] = []
         topics = []
@@ -209,6 +210,7 @@ class ReplicationControl:
                     answers.append(answer)
                 except KafkaError as error:
                     answers.append(Answer(partition_index=wanted.partition_index, error_code=error.code, isr=[]))
+                yield
             topics.append(AlterPartitionResponse.Topic(topic_id=topic.topic_id, partitions=answers))
         return Result(records, AlterPartitionResponse(topics=topics))
 
@@ -246,13 +248,6 @@ class ReplicationControl:
             leader_recovery_state=after.leader_recovery_state,
             partition_epoch=after.partition_epoch,
         )
-
-
-def all_partitions(image: MetadataImage) -> Iterator[tuple[Uuid, int, PartitionRegistration]]:
-    """Every partition, in an order that is the same everywhere."""
-    for topic_id in sorted(image.topics):
-        for number, partition in sorted(image.topics[topic_id].partitions.items()):
-            yield topic_id, number, partition
 
 
 def _epoch_rises_on_shrink(image: MetadataImage) -> bool:

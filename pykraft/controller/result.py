@@ -3,12 +3,16 @@
 A plan is a function of an image and a request. It changes nothing. So it can be tried, refused, or thrown away with a
 leadership that is lost, and the one place where state changes is the replay of its records.
 
+A plan for thousands of partitions takes long. It may therefore be `Steps`, which pause after each of them. The image
+stays the newest one meanwhile, for the controller makes one plan after another (`controller`).
+
 Follows org.apache.kafka.controller.ControllerResult.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.protocol.messages.records import MetadataRecord
 
@@ -29,6 +33,17 @@ class Result(NamedTuple, Generic[T]):
     after: Callable[[int], None] | None = None
     """Called once the records are appended, with the offset of the newest image: what the active controller notes for
     itself, and writes into no log."""
+    first_offset: int | None = None
+    """The plan is good only if its first record gets this offset. Else it is made again."""
+
+
+def gathered(records: Iterable[VersionedRecord]) -> Steps[list[VersionedRecord]]:
+    """These records, with a pause after each."""
+    found = []
+    for record in records:
+        found.append(record)
+        yield
+    return found
 
 
 def check_size(request: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from pykraft.common.config import Config
+from pykraft.common.core import Steps
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.topic_config import check_topic_settings
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
@@ -59,10 +60,14 @@ class TopicControl:
         self._random = random
         self._node_id = node_id
         self._properties = properties
+        self._last_described: (
+            tuple[MetadataImage, Mapping[str, str | None], list[CreateTopicsResponse.Topic.Config]] | None
+        ) = None
+        """The settings that were asked for last, and all that they came to."""
 
     # --- making -------------------------------------------------------------------------------------------------------
 
-    def create_topics(self, image: MetadataImage, request: CreateTopicsRequest) -> Result[CreateTopicsResponse]:
+    def create_topics(self, image: MetadataImage, request: CreateTopicsRequest) -> Steps[Result[CreateTopicsResponse]]:
         times_named = Counter(topic.name for topic in request.topics)
         total = sum(max(self._partition_count(topic), 0) + 1 + len(topic.configs) for topic in request.topics)
         records: list[VersionedRecord] = []
@@ -78,7 +83,7 @@ class TopicControl:
                         f"{total} topics, partitions and settings at once; {MAX_RECORDS_PER_REQUEST} are allowed",
                     )
                 self._check_name(topic.name, image, taken)
-                created, some = self._create_topic(image, topic)
+                created, some = yield from self._create_topic(image, topic)
                 taken[_collision_key(topic.name)] = topic.name
                 records += some
                 results.append(created)
@@ -86,6 +91,7 @@ class TopicControl:
                 results.append(
                     CreateTopicsResponse.Topic(name=topic.name, error_code=error.code, error_message=str(error.detail))
                 )
+            yield
         return Result([] if request.validate_only else records, CreateTopicsResponse(topics=results))
 
     def _partition_count(self, topic: CreateTopicsRequest.Topic) -> int:
@@ -106,7 +112,7 @@ class TopicControl:
 
     def _create_topic(
         self, image: MetadataImage, topic: CreateTopicsRequest.Topic
-    ) -> tuple[CreateTopicsResponse.Topic, list[VersionedRecord]]:
+    ) -> Steps[tuple[CreateTopicsResponse.Topic, list[VersionedRecord]]]:
         settings = {config.name: config.value for config in topic.configs}
         described = self._described(image, settings)
         replicas = self._assigned(image, topic) if topic.assignments else self._placed(image, topic)
@@ -118,6 +124,7 @@ class TopicControl:
         for number, assigned in enumerate(replicas):
             registration = self._registration(image, number, assigned)
             records.append((registration.to_record(topic_id, number), PARTITION_RECORD_VERSION))
+            yield
         created = CreateTopicsResponse.Topic(
             name=topic.name,
             topic_id=topic_id,
@@ -130,17 +137,23 @@ class TopicControl:
     def _described(
         self, image: MetadataImage, settings: Mapping[str, str | None]
     ) -> list[CreateTopicsResponse.Topic.Config]:
-        """All settings of a new topic, and where each comes from; KafkaError if it cannot have these."""
+        """All settings of a new topic, and where each comes from; KafkaError if it cannot have these. A thousand topics
+        that one request makes mostly have the same."""
+        known = self._last_described
+        if known is not None and known[0] is image and known[1] == settings:
+            return known[2]
         layers = node_layers(image, self._node_id, self._properties)
         try:
             check_topic_settings(settings, *layers)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         own = {name: value for name, value in settings.items() if value is not None}
-        return [
+        described = [
             CreateTopicsResponse.Topic.Config(name=name, value=own.get(name, value), config_source=source)
             for name, value, source in settings_of_new_topic(own, layers)
         ]
+        self._last_described = image, settings, described
+        return described
 
     def _placed(self, image: MetadataImage, topic: CreateTopicsRequest.Topic) -> list[tuple[int, ...]]:
         """Replicas as the controller chooses them."""
@@ -185,7 +198,7 @@ class TopicControl:
 
     def create_partitions(
         self, image: MetadataImage, request: CreatePartitionsRequest
-    ) -> Result[CreatePartitionsResponse]:
+    ) -> Steps[Result[CreatePartitionsResponse]]:
         times_named = Counter(topic.name for topic in request.topics)
         records: list[VersionedRecord] = []
         results = []
@@ -194,15 +207,16 @@ class TopicControl:
             try:
                 if times_named[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice")
-                records += self._grow(image, topic, MAX_RECORDS_PER_REQUEST - len(records))
+                records += yield from self._grow(image, topic, MAX_RECORDS_PER_REQUEST - len(records))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
             results.append(result)
+            yield
         return Result([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
     def _grow(
         self, image: MetadataImage, topic: CreatePartitionsRequest.Topic, most_records: int
-    ) -> list[VersionedRecord]:
+    ) -> Steps[list[VersionedRecord]]:
         """The records of the new partitions. They get as many replicas as partition 0 has."""
         found = _find(image, topic.name, ZERO_UUID)
         there = len(found.partitions)
@@ -226,14 +240,18 @@ class TopicControl:
             _check_assignment(image, number, assigned, factor)
             registration = self._registration(image, number, assigned)
             records.append((registration.to_record(found.topic_id, number), PARTITION_RECORD_VERSION))
+            yield
         return records
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete_topics(self, image: MetadataImage, request: DeleteTopicsRequest) -> Result[DeleteTopicsResponse]:
+    def delete_topics(self, image: MetadataImage, request: DeleteTopicsRequest) -> Steps[Result[DeleteTopicsResponse]]:
         wanted = [*request.topics, *(DeleteTopicsRequest.Topic(name=name) for name in request.topic_names)]
         times_named = Counter((topic.name, topic.topic_id) for topic in wanted)
-        times_found = Counter(_found_id(image, name, topic_id) for name, topic_id in times_named)
+        times_found: Counter[Uuid | None] = Counter()
+        for name, topic_id in times_named:
+            times_found[_found_id(image, name, topic_id)] += 1
+            yield
         records: list[VersionedRecord] = []
         results: dict[object, DeleteTopicsResponse.Topic] = {}
         for name, topic_id in times_named:
@@ -251,6 +269,7 @@ class TopicControl:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
             results[result.name, result.topic_id] = result
+            yield
         return Result(records, DeleteTopicsResponse(responses=list(results.values())))
 
 

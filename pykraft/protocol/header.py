@@ -61,9 +61,15 @@ def peek(frame: memoryview) -> tuple[int, int, int]:
 
 def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
     """A request's frame with its size, as parts."""
+    return request_frame(type(request), version, correlation_id, client_id, request.encode(version))
+
+
+def request_frame(
+    request: type[Request], version: int, correlation_id: int, client_id: str | None, body: list[bytes]
+) -> list[bytes]:
+    """The same, where the request is encoded already."""
     header = RequestHeader(api_key=request.api, api_version=version, correlation_id=correlation_id, client_id=client_id)
-    parts = header.encode(request_header_version(type(request), version)) + request.encode(version)
-    return with_size(parts)
+    return with_size(header.encode(request_header_version(request, version)) + body)
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes]:

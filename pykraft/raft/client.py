@@ -32,6 +32,7 @@ from typing import Any
 
 from pykraft.common.core import FOREVER, Poll
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
+from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.types import LeaderAndEpoch, Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
@@ -63,8 +64,11 @@ _STALE_OR_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLO
 class RaftClient:
     """Drives this node's replica: a voter, or an observer that only follows."""
 
-    def __init__(self, replica: RaftReplica) -> None:
+    def __init__(self, replica: RaftReplica, time_slice: TimeSlice | None = None) -> None:
+        """`time_slice` says when handing over what is committed has to make room for other work: never, if it is not
+        given."""
         self._replica = replica
+        self._time_slice = time_slice or EndlessSlice()
         self._quorum = replica.quorum
         self.service = RaftService(replica)
         # A fetch that is held back must not look like a leader that is dead, nor like an answer that is lost.
@@ -170,7 +174,8 @@ class RaftClient:
         deadline = now
         while deadline <= now:
             deadline = self._poll_role(now)
-        self._tell_listeners()
+        if not self._tell_listeners(now):
+            deadline = now
         deadline = min(deadline, self.append_deadline)  # a listener may have proposed something
         requests = [*replica.voting.take_outbox(), *replica.fetching.take_outbox()]
         return Poll(min(deadline, replica.timer.deadline), requests)
@@ -335,15 +340,20 @@ class RaftClient:
             replica.cluster_id, replica.local, self._quorum.epoch, fetch.id, fetch.position, max_bytes
         )
 
-    def _tell_listeners(self) -> None:
-        """Hand over what was decided, and who leads. A new leader's own listeners hear of it when they know everything
-        that was decided before; no listener hears that this node, resigned, still leads."""
-        leader, log = self._replica.leader, self._replica.log
+    def _tell_listeners(self, now: int) -> bool:
+        """Hand over what was decided, and who leads; whether all has been, or the slice was over before. A listener
+        hears of a leader when it has what was decided, and a new leader's own listeners when they know everything that
+        was decided before; no listener hears that this node, resigned, still leads."""
+        leader, log, is_all = self._replica.leader, self._replica.log, True
+        self._time_slice.begin()
         for reader in self._replica.readers:
-            reader.deliver(log.high_watermark)
+            if not reader.deliver_some(log.high_watermark, self._time_slice, now):
+                is_all = False
+                continue
             caught_up = leader is None or reader.next_offset > leader.epoch_start_offset
             if caught_up and not isinstance(self._quorum.role, Resigned):
                 reader.tell_leader(self.leader_and_epoch)
+        return is_all
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

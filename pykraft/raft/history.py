@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import CorruptRecordError, KafkaError, ProtocolError
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.protocol.messages.control import (
@@ -48,7 +49,15 @@ _HEADER_BYTES = 1 << 20
 
 def committed(batch: RecordBatch) -> CommittedBatch:
     """A batch with its metadata records decoded; one of control records has none."""
-    records = [] if batch.is_control else [decode_metadata_record(record.value or b"")[0] for record in batch.records()]
+    return finish(committed_in_steps(batch))
+
+
+def committed_in_steps(batch: RecordBatch) -> Steps[CommittedBatch]:
+    """The same, with a pause after each record."""
+    records = []
+    for record in () if batch.is_control else batch.records():
+        records.append(decode_metadata_record(record.value or b"")[0])
+        yield
     return CommittedBatch(
         batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records, batch.size
     )

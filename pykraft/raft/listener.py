@@ -6,6 +6,7 @@ Follows org.apache.kafka.raft.RaftClient.Listener.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from pykraft.common.core import Steps
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.protocol.messages.records import MetadataRecord
 
@@ -23,11 +24,12 @@ class CommittedBatch(NamedTuple):
 
 
 class Listener(Protocol):
-    def handle_commit(self, batch: CommittedBatch) -> None:
-        """These records are committed: every listener gets every batch once, in order."""
+    def handle_commit(self, batch: CommittedBatch) -> Steps[None] | None:
+        """These records are committed: every listener gets every batch once, in order. What takes long is returned as
+        steps; the next batch comes when they are done."""
         ...
 
-    def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
+    def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> Steps[None] | None:
         """Take up this state: it replaces all records before the snapshot's offset, and what it does not mention is
         removed. The offsets of its batches are places in the file. A quorum's first snapshot is of an empty log."""
         ...

@@ -3,9 +3,9 @@
 Follows the handle...Request methods of org.apache.kafka.raft.KafkaRaftClient.
 """
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode
-from pykraft.common.types import METADATA_TOPIC, Node, OffsetAndEpoch, ReplicaKey
+from pykraft.common.types import Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
@@ -16,7 +16,6 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    ListenerEndpoint,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
     VoteRequest,
@@ -24,7 +23,7 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft import config as keys
 from pykraft.raft import wire
-from pykraft.raft.leader_state import ReplicaProgress
+from pykraft.raft.quorum_description import describe_quorum
 from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_vote
 from pykraft.raft.replica import RaftReplica, unavailable
 from pykraft.raft.replicated_log import Verdict
@@ -247,70 +246,5 @@ class RaftService:
 
     # --- tools --------------------------------------------------------------------------------------------------------
 
-    def describe_quorum(self, request: DescribeQuorumRequest, now: int) -> DescribeQuorumResponse:
-        replica = self._replica
-        topic_type = DescribeQuorumResponse.Topic
-        if wire.only_partition(request) is None:
-            errors = [
-                topic_type(
-                    topic_name=topic.topic_name,
-                    partitions=[
-                        self._no_quorum(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-            return DescribeQuorumResponse(topics=errors)
-        leader = replica.leader
-        if leader is None:
-            partition = self._no_quorum(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return DescribeQuorumResponse(topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[partition])])
-        leader.forget_silent_observers(now)
-        partition = topic_type.Partition(
-            partition_index=0,
-            leader_id=replica.local.id,
-            leader_epoch=leader.epoch,
-            high_watermark=-1 if leader.high_watermark is None else leader.high_watermark,
-            current_voters=[self._described(leader.voters[voter_id], now) for voter_id in sorted(leader.voters)],
-            observers=[self._described(leader.observers[key], now) for key in sorted(leader.observers)],
-        )
-        return DescribeQuorumResponse(
-            topics=[topic_type(topic_name=METADATA_TOPIC, partitions=[partition])], nodes=self._nodes()
-        )
-
-    def _no_quorum(self, index: int, error: ErrorCode) -> DescribeQuorumResponse.Topic.Partition:
-        return DescribeQuorumResponse.Topic.Partition(
-            partition_index=index,
-            error_code=error,
-            error_message=error.text,
-            leader_epoch=0,
-            current_voters=[],
-            observers=[],
-        )
-
-    def _described(self, progress: ReplicaProgress, now: int) -> DescribeQuorumResponse.Topic.Partition.ReplicaState:
-        """Tools want the time of day."""
-        is_leader = progress.key.matches(self._replica.local)
-        time_ms = self._replica.clock.time_ms()
-        fetched, caught_up = progress.last_fetch, progress.last_caught_up
-        return DescribeQuorumResponse.Topic.Partition.ReplicaState(
-            replica_id=progress.key.id,
-            replica_directory_id=progress.key.directory_id,
-            log_end_offset=-1 if progress.end_offset is None else progress.end_offset,
-            last_fetch_timestamp=time_ms if is_leader else -1 if fetched < 0 else time_ms - (now - fetched),
-            last_caught_up_timestamp=time_ms if is_leader else -1 if caught_up < 0 else time_ms - (now - caught_up),
-        )
-
-    def _nodes(self) -> list[DescribeQuorumResponse.Node]:
-        voters = self._replica.control_records.voters
-        return [
-            DescribeQuorumResponse.Node(
-                node_id=voter_id,
-                listeners=[
-                    ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
-                    for name, endpoint in sorted(voters.voters[voter_id].endpoints.items())
-                ],
-            )
-            for voter_id in voters.ids
-        ]
+    def describe_quorum(self, request: DescribeQuorumRequest, now: int) -> Steps[DescribeQuorumResponse]:
+        return describe_quorum(self._replica, request, now)

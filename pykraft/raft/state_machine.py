@@ -8,9 +8,19 @@ Follows org.apache.kafka.raft.internals.{KRaftControlRecordStateMachine,RecordsB
 KafkaRaftClient.ListenerContext.
 """
 
+from pykraft.common.core import Steps, finish
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.types import LeaderAndEpoch
 from pykraft.protocol.messages.control import KRaftVersionRecord, VotersRecord
-from pykraft.raft.history import BatchDecoder, HistoryReader, MetadataLog, Snapshot, committed, control_records
+from pykraft.raft.history import (
+    BatchDecoder,
+    HistoryReader,
+    MetadataLog,
+    Snapshot,
+    committed,
+    committed_in_steps,
+    control_records,
+)
 from pykraft.raft.listener import Listener
 from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.voters import (
@@ -81,25 +91,52 @@ class ControlRecords:
 class CommitReader:
     """One listener, and how far it has read. `decode` makes what it gets of a batch."""
 
-    def __init__(self, log: MetadataLog, listener: Listener, decode: BatchDecoder = committed) -> None:
+    def __init__(self, log: MetadataLog, listener: Listener, decode: BatchDecoder | None = None) -> None:
+        """Without `decode` the records of a batch are decoded."""
         self._reader = HistoryReader(log)
         self._listener = listener
         self._decode = decode
         self._told: LeaderAndEpoch | None = None
+        self._delivering: Steps[None] | None = None
+        """What is being handed over."""
 
     @property
     def next_offset(self) -> int:
-        """The offset after all that the listener has; -1 if it has nothing yet."""
+        """The offset after all that the listener has; -1 if it has nothing yet. What it is being handed counts as
+        had."""
         return self._reader.next_offset
 
     def deliver(self, high_watermark: int) -> None:
         """Hand over what was committed since."""
+        finish(self._deliver(high_watermark))
+
+    def deliver_some(self, high_watermark: int, time_slice: TimeSlice, now: int) -> bool:
+        """The same, for a slice; whether all is handed over."""
+        is_begun = self._delivering is not None
+        is_done = self._go_on(self._delivering or self._deliver(high_watermark), is_begun, time_slice, now)
+        if is_begun and is_done:  # more may be committed since that was begun
+            return self._go_on(self._deliver(high_watermark), False, time_slice, now)
+        return is_done
+
+    def _go_on(self, steps: Steps[None], is_begun: bool, time_slice: TimeSlice, now: int) -> bool:
+        self._delivering = None  # also if it fails: what comes after it is handed over
+        is_done, _ = take_steps(steps, now if is_begun else None, time_slice, now)
+        if not is_done:
+            self._delivering = steps
+        return is_done
+
+    def _deliver(self, high_watermark: int) -> Steps[None]:
         for found in self._reader.read(high_watermark):
             if isinstance(found, Snapshot):
-                self._listener.handle_load_snapshot(found.id, found.decoded(self._decode))
+                batches = found.decoded(self._decode or committed)
+                yield from self._listener.handle_load_snapshot(found.id, batches) or ()
                 continue
             for batch in found:
-                self._listener.handle_commit(self._decode(batch))
+                if self._decode is None:
+                    decoded = yield from committed_in_steps(batch)
+                else:
+                    decoded = self._decode(batch)
+                yield from self._listener.handle_commit(decoded) or ()
 
     def tell_leader(self, leader: LeaderAndEpoch) -> None:
         """Tell of a new leader or epoch, once."""

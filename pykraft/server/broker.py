@@ -9,7 +9,7 @@ from random import Random
 from pykraft.common.background import Background
 from pykraft.common.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from pykraft.common.config import Config
-from pykraft.common.core import Clock, Poll, merge
+from pykraft.common.core import Clock, Poll, Steps, finish, merge
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.time_slice import TimeSlice
@@ -214,7 +214,7 @@ class Broker:
             heartbeat_interval_ms=self._config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
             session_timeout_ms=self._config.values[BROKER_SESSION_TIMEOUT_MS],
             channel=heartbeats,
-            metadata_offset=lambda: self._loader.image.provenance.offset,
+            metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
         )
@@ -256,12 +256,15 @@ class Broker:
             self._stored = None
             self._topic_configs.forget()
             for apply in self._appliers():
-                apply(MetadataDelta.of_everything(image), image, now)
+                steps = apply(MetadataDelta.of_everything(image), image, now)
+                if steps is not None:
+                    finish(steps)
             self.replicas.set_strays_aside()
             self.replicas.start(now)
 
-    def _appliers(self) -> list[Callable[[MetadataDelta, MetadataImage, int], None]]:
-        """What lets this broker be as the metadata say: the replicas, and then what rests on them."""
+    def _appliers(self) -> list[Callable[[MetadataDelta, MetadataImage, int], Steps[None] | None]]:
+        """What lets this broker be as the metadata say: the replicas, and then what rests on them. What takes long
+        comes as steps."""
         return [
             lambda *_: self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS]),
             self.replicas.apply,
@@ -270,13 +273,13 @@ class Broker:
             self.transactions.apply,
         ]
 
-    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
         """Take up a change. What fails in one place must not keep it from the others: the next change may mend it.
         (What fails when the broker takes up its first image ends the node.)"""
-        now, fault = self._trace.now, None
+        fault = None
         for apply in self._appliers():
             try:
-                apply(delta, image, now)
+                yield from apply(delta, image, self._trace.now) or ()
             except Exception as error:
                 fault = fault or error
                 self._apply_errors.mark()

@@ -28,7 +28,7 @@ class Chores:
 
     def __init__(self, timer: Timer, time_slice: TimeSlice) -> None:
         self._timer = timer
-        self._time_slice = time_slice
+        self.time_slice = time_slice
 
     def every(self, interval_ms: int, chore: Chore, now: int, first_after_ms: int | None = None) -> None:
         """Do this from now on, with this pause between."""
@@ -41,11 +41,11 @@ class Chores:
     def _do(self, chore: Chore, steps: Steps[None] | None, now: int, on_end: Callable[[int], object]) -> None:
         """Begin a chore, or go on with its steps, for a slice."""
         goes_on = False
-        self._time_slice.begin()
+        self.time_slice.begin()
         try:
             found: Any = chore(now) if steps is None else steps
             if type(found) is GeneratorType:
-                is_done, _ = take_steps(found, None if steps is None else now, self._time_slice, now)
+                is_done, _ = take_steps(found, None if steps is None else now, self.time_slice, now)
                 goes_on = not is_done
         finally:
             if not goes_on:

@@ -14,7 +14,7 @@ Follows org.apache.kafka.server.AssignmentsManager.
 from collections.abc import Callable
 from itertools import groupby
 
-from pykraft.common.core import Poll
+from pykraft.common.core import Poll, Steps
 from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -42,17 +42,17 @@ class DirectoryAssignments:
         self._next = 0
         self._in_flight = False
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Look at the partitions that have changed."""
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        """Look at the partitions that have changed. Pauses after each."""
         if image.features.get(METADATA_VERSION, 0) < IV_3_7_2_DIRECTORIES:
             return
-        for topic_id in delta.removed_topics:
-            self._untold = {key for key in self._untold if key[0] != topic_id}
+        self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
         for topic_id in delta.touched_topics:
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):
                 is_wrong = self._is_to_be_told(topic.partitions[number])
                 (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
+                yield
 
     def _is_to_be_told(self, partition: PartitionRegistration) -> bool:
         replicas = partition.replicas

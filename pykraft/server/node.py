@@ -228,7 +228,7 @@ class Node:
             clock=self._clock,
             trace=self._trace,
         )
-        return RaftClient(replica)
+        return RaftClient(replica, self.dispatcher.time_slice)
 
     def _make_controller(self) -> QuorumController:
         return QuorumController(
@@ -242,6 +242,7 @@ class Node:
             static_voters=[voter.id for voter in self.config.voters],
             random=self._random,
             trace=self._trace,
+            time_slice=self.dispatcher.time_slice,
         )
 
     def _make_registration(self) -> ControllerRegistration:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from pykraft.common.core import FOREVER, Clock, Poll, Steps, merge
+from pykraft.common.core import FOREVER, Clock, Poll, Steps, finish, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.time_slice import take_steps
 from pykraft.common.timer import Timer
 from pykraft.common.topic_config import FOREVER_MS
 from pykraft.common.trace import Tracer
@@ -44,8 +45,8 @@ from pykraft.storage.validator import UnpackBudget, ValidatedBatch
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 _LOOK_FOR_DELETED_MS = 1000
-_MADE_AT_ONCE = 50
-"""So many logs at most are made in one step of the node."""
+_MADE_AT_ONCE = 200
+"""After so many new logs their marks are written down, with those of all others, and they are served."""
 
 
 class LeaderHint(NamedTuple):
@@ -89,7 +90,8 @@ class ReplicaManager:
         self._alter_partition = AlterPartitionManager(self.broker_id, broker_epoch, isr_changes, self._wake, timer)
         self.partitions: dict[TopicPartition, Partition] = {}
         self._to_make: dict[TopicPartition, TopicIdPartition] = {}
-        """Partitions whose logs are still to be made, in this order."""
+        """Partitions whose logs are still to be made, in this order, or are being made."""
+        self._making: Steps[None] | None = None
         self.image: MetadataImage = EMPTY_IMAGE
         self.produces = Purgatory(timer)
         self.fetches = Purgatory(timer)
@@ -163,27 +165,30 @@ class ReplicaManager:
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
-        """The cluster has changed."""
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> Steps[None]:
+        """The cluster has changed. Pauses after a partition; requests for one whose turn has not come are served, or
+        refused, as before the change."""
         self.image = image
         removed = [topic for _, topic in sorted(delta.removed_topics.items())]
-        self._drop([TopicPartition(topic.name, number) for topic in removed for number in topic.partitions])
+        yield from self._drop([TopicPartition(topic.name, number) for topic in removed for number in topic.partitions])
         # An ISR and the min.insync.replicas of another moment might let a high watermark rise too far: it may only once
-        # all of both is known, and the settings are known first.
+        # all of both is known. The settings are known first, and where there are any, nothing comes in between.
         set_anew = self._apply_configs(delta.touched_configs)
-        for topic_id in sorted(delta.touched_topics):
-            topic = image.topics.get(topic_id)
-            if topic is not None:
-                self._apply_topic(topic, delta.touched_partitions(topic), now)
+        touched = self._apply_topics(delta, image, now)
+        if set_anew:
+            finish(touched)
+        else:
+            yield from touched
         for partition in set_anew:
             if partition.is_leader and partition.advance_high_watermark(now):
                 self._wake(partition)  # fewer replicas may be demanded now
         if delta.touched_brokers:
-            for partition in self.partitions.values():
-                partition.set_image(image)
-                self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
             for fetcher in self.fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
+            for partition in list(self.partitions.values()):
+                partition.set_image(image)
+                self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
+                yield
 
     def set_strays_aside(self) -> None:
         """Keep, but no longer serve, the logs of partitions that are not this broker's: deleted or moved while it was
@@ -192,30 +197,58 @@ class ReplicaManager:
         if strays:
             self._trace("strays", directories=strays)
 
-    def _apply_topic(self, topic: TopicImage, numbers: Sequence[int], now: int) -> None:
+    def _apply_topics(self, delta: MetadataDelta, image: MetadataImage, now: int) -> Steps[None]:
+        for topic_id in sorted(delta.touched_topics):
+            topic = image.topics.get(topic_id)
+            if topic is not None:
+                yield from self._apply_topic(topic, delta.touched_partitions(topic), now)
+
+    def _apply_topic(self, topic: TopicImage, numbers: Sequence[int], now: int) -> Steps[None]:
         """These partitions of the topic are new, or have changed."""
         keys = [TopicIdPartition(topic.topic_id, topic.name, number) for number in numbers]
         known = [(key, self.broker_id in topic.partitions[key.partition].replicas) for key in keys]
-        self._drop([key.topic_partition for key, is_held in known if not is_held])
+        yield from self._drop([key.topic_partition for key, is_held in known if not is_held])
         for key in (key for key, is_held in known if is_held):
             partition = self.partitions.get(key.topic_partition)
             if partition is not None and partition.key != key:
-                self._drop([key.topic_partition])
+                yield from self._drop([key.topic_partition])
                 partition = None
-            if partition is None and key.topic_partition in self._logs.logs:
+            is_being_made = self._to_make.get(key.topic_partition) == key
+            if partition is None and key.topic_partition in self._logs.logs and not is_being_made:
                 partition = self._make(key)
             if partition is not None:
                 self._update(partition, now)
             else:
                 self._to_make[key.topic_partition] = key
+            yield
 
-    def _make_some(self, now: int) -> None:
-        """Make logs that are not there yet, but not too many at once: each costs the disk some milliseconds, and
-        heartbeats must not wait for thousands of them. Until its turn comes, a partition is not led here."""
-        keys = [self._to_make.pop(topic_partition) for topic_partition in list(islice(self._to_make, _MADE_AT_ONCE))]
-        self._logs.create_all(keys)
+    def _make_some(self, now: int) -> bool:
+        """Make logs that are not there yet, for a slice; whether all are made."""
+        steps, sent = self._making, None if self._making is None else now
+        if steps is None and self._to_make:
+            steps = self._make_logs(list(islice(self._to_make.values(), _MADE_AT_ONCE)))
+        self._making = None
+        if steps is not None:
+            self._chores.time_slice.begin()
+            is_done, _ = take_steps(steps, sent, self._chores.time_slice, now)
+            if not is_done:
+                self._making = steps
+        return not self._to_make
+
+    def _make_logs(self, keys: Sequence[TopicIdPartition]) -> Steps[None]:
+        """Each log costs the disk some milliseconds, and heartbeats must not wait for thousands of them. Until its log
+        and its marks are on the disk, a partition is not led here. Meanwhile it may be deleted, or moved away."""
+        yield from self._logs.create_in_steps(keys, self._is_to_be_made)
         for key in keys:
-            self._update(self._make(key), now)
+            if self._is_to_be_made(key) and key.topic_partition in self._logs.logs:
+                self._to_make.pop(key.topic_partition, None)
+                self._update(self._make(key), self._trace.now)
+                yield
+
+    def _is_to_be_made(self, key: TopicIdPartition) -> bool:
+        """Whether it still is: the newest image may say otherwise, though its turn to be dropped has not come."""
+        known = self.image.partition(key.topic_id, key.partition)
+        return known is not None and self.broker_id in known.replicas
 
     def _update(self, partition: Partition, now: int) -> None:
         """Let the partition be as the image says."""
@@ -234,8 +267,8 @@ class ReplicaManager:
         self.partitions[key.topic_partition] = partition
         return partition
 
-    def _drop(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """These are not this broker's any more."""
+    def _drop(self, topic_partitions: Collection[TopicPartition]) -> Steps[None]:
+        """These are not this broker's any more. Pauses after each."""
         if not topic_partitions:
             return
         for topic_partition in topic_partitions:
@@ -245,10 +278,11 @@ class ReplicaManager:
                 self._stop_fetching(partition)
                 partition.leader_id = -1
                 self._wake(partition)
+            yield
         for topic in {each.topic for each in topic_partitions} - {each.topic for each in self.partitions}:
             self.topic_metrics.forget(topic)
             self.quotas.forget(topic)
-        self._logs.delete_all([each for each in topic_partitions if each in self._logs.logs])
+        yield from self._logs.delete_in_steps([each for each in topic_partitions if each in self._logs.logs])
 
     def _apply_configs(self, touched: Collection[ConfigResource]) -> list[Partition]:
         """Settings have changed: from now on they hold for each log that they are about. The partitions that have new
@@ -507,8 +541,7 @@ class ReplicaManager:
 
     def poll(self, now: int) -> Poll:
         """Fetch what this broker follows; make some of the logs that are still to be made."""
-        self._make_some(now)
-        polls = [Poll(now)] if self._to_make else []
+        polls = [] if self._make_some(now) else [Poll(now)]
         if self.fetchers:
             polls += [self._poll_fetcher(leader_id, now) for leader_id in sorted(self.fetchers)]
         return merge(polls) if polls else Poll(FOREVER)

@@ -88,7 +88,18 @@ def _size(value: Any) -> int:
 class Work:
     """One request, from its handler's first word to its answer."""
 
-    __slots__ = ("_bytes", "_position", "_steps", "answers", "handling_us", "inbound", "is_large", "listed", "promise")
+    __slots__ = (
+        "_bytes",
+        "_position",
+        "_steps",
+        "answers",
+        "handling_us",
+        "inbound",
+        "is_large",
+        "is_refused",
+        "listed",
+        "promise",
+    )
 
     def __init__(self, inbound: InboundRequest) -> None:
         self.inbound = inbound
@@ -100,6 +111,8 @@ class Work:
         self.handling_us = 0
         self.is_large = False
         """Its answer is about many items."""
+        self.is_refused = False
+        """The answer is a refusal of it all."""
         self._position = self._bytes = 0
         self._steps: Steps[Any] | None = None
         """Of the item that was interrupted."""

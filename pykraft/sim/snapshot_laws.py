@@ -14,6 +14,7 @@ Follows KIP-630 and org.apache.kafka.image.MetadataImageTest.
 
 from bisect import bisect_right
 
+from pykraft.common.core import finish
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
@@ -42,7 +43,7 @@ class SnapshotLaws:
         require(found is not None, f"snapshot {snapshot} of node {node.config.node_id} is not there")
         assert found is not None
         loader = MetadataLoader()
-        loader.handle_load_snapshot(snapshot, found.decoded())
+        finish(loader.handle_load_snapshot(snapshot, found.decoded()))
         replayed = self._replay_to(snapshot.offset)
         require(
             loader.image == replayed,
@@ -80,7 +81,7 @@ class SnapshotLaws:
         if count < self._replayed:
             self._loader, self._replayed = MetadataLoader(), 0
         for batch in self._committed.batches(self._replayed, count):
-            self._loader.handle_commit(decoded(batch))
+            finish(self._loader.handle_commit(decoded(batch)))
         self._replayed = count
         return self._loader.image
 

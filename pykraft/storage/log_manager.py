@@ -253,14 +253,23 @@ class LogManager:
         return log
 
     def create_all(self, keys: Sequence[TopicIdPartition]) -> None:
-        """Make these logs, which are not there. The folder above is synced once for all of them, and their marks are
-        written down before anything is appended: a log that has none was put here by hand, and a gap in it is no loss
-        (see `log_loader`)."""
+        """Make these logs, which are not there."""
+        finish(self.create_in_steps(keys, is_wanted=lambda _: True))
+
+    def create_in_steps(
+        self, keys: Sequence[TopicIdPartition], is_wanted: Callable[[TopicIdPartition], bool]
+    ) -> Steps[None]:
+        """The same with a pause after each; one that is not wanted any more when its turn comes is left out. The folder
+        above is synced once for all of them, and their marks are written down before anything is appended: a log that
+        has none was put here by hand, and a gap in it is no loss (see `log_loader`)."""
         for key in keys:
-            self._load(key.topic_partition, key.topic_id, syncs=False)
+            if is_wanted(key):
+                self._load(key.topic_partition, key.topic_id, syncs=False)
+                yield
         if keys:
             self._filesystem.sync_directory(self.directory)
-            self.write_checkpoints()
+            yield
+            yield from self.checkpoint()
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete one log."""
@@ -268,14 +277,21 @@ class LogManager:
 
     def delete_all(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Delete these logs: at once for every request, and their bytes later."""
-        for log, directory in self._take_apart(topic_partitions, DELETE_SUFFIX):
+        finish(self.delete_in_steps(topic_partitions))
+
+    def delete_in_steps(self, topic_partitions: Collection[TopicPartition]) -> Steps[None]:
+        """The same with a pause after each."""
+        for log, directory in (yield from self._take_apart(topic_partitions, DELETE_SUFFIX)):
             self.trash.add([directory], log.config[FILE_DELETE_DELAY_MS])
+            yield
 
     def set_aside(self, topic_partitions: Collection[TopicPartition]) -> list[str]:
         """Serve these logs no longer, and keep their bytes; the folders where they are now."""
-        return [directory for _, directory in self._take_apart(topic_partitions, STRAY_SUFFIX)]
+        return [directory for _, directory in finish(self._take_apart(topic_partitions, STRAY_SUFFIX))]
 
-    def _take_apart(self, topic_partitions: Collection[TopicPartition], suffix: str) -> list[tuple[UnifiedLog, str]]:
+    def _take_apart(
+        self, topic_partitions: Collection[TopicPartition], suffix: str
+    ) -> Steps[list[tuple[UnifiedLog, str]]]:
         """Close these logs and rename their folders, so that a crash leaves no half log behind. The folder above is
         synced once for all of them, and so are the checkpoints that name them."""
         apart = []
@@ -285,10 +301,12 @@ class LogManager:
             directory = f"{self.directory}/{name_apart(topic_partition, self._random.randbytes(16).hex(), suffix)}"
             self._filesystem.rename(log.directory, directory)
             apart.append((log, directory))
+            yield
         if apart:
             self._filesystem.sync_directory(self.directory)
+            yield
             if self._claims_too_much(topic_partitions):
-                self.write_checkpoints()
+                yield from self.checkpoint()
             self.cleaner.forget(topic_partitions)
         return apart
 

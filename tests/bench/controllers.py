@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType
+from pykraft.common.core import finish
 from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -61,7 +62,7 @@ def snapshots(partitions: int) -> list[Row]:
             found = read_snapshot(filesystem, path)
             assert found is not None
             loader = MetadataLoader()
-            loader.handle_load_snapshot(found.id, found.decoded())
+            finish(loader.handle_load_snapshot(found.id, found.decoded()))
             loads.append(time.perf_counter() - began)
             assert loader.image.topics == image.topics
         size_mb = Path(path).stat().st_size / 1e6

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from types import GeneratorType
 from typing import Any
 
 import pytest
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import CorruptRecordError, KafkaError
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.disk import MemoryFileSystem
@@ -207,10 +209,16 @@ def without_folder_syncs(owner: Any, name: str) -> Plant:
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         original = getattr(owner, name)
 
+        def in_steps(steps: Steps[Any]) -> Steps[Any]:
+            with pytest.MonkeyPatch.context() as within:
+                within.setattr(MemoryFileSystem, "sync_directory", nothing)
+                return (yield from steps)
+
         def run(*arguments: Any, **fields: Any) -> Any:
             with pytest.MonkeyPatch.context() as within:
                 within.setattr(MemoryFileSystem, "sync_directory", nothing)
-                return original(*arguments, **fields)
+                found = original(*arguments, **fields)
+            return in_steps(found) if isinstance(found, GeneratorType) else found
 
         monkeypatch.setattr(owner, name, run)
 

@@ -185,7 +185,7 @@ class Bench:
         answer = self.ask(create(new_topic(name, partitions, 1, configs=configs)), 7)
         assert not answer.topics[0].error_code, answer
         asked = list_offsets(name, -1, partition=partitions - 1)
-        wait_until(lambda: not self.ask(asked, 6).topics[0].partitions[0].error_code, f"{name} is served")
+        wait_until(lambda: not self.ask(asked, 6).topics[0].partitions[0].error_code, f"{name} is served", _START_S)
         return name
 
     def settle(self) -> None:

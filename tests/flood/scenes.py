@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, ResourceType
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest
@@ -158,9 +159,36 @@ def parked_fetches(bench: Bench) -> Row:
     return max(rows, key=lambda row: row.longest_wait_ms)
 
 
+def _created(bench: Bench, partitions: int, afterwards_s: float) -> Row:
+    bench.state.salt += 1
+    topic = new_topic(f"scene-created-{bench.state.salt}", partitions, 1)
+    return bench.measure("", create(topic), 7, partitions, afterwards_s=afterwards_s)
+
+
+def _deleted(bench: Bench, partitions: int, afterwards_s: float) -> Row:
+    name = bench.make_topic("scene-dropped", partitions)
+    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name=name)])
+    return bench.measure("", request, 6, partitions, afterwards_s=afterwards_s)
+
+
 @scene("a topic of 1,000 partitions is created")
 def creation(bench: Bench) -> Row:
-    return bench.measure("", create(new_topic("scene-created", 1000, 1)), 7, 1000, afterwards_s=5.0)
+    return _created(bench, 1000, 5.0)
+
+
+@scene("a topic of 5,000 partitions is created")
+def large_creation(bench: Bench) -> Row:
+    return _created(bench, 5000, 15.0)
+
+
+@scene("a topic of 1,000 partitions is deleted")
+def deletion(bench: Bench) -> Row:
+    return _deleted(bench, 1000, 3.0)
+
+
+@scene("a topic of 5,000 partitions is deleted")
+def large_deletion(bench: Bench) -> Row:
+    return _deleted(bench, 5000, 5.0)
 
 
 @scene("nothing is asked for 15 s")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.protocol.api import ListenerKind, apis
+from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
 from tests.flood.generator import MOST
 from tests.flood.judge import TITLE, Bench, Row, bench
@@ -24,18 +24,6 @@ EVERY = 7
 """A sample has one array in so many."""
 MODERATE = 1000
 PATIENCE_S, PLANTED_PATIENCE_S = 60.0, 3.0
-UNMENDED = {
-    "AssignReplicasToDirs": "quadratic where a partition is named again and again",
-    "CreateTopics": "the controller refuses all topics at once",
-    "DeleteTopics": "the same",
-    "ElectLeaders": "all elections at once",
-    "ListPartitionReassignments": "all partitions at once",
-    "AlterPartitionReassignments": "the same",
-    "DescribeQuorum": "all topics and partitions at once",
-    "Vote": "the same",
-}
-"""APIs whose turns are still longer than the law allows, each with why. Their floods are sent and meet all other laws.
-Strike out a row when its turns are short."""
 _FOUND = {
     "a turn of 300 ms": "turn of 3",
     "300 MiB more": "growth of",
@@ -51,15 +39,10 @@ def node() -> Iterator[Bench]:
         yield made
 
 
-def broken_laws(row: Row, by_clock: bool) -> list[str]:
-    is_unmended = row.name.split(" ")[0].rstrip(",") in UNMENDED
-    return [law for law in row.broken(by_clock) if not (is_unmended and law.startswith(("turn", "wait")))]
-
-
 def assert_lawful(rows: list[Row], by_clock: bool) -> None:
     """AssertionError with a table of those that broke a law."""
     assert rows
-    bad = [f"{row}\n{'':>12}{'; '.join(broken)}" for row in rows if (broken := broken_laws(row, by_clock))]
+    bad = [f"{row}\n{'':>12}{'; '.join(broken)}" for row in rows if (broken := row.broken(by_clock))]
     assert not bad, "\n".join(["", TITLE, *bad])
 
 
@@ -87,11 +70,6 @@ def test_a_node_that_makes_a_mistake_is_found(node: Bench, mistake: str) -> None
         node.patience_s = PATIENCE_S
     assert any(_FOUND[mistake] in found for found in row.broken(by_clock=False)), row
     assert not node.measure("nothing", DescribeClusterRequest(), 2, 0).broken(by_clock=False)
-
-
-def test_each_api_that_is_not_mended_is_served_and_they_are_few() -> None:
-    assert UNMENDED.keys() <= {api.name for api in apis.values() if api.listeners}
-    assert len(UNMENDED) <= 15
 
 
 @pytest.mark.long

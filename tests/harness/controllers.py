@@ -13,6 +13,7 @@ from typing import Any
 from pykraft.common.config import ConfigDef
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Uuid
 from pykraft.controller.assignment import Assignment
@@ -91,9 +92,11 @@ class ControllerScript:
         levels: Mapping[str, int] = NEW_CLUSTER,
         static_voters: Sequence[int] = (),
         kraft_version: int = VOTERS_IN_LOG,
+        time_slice: TimeSlice | None = None,
         **settings: Any,
     ) -> None:
-        """`properties` is the node's file, `levels` those of the features that the cluster begins with."""
+        """`properties` is the node's file, `levels` those of the features that the cluster begins with. A `time_slice`
+        interrupts the controller's changes."""
         self.now = 1000
         self.raft: RaftClient = replica(1, voters=[1], kraft_version=kraft_version)
         self.loader = MetadataLoader()
@@ -108,6 +111,7 @@ class ControllerScript:
             properties=properties,
             first_records=level_records(levels),
             static_voters=static_voters,
+            time_slice=time_slice,
         )
         self.heard = Heard()
         self.raft.register(self.loader)

@@ -38,7 +38,7 @@ A_DEATH_FORGETS_A_PARTITION = """
 from pykraft.controller.replication_control import ReplicationControl
 
 plan = ReplicationControl.plan_broker_gone
-ReplicationControl.plan_broker_gone = lambda control, image, broker_id: plan(control, image, broker_id)[1:]
+ReplicationControl.plan_broker_gone = lambda control, image, broker_id: list(plan(control, image, broker_id))[1:]
 """
 
 SNAPSHOTS_WITHOUT_SETTINGS = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pykraft.common.core import Steps
 from pykraft.controller import partition_change
 from pykraft.controller.assignment import Assignment, Replicas
 from pykraft.controller.reassignment import ReassignmentControl
@@ -32,7 +33,7 @@ def a_reassignment_acknowledged_and_not_written() -> None:
     """The controller answers as if it had written the first record."""
     alter = ReassignmentControl.alter
 
-    def acknowledged(self: ReassignmentControl, image: MetadataImage, request: Any) -> Result[Any]:
-        return alter(self, image, request)._replace(records=[])
+    def acknowledged(self: ReassignmentControl, image: MetadataImage, request: Any) -> Steps[Result[Any]]:
+        return (yield from alter(self, image, request))._replace(records=[])
 
     put(ReassignmentControl, "alter", acknowledged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pykraft.common.core import Steps
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller import controller
 from pykraft.controller.feature_control import FeatureControl
@@ -52,14 +53,16 @@ def a_log_start_moved_before_the_snapshot_is_durable() -> None:
 def a_deleted_topic_that_survives_a_snapshot() -> None:
     """A snapshot is replayed onto the image that is there, and what it does not mention stays."""
 
-    def handle_load_snapshot(self: MetadataLoader, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
+    def handle_load_snapshot(
+        self: MetadataLoader, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]
+    ) -> Steps[None]:
         for batch in batches:
             for record in batch.records:
                 self._delta.replay(record)
         self._loaded = OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch)
-        self._apply()
+        yield from self._apply()
         for listener in self._listeners:
-            listener.handle_load_snapshot(snapshot, batches)
+            yield from listener.handle_load_snapshot(snapshot, batches) or ()
 
     put(MetadataLoader, "handle_load_snapshot", handle_load_snapshot)
 

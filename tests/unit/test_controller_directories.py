@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO_UUID, Node, OffsetAndEpoch, Uuid
 from pykraft.controller.features import NEW_CLUSTER
@@ -138,7 +139,7 @@ def told(image: MetadataImage, before: MetadataImage = EMPTY_IMAGE) -> Sequence[
     """The partitions of the only topic of which broker 1, whose directory is NEW, tells."""
     channel = ControllerChannel("directory-assignments", lambda: Node(2, "controller", 9093), 1000)
     assignments = DirectoryAssignments(1, NEW, lambda: 7, channel)
-    assignments.apply(MetadataDelta.between(before, image), image)
+    finish(assignments.apply(MetadataDelta.between(before, image), image))
     assignments.poll(0)
     requests = [outbound.request for outbound in channel.poll(0).requests]
     return [p.partition_index for request in requests for p in request.directories[0].topics[0].partitions]

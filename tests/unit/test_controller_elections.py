@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import pykraft.controller.elections as elections
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.replication_control import ReplicationControl
 from pykraft.protocol.messages.brokers import RECOVERING
@@ -179,7 +180,7 @@ def test_many_elections_are_held_in_portions_and_do_not_wait_for_another_interva
     monkeypatch.setattr(elections, "MAX_ELECTIONS", 2)
     script = away_and_back(topics=5, leader_imbalance_check_interval_seconds=20)
 
-    portion = elections.LeaderElections(ReplicationControl(1, {})).plan_preferred(script.image)
+    portion = finish(elections.LeaderElections(ReplicationControl(1, {})).plan_preferred(script.image))
     assert len(portion) == 2
     live_both(script, 21_500 - script.now)
     assert [script.partition(f"t{number}").leader for number in range(5)] == [1] * 5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykraft.common.core import FOREVER
+from pykraft.common.core import FOREVER, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import OffsetAndEpoch, Uuid
@@ -110,10 +110,10 @@ def test_levels_that_the_cluster_has_left_behind_do_not_matter() -> None:
     script = ControllerScript()
     epoch, end = script.raft.leader_and_epoch.epoch, script.image.provenance.offset
     raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (1, 0))
-    script.loader.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised]))
-    script.loader.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered]))
+    finish(script.loader.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised])))
+    finish(script.loader.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered])))
     script.controller.poll(script.now)
-    script.loader.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised]))
+    finish(script.loader.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised])))
     with pytest.raises(UnsupportedFeatureError, match=r"share.version at level 1; supported is 0 to 0"):
         script.controller.poll(script.now)
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage
-from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.loader import LoadFault, MetadataLoader
 from pykraft.protocol.messages.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -200,7 +201,7 @@ def test_batches_do_not_matter_and_images_do_not_change(changes: list[MetadataRe
     loader.publish_to(lambda delta, image: kept.append((image, repr(image))))
     start = 0
     for end in [*sorted(cut for cut in cuts if cut < len(records)), len(records)]:
-        loader.handle_commit(CommittedBatch(start, end - 1, 1, 0, records[start:end]))
+        finish(loader.handle_commit(CommittedBatch(start, end - 1, 1, 0, records[start:end])))
         start = end
     assert loader.image == image_of(*records)
     assert all(repr(image) == before for image, before in kept)
@@ -233,13 +234,14 @@ def test_the_parts_of_an_entity_have_no_order() -> None:
     assert image_of(*BASE, given, removed).client_quotas == {}
 
 
-def loaded(*batches: list[MetadataRecord]) -> tuple[MetadataLoader, list[int]]:
+def loaded(*batches: list[MetadataRecord], on_load_fault: LoadFault | None = None) -> tuple[MetadataLoader, list[int]]:
     """A loader that has read these batches, and after each how many topics it knew."""
     loader = MetadataLoader()
+    loader.on_load_fault = on_load_fault
     topics = []
     offset = 0
     for batch in batches:
-        loader.handle_commit(CommittedBatch(offset, offset + len(batch) - 1, 1, 0, batch))
+        finish(loader.handle_commit(CommittedBatch(offset, offset + len(batch) - 1, 1, 0, batch)))
         offset += len(batch)
         topics.append(len(loader.image.topics))
     return loader, topics
@@ -251,7 +253,6 @@ def test_a_transaction_becomes_true_at_its_end() -> None:
     assert loaded([begin], [one], [two, end])[1] == [0, 0, 2]
     assert loaded([begin, one], [abort], [two])[1] == [0, 0, 1]
     assert loaded([one, begin, two])[1] == [1]
-    assert loaded([begin, one], [begin, two, end])[1] == [0, 1], "a new one undoes one that is open"
     assert loaded([begin, one, end, two])[0].image.provenance == OffsetAndEpoch(3, 1)
 
 
@@ -262,7 +263,31 @@ def test_what_comes_before_a_transaction_is_true_at_once_and_the_images_offset_s
         image = loaded(*batches)[0].image
         assert (image.topic_ids, image.provenance) == ({"t": T}, OffsetAndEpoch(0, 1))
     assert loaded([one, begin, two], [end])[0].image.provenance == OffsetAndEpoch(3, 1)
-    assert loaded([one], [end], [two])[0].image.topic_ids == {"t": T, "u": U}, "an end of nothing undoes nothing"
+
+
+@pytest.mark.parametrize(
+    "batches", ["begin one; begin two end", "begin begin two end", "one end two", "one; abort; two"]
+)
+def test_a_transaction_within_another_and_the_end_of_none_are_faults_that_change_nothing(batches: str) -> None:
+    """Kafka's loader says so, too: a controller ends one, or aborts that of the controller before it, before it begins
+    another."""
+    named: dict[str, MetadataRecord] = {
+        "begin": BeginTransactionRecord(name="x"),
+        "end": EndTransactionRecord(),
+        "abort": AbortTransactionRecord(reason="y"),
+        "one": TopicRecord(name="t", topic_id=T),
+        "two": TopicRecord(name="u", topic_id=U),
+    }
+    read = [[named[name] for name in batch.split()] for batch in batches.split(";")]
+    with pytest.raises(ProtocolError, match="transaction"):
+        loaded(*read)
+    faults: list[tuple[int, str]] = []
+    loader, _ = loaded(*read, on_load_fault=lambda error, offset, record: faults.append((offset, record)))
+    assert len(faults) == 1 and loader.has_failed, faults
+    assert loader.image.topic_ids == {
+        name: each for name, each in (("t", T), ("u", U)) if name == "u" or "one" in batches
+    }
+    assert loader.image.provenance.offset == sum(map(len, read)) - 1 and not loader.is_in_transaction
 
 
 def test_an_image_is_made_once_for_all_batches_until_there_is_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,14 +302,39 @@ def test_an_image_is_made_once_for_all_batches_until_there_is_a_publisher(monkey
     monkeypatch.setattr(MetadataDelta, "apply", counted)
     loader = MetadataLoader()
     for offset, record in enumerate(BASE):
-        loader.handle_commit(CommittedBatch(offset, offset, 1, 0, [record]))
+        finish(loader.handle_commit(CommittedBatch(offset, offset, 1, 0, [record])))
     assert made == []
     published: list[tuple[set[ConfigResource], MetadataImage]] = []
     loader.publish_to(lambda delta, image: published.append((delta.touched_configs, image)))
     assert made == [len(BASE) - 1] and loader.image is loader.image
-    loader.handle_commit(CommittedBatch(len(BASE), len(BASE), 1, 0, [NoOpRecord()]))
+    finish(loader.handle_commit(CommittedBatch(len(BASE), len(BASE), 1, 0, [NoOpRecord()])))
     assert made == [len(BASE) - 1, len(BASE)]
     assert published == [(set(), loader.image)], "a publisher gets what changes from when it was added"
+
+
+def test_what_is_replayed_of_a_batch_is_in_no_image_before_the_batch_ends() -> None:
+    records: list[MetadataRecord] = [TopicRecord(name="t", topic_id=T), TopicRecord(name="u", topic_id=U)]
+    loader, published = MetadataLoader(), list[MetadataImage]()
+    finish(loader.handle_commit(CommittedBatch(0, 2, 1, 0, BASE[:3])))  # no image was made of it yet
+    steps = loader.handle_commit(CommittedBatch(3, 4, 1, 0, records))
+    for place, _ in enumerate(steps):
+        assert not loader.image.topics
+        if place == 0:
+            loader.publish_to(lambda delta, image: published.append(image))
+    assert published == [loader.image] and loader.image.topic_ids == {"t": T, "u": U}
+
+
+def test_a_change_is_published_up_to_where_every_publisher_has_taken_it_up() -> None:
+    loader, _ = loaded(BASE[:3])
+
+    def slow(delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        yield
+        yield
+
+    loader.publish_to(slow)
+    steps = loader.handle_commit(CommittedBatch(3, 3, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    seen = [(loader.image.provenance.offset, loader.published_offset) for _ in steps]
+    assert seen == [(2, 2), (3, 2), (3, 2)] and loader.published_offset == 3
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -294,7 +344,7 @@ def load(loader: MetadataLoader, snapshot: OffsetAndEpoch, *records: MetadataRec
     """In two batches; their offsets are those of the file."""
     half = len(records) // 2
     batches = [(0, records[:half]), (half, records[half:])]
-    loader.handle_load_snapshot(snapshot, [CommittedBatch(at, at + len(r) - 1, 3, 0, r) for at, r in batches])
+    finish(loader.handle_load_snapshot(snapshot, [CommittedBatch(at, at + len(r) - 1, 3, 0, r) for at, r in batches]))
 
 
 def test_a_snapshot_is_published_as_the_change_from_the_image_that_is_there() -> None:
@@ -349,7 +399,7 @@ def test_whatever_is_there_a_snapshot_leaves_what_it_holds(
     loader, _ = loaded([*BASE, *before], [BeginTransactionRecord(name="x"), setting("1")] if is_in_transaction else [])
     load(loader, OffsetAndEpoch(99, 3), *(record for record, _ in held.to_records()))
     assert loader.image == MetadataDelta.between(EMPTY_IMAGE, held).apply(OffsetAndEpoch(98, 3))
-    loader.handle_commit(CommittedBatch(99, 99, 3, 0, [setting("5")]))
+    finish(loader.handle_commit(CommittedBatch(99, 99, 3, 0, [setting("5")])))
     assert loader.image.config_of(TOPIC_RESOURCE, "t") == {"retention.ms": "5"}, "a transaction of before is over"
 
 
@@ -363,8 +413,6 @@ def test_between_an_image_and_itself_nothing_is_touched(some: list[MetadataRecor
 
 def test_a_snapshot_replaces_everything() -> None:
     loader, _ = loaded(BASE)
-    loader.handle_load_snapshot(
-        OffsetAndEpoch(50, 3), [CommittedBatch(0, 0, 3, 0, [TopicRecord(name="u", topic_id=U)])]
-    )
+    load(loader, OffsetAndEpoch(50, 3), TopicRecord(name="u", topic_id=U))
     assert loader.image.topic_ids == {"u": U} and loader.image.brokers == {}
     assert loader.image.provenance == OffsetAndEpoch(49, 3)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.records import (
@@ -62,7 +63,7 @@ def test_what_is_in_it_is_the_image_and_the_voters_and_when_its_last_record_was_
     node.create("t")
     node.run(200)
     found, loader = newest(node), MetadataLoader()
-    loader.handle_load_snapshot(found.id, found.decoded())
+    finish(loader.handle_load_snapshot(found.id, found.decoded()))
     image = node.node.loader.image
     assert "t" in loader.image.topic_ids or loader.image.provenance.offset < image.provenance.offset
     assert found.voters == node.node.raft.replica.control_records.voters
@@ -105,7 +106,7 @@ def test_there_is_none_while_a_metadata_transaction_is_open() -> None:
     append((EndTransactionRecord(), 0))
     assert len(ids(node)) == len(before) + 1
     loader, found = MetadataLoader(), newest(node)
-    loader.handle_load_snapshot(found.id, found.decoded())
+    finish(loader.handle_load_snapshot(found.id, found.decoded()))
     assert "t" in loader.image.topic_ids
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, ReplicaKey, Uuid
 from pykraft.protocol.messages.data import FetchRequest
@@ -414,7 +415,7 @@ def test_the_quorum_describes_itself() -> None:
     request = DescribeQuorumRequest(
         topics=[topic(topic_name=METADATA_TOPIC, partitions=[topic.Partition(partition_index=0)])]
     )
-    response = quorum.rafts[quorum.leader].service.describe_quorum(request, quorum.now)
+    response = finish(quorum.rafts[quorum.leader].service.describe_quorum(request, quorum.now))
     described = response.topics[0].partitions[0]
     assert (described.leader_id, described.leader_epoch) == (quorum.leader, quorum.epoch(1))
     assert [state.replica_id for state in described.current_voters] == [1, 2, 3]
@@ -422,8 +423,8 @@ def test_the_quorum_describes_itself() -> None:
     assert {state.log_end_offset for state in described.current_voters} == {described.high_watermark}
     assert [node.node_id for node in response.nodes] == [1, 2, 3]
     follower = quorum.rafts[next(n for n in (1, 2, 3) if n != quorum.leader)]
-    answer = follower.service.describe_quorum(request, quorum.now).topics[0].partitions[0]
+    answer = finish(follower.service.describe_quorum(request, quorum.now)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     request.topics[0].topic_name = "elsewhere"
-    answer = quorum.rafts[quorum.leader].service.describe_quorum(request, quorum.now).topics[0].partitions[0]
+    answer = finish(quorum.rafts[quorum.leader].service.describe_quorum(request, quorum.now)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.types import ZERO_UUID, ReplicaKey, Uuid
 from pykraft.protocol.messages.control import LeaderChangeMessage
 from pykraft.protocol.messages.data import FetchRequest
@@ -90,7 +91,7 @@ def test_tools_are_told_the_voters_without_directory_ids_and_the_observers_with_
     topic = DescribeQuorumRequest.Topic(
         topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.Topic.Partition(partition_index=0)]
     )
-    answer = cluster.rafts[leader].service.describe_quorum(DescribeQuorumRequest(topics=[topic]), cluster.now)
+    answer = finish(cluster.rafts[leader].service.describe_quorum(DescribeQuorumRequest(topics=[topic]), cluster.now))
     partition = answer.topics[0].partitions[0]
     assert [(each.replica_id, each.replica_directory_id) for each in partition.current_voters] == [
         (voter, ZERO_UUID) for voter in (1, 2, 3)

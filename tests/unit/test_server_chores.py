@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.common.core import Steps
+from pykraft.common.core import Steps, finish
 from pykraft.common.timer import Timer
 from pykraft.server.chores import Chores
 from tests.harness.lone_node import LoneNode
@@ -95,7 +95,7 @@ def test_a_partition_that_goes_while_a_chore_pauses_does_not_disturb_it() -> Non
     chores.append(logs.checkpoint())
     for chore in chores:
         next(chore)
-    replicas._drop(list(replicas.partitions))
+    finish(replicas._drop(list(replicas.partitions)))
     for chore in chores:
         list(chore)
     assert not logs._claims_too_much(list(logs.logs)) and not logs._high_watermarks.offsets

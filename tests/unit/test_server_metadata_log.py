@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.core import finish
 from pykraft.common.topic_config import SEGMENT_BYTES
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
@@ -168,7 +169,7 @@ def test_a_broker_lets_go_of_what_a_snapshot_does_not_mention() -> None:
             record.topic_id = other  # type: ignore[attr-defined]
     end = loader.image.provenance.offset + 10
     loader._listeners.clear()  # its own controller leads, and a leader loads no snapshot
-    loader.handle_load_snapshot(OffsetAndEpoch(end, 1), [CommittedBatch(0, len(records) - 1, 1, 0, records)])
+    finish(loader.handle_load_snapshot(OffsetAndEpoch(end, 1), [CommittedBatch(0, len(records) - 1, 1, 0, records)]))
     node.run()
     assert set(logs) == {TopicPartition("again", 0), TopicPartition("kept", 0)}
     assert logs[TopicPartition("again", 0)].topic_id == other

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, finish
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from pykraft.controller.features import NEW_CLUSTER
@@ -376,7 +376,9 @@ def test_a_leader_that_was_replaced_commits_nothing_by_the_smaller_min_insync_re
     smaller = PartitionChangeRecord(topic_id=topic, partition_id=0, isr=[1])
     replaced = PartitionChangeRecord(topic_id=topic, partition_id=0, isr=[2], leader=2)
     setting = ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="min.insync.replicas", value="1")
-    loader.handle_commit(CommittedBatch(after.offset + 1, after.offset + 1, after.epoch, 0, [smaller], 0))
+    finish(loader.handle_commit(CommittedBatch(after.offset + 1, after.offset + 1, after.epoch, 0, [smaller], 0)))
     assert not producing.kept
-    loader.handle_commit(CommittedBatch(after.offset + 2, after.offset + 3, after.epoch, 0, [replaced, setting], 0))
+    finish(
+        loader.handle_commit(CommittedBatch(after.offset + 2, after.offset + 3, after.epoch, 0, [replaced, setting], 0))
+    )
     assert error_of(producing) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykraft.client.configs import ConfigResource, ConfigResourceType
+from pykraft.common.core import Steps
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, NOWHERE, MetadataImage
@@ -223,16 +224,18 @@ def _counting(end: int) -> Iterator[dict[int, list[int]]]:
     def of(loader: MetadataLoader) -> list[int]:
         return counts.setdefault(id(loader), [0, 0, -1])
 
-    def handle_commit(self: MetadataLoader, batch: CommittedBatch) -> None:
+    def handle_commit(self: MetadataLoader, batch: CommittedBatch) -> Steps[None]:
         count = of(self)
         if batch.last_offset < end:
             count[1] += len(batch.records)
             count[2] = batch.base_offset if count[2] < 0 else count[2]
-        commit(self, batch)
+        return commit(self, batch)
 
-    def handle_load_snapshot(self: MetadataLoader, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:
+    def handle_load_snapshot(
+        self: MetadataLoader, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]
+    ) -> Steps[None]:
         of(self)[0] += sum(len(batch.records) for batch in batches)
-        load(self, snapshot, batches)
+        return load(self, snapshot, batches)
 
     MetadataLoader.handle_commit = handle_commit  # type: ignore[method-assign]
     MetadataLoader.handle_load_snapshot = handle_load_snapshot  # type: ignore[method-assign]

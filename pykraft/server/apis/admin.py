@@ -34,6 +34,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.config import DELETE_TOPIC_ENABLE
 from pykraft.controller.controller import QuorumController
+from pykraft.controller.result import check_size
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import (
     CreatePartitionsRequest,
@@ -55,6 +56,7 @@ from pykraft.protocol.messages.reassignments import (
 from pykraft.server.apis.controller import ask
 from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, allows_on_cluster, check_cluster, check_configs
+from pykraft.server.long_answers import Long
 from pykraft.transport.server_channel import RequestContext
 
 _KEPT = frozenset(ResourceType) - {ResourceType.BROKER_LOGGER}
@@ -76,6 +78,7 @@ class AdminApis:
     # --- making topics ------------------------------------------------------------------------------------------------
 
     def create_topics(self, request: CreateTopicsRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_size(request)
         if not self._controller.is_active:
             return ask(self._controller, request, now)
         times_named = Counter(topic.name for topic in request.topics)
@@ -89,15 +92,16 @@ class AdminApis:
         unheard = request.replace(topics=[topic for topic in request.topics if topic.name in refused])
         rest = request.replace(topics=[topic for topic in request.topics if topic.name not in refused])
 
-        def completed(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        def completed(response: CreateTopicsResponse) -> Long:
             made = [topic if topic.error_code or topic.name in may_see else _hidden(topic) for topic in response.topics]
-            return response.replace(topics=[*made, *unheard.refusal(error).topics])
+            return Long(response.replace(topics=[*made, *unheard.refusal(error).topics]))
 
         return ask(self._controller, rest, now).map(completed)
 
     # --- more partitions ----------------------------------------------------------------------------------------------
 
     def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_size(request)
         if not self._controller.is_active:
             return ask(self._controller, request, now)
         times_named = Counter(topic.name for topic in request.topics)
@@ -107,22 +111,23 @@ class AdminApis:
         unheard = request.replace(topics=[topic for topic in request.topics if topic.name in refused])
         rest = request.replace(topics=[topic for topic in request.topics if topic.name not in refused])
         return ask(self._controller, rest, now).map(
-            lambda response: response.replace(results=[*unheard.refusal(error).results, *response.results])
+            lambda response: Long(response.replace(results=[*unheard.refusal(error).results, *response.results]))
         )
 
     # --- deleting topics ----------------------------------------------------------------------------------------------
 
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext, now: int) -> Promise[Any]:
+        check_size(request)
         may_delete_all = allows_on_cluster(self._authorizer, context, AclOperation.DELETE)
         if may_delete_all or not self._config[DELETE_TOPIC_ENABLE] or not self._controller.is_active:
-            return ask(self._controller, request, now)
+            return ask(self._controller, request, now).map(Long)
         wanted = [*request.topics, *(DeleteTopicsRequest.Topic(name=name) for name in request.topic_names)]
         refused = self._not_to_be_deleted(wanted, context)
         rest = request.replace(
             topics=[topic for topic in wanted if (topic.name, topic.topic_id) not in refused], topic_names=()
         )
         return ask(self._controller, rest, now).map(
-            lambda response: response.replace(responses=[*response.responses, *refused.values()])
+            lambda response: Long(response.replace(responses=[*response.responses, *refused.values()]))
         )
 
     def _not_to_be_deleted(
@@ -160,7 +165,7 @@ class AdminApis:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         if not request.topics:
             return AlterPartitionReassignmentsResponse(responses=[])  # any controller can say so
-        return ask(self._controller, request, now)
+        return ask(self._controller, request, now).map(Long)
 
     def list_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext, now: int
@@ -168,13 +173,13 @@ class AdminApis:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
         if request.topics is not None and not request.topics:
             return ListPartitionReassignmentsResponse(topics=[])
-        return ask(self._controller, request, now)
+        return ask(self._controller, request, now).map(Long)
 
     # --- elections ----------------------------------------------------------------------------------------------------
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext, now: int) -> Promise[Any]:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
-        return ask(self._controller, request, now)
+        return ask(self._controller, request, now).map(Long)
 
     # --- changing settings --------------------------------------------------------------------------------------------
 
@@ -183,6 +188,7 @@ class AdminApis:
     ) -> Promise[Any]:
         if not self._controller.is_active:
             return ask(self._controller, request, now)
+        check_size(request)
         resources: Sequence[Any] = request.resources
         times_named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         rest: list[Any] = []
@@ -197,7 +203,7 @@ class AdminApis:
             except KafkaError as error:
                 refused += request.replace(resources=[resource]).refusal(error).responses
         return ask(self._controller, request.replace(resources=rest), now).map(
-            lambda response: response.replace(responses=[*refused, *response.responses])
+            lambda response: Long(response.replace(responses=[*refused, *response.responses]))
         )
 
     # --- levels of features -------------------------------------------------------------------------------------------

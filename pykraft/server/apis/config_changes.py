@@ -78,7 +78,7 @@ class ConfigChangeApis:
 
         if not rest:
             return completed(type(request).response(responses=[]))
-        return self._forwarding.forward(request.replace(resources=rest), context, now).map(completed)
+        return self._forwarding.pass_on(request.replace(resources=rest), context, now).map(completed)
 
     def _refusal(self, resource: Any, times_named: Counter[tuple[int, str]]) -> KafkaError | None:
         """What is wrong with a resource that is refused."""

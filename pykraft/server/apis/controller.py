@@ -24,6 +24,7 @@ from pykraft.protocol.messages.brokers import (
 from pykraft.protocol.schema import Request
 from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
+from pykraft.server.long_answers import Long
 from pykraft.transport.server_channel import RequestContext
 
 
@@ -44,7 +45,7 @@ class ControllerApis:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         if isinstance(request, AlterPartitionRequest) and not request.topics:
             return AlterPartitionResponse(topics=[])  # nothing is wanted, so any controller can say so
-        return ask(self._controller, request, now)
+        return ask(self._controller, request, now).map(Long)
 
 
 HANDLERS: Handlers = dict.fromkeys(

@@ -22,16 +22,16 @@ Follows kafka.server.{KafkaApis,RequestHandlerHelper}.
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
-from pykraft.common.core import Clock, Promise, Steps
+from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import TimeSlice
-from pykraft.protocol.error_counts import count_in_steps
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.schema import Request, Response, encode_in_steps
+from pykraft.protocol.schema import Request, Response
+from pykraft.server.long_answers import ENCODED_AT_ONCE, LARGE_REQUEST_BYTES, Encoded, Long, encoding, refusing
 from pykraft.server.quotas import Quotas, Used
 from pykraft.server.slices import ItemByItem, Slices, Work
 from pykraft.transport.server_channel import InboundRequest, RequestContext
@@ -44,12 +44,10 @@ class CloseConnection(Exception):  # noqa: N818 (it is an order, not a fault)
 
 _NO_MEMORY = CloseConnection("there is not enough memory for this request")
 """Made ahead: then there may be none for it."""
-_ENCODED_AT_ONCE = 200
-"""An answer about more items than this is encoded in slices."""
 _FROM_THE_START = object()
 _LATER = object()
 
-Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem
+Handled = Response | CloseConnection | None | Promise[Any] | ItemByItem | Long
 """What a handler returns: the response, None for none, a promise of what another handler might return, or a list to be
 worked through."""
 Handlers = Mapping[type[Request], Callable[[Any, Any, RequestContext, int], Handled]]
@@ -113,19 +111,26 @@ class Dispatcher:
                         self._promise(work)
                         self.slices.pause(work)
                         return _LATER
-                    work.is_large = handled.is_large or len(work.answers) > _ENCODED_AT_ONCE
+                    work.is_large = handled.is_large or len(work.answers) > ENCODED_AT_ONCE
                     handled = handled.gather(work.answers, now)
                 elif isinstance(handled, Promise):
                     if not handled.kept:
                         self._wait(work, handled)
                         return _LATER
                     handled = handled.value
+                elif type(handled) is Long:
+                    version = work.inbound.context.api_version
+                    handled = encoding(handled.response, version) if handled.is_long else handled.response
                 elif work.is_large and isinstance(handled, Response):
-                    handled = ItemByItem((handled,), partial(_encoded, work.inbound.context.api_version), _only)
+                    handled = encoding(handled, work.inbound.context.api_version)
                 else:
                     return handled
         except Exception as error:  # a fault of ours must cost this request and no other
-            return self._ended(work.inbound, error)
+            is_small = work.inbound.context.size_bytes <= LARGE_REQUEST_BYTES
+            if work.is_refused or is_small or not isinstance(error, KafkaError):
+                return self._ended(work.inbound, error)
+            work.is_refused = True
+            return self._work(work, refusing(work.inbound.message, error, _unanswered(error)), now)
         finally:
             if began_us is not None:
                 work.handling_us += self._clock.elapsed_us() - began_us
@@ -162,15 +167,13 @@ class Dispatcher:
             self._fault_handler.handle_fault(type(request).__name__, error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         refusal = request.refusal(error)
-        if refusal is None:
-            return CloseConnection(f"a client that wants no answer is refused: {error}")
-        return refusal
+        return _unanswered(error) if refusal is None else refusal
 
     def _answer(self, work: Work, ended: Any) -> Answer:
         if isinstance(ended, CloseConnection):
             return Answer(None, hang_up=True)
         body = errors = None
-        if type(ended) is _Encoded:
+        if type(ended) is Encoded:
             ended, body, errors = ended
         quotas, context = self._quotas, work.inbound.context
         if quotas is None or context.api_key == EnvelopeRequest.api:
@@ -182,19 +185,5 @@ class Dispatcher:
         return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us), self._now())
 
 
-class _Encoded(NamedTuple):
-    """A response, its bytes, and the errors in it."""
-
-    response: Response
-    body: list[Any]
-    errors: Mapping[int, int]
-
-
-def _encoded(version: int, response: Response, now: int) -> Steps[_Encoded]:
-    body = yield from encode_in_steps(response, version)
-    errors = yield from count_in_steps(response)
-    return _Encoded(response, body, errors)
-
-
-def _only(answers: list[_Encoded], now: int) -> Any:
-    return answers[0]
+def _unanswered(error: KafkaError) -> CloseConnection:
+    return CloseConnection(f"a client that wants no answer is refused: {error}")

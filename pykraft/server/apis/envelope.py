@@ -96,7 +96,9 @@ def _wrapped(answer: Answer, context: RequestContext) -> EnvelopeResponse:
     the broker will look for the controller again, and the client need not know."""
     response = answer.response
     assert response is not None, f"API {context.api_key} is forwarded, so its client wants an answer"
-    if ErrorCode.NOT_CONTROLLER in _error_codes(response):
+    # Where all its errors are counted there need be none; else those of its parts are looked at.
+    may_be_lost = answer.errors is None or answer.errors.get(ErrorCode.NOT_CONTROLLER)
+    if may_be_lost and ErrorCode.NOT_CONTROLLER in _error_codes(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     (_, *parts), _ = answer.encode(context)
     return EnvelopeResponse(response_data=b"".join(parts))

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pykraft.common.config import Key
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from pykraft.controller.result import check_size
-from pykraft.protocol.header import decode_response, encode_request
+from pykraft.protocol.header import decode_response, request_frame
 from pykraft.protocol.messages.admin import (
     CLUSTER_DEFAULT,
     CreatePartitionsRequest,
@@ -35,9 +35,11 @@ from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
 )
-from pykraft.protocol.schema import Request, Response
-from pykraft.server.apis.dispatch import Handlers
+from pykraft.protocol.schema import Request, Response, encode_in_steps
+from pykraft.server.apis.dispatch import Handled, Handlers
 from pykraft.server.controller_channel import ControllerChannel
+from pykraft.server.long_answers import LARGE_REQUEST_BYTES, Long
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 _PRINCIPAL_VERSION = b"\x00\x00"
@@ -55,13 +57,29 @@ class ForwardingApis:
         self._replication_factor = _default_in(properties, DEFAULT_REPLICATION_FACTOR)
         self._creating: set[str] = set()
 
-    def forward(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
-        """Answer with what the controller answers. It refuses what names too much; so it need not be sent that."""
+    def forward(self, request: Request, context: RequestContext, now: int) -> Handled:
+        """Answer with what the controller answers. It refuses what names too much; so it need not be sent that. A
+        large request is encoded again in steps, and is sent though its client has hung up."""
+        if context.size_bytes <= LARGE_REQUEST_BYTES:
+            return self.pass_on(request, context, now).map(Long)
         check_size(request)
+        return ItemByItem(
+            (request,),
+            lambda request, now: _envelope_in_steps(request, context.api_version, context),
+            lambda envelopes, now: self._send(envelopes[0], request, context, now).map(Long),
+            is_write=True,
+        )
+
+    def pass_on(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
+        """The same at once; a promise of what the controller answers."""
+        check_size(request)
+        return self._send(_envelope(request, context.api_version, context), request, context, now)
+
+    def _send(self, envelope: EnvelopeRequest, request: Request, context: RequestContext, now: int) -> Promise[Any]:
         answered: Promise[EnvelopeResponse | None] = Promise()
         timeout_ms = getattr(request, "timeout_ms", None)
         self._channel.send(
-            _envelope(request, context.api_version, context),
+            envelope,
             lambda response, _: answered.keep(response),
             now,
             timeout_ms if timeout_ms and timeout_ms > 0 else None,
@@ -123,7 +141,12 @@ def _default_in(properties: Mapping[str, str], key: Key[int]) -> int:
 
 def _envelope(request: Request, version: int, context: RequestContext) -> EnvelopeRequest:
     """A request as that of the client in the context."""
-    _, *frame = encode_request(request, version, context.correlation_id, context.client_id)
+    return finish(_envelope_in_steps(request, version, context))
+
+
+def _envelope_in_steps(request: Request, version: int, context: RequestContext) -> Steps[EnvelopeRequest]:
+    body = yield from encode_in_steps(request, version)
+    _, *frame = request_frame(type(request), version, context.correlation_id, context.client_id, body)
     kind, _, name = context.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name).to_bytes(0)
     return EnvelopeRequest(

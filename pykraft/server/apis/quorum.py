@@ -14,7 +14,6 @@ from pykraft.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
-    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
@@ -27,6 +26,8 @@ from pykraft.protocol.messages.quorum import (
 from pykraft.raft.service import RaftService
 from pykraft.server.apis.dispatch import Handlers
 from pykraft.server.authorizer import Authorizer, check_cluster
+from pykraft.server.long_answers import Long
+from pykraft.server.slices import ItemByItem
 from pykraft.transport.server_channel import RequestContext
 
 
@@ -67,11 +68,9 @@ class QuorumApis:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.update_raft_voter(request, now)
 
-    def describe_quorum(
-        self, request: DescribeQuorumRequest, context: RequestContext, now: int
-    ) -> DescribeQuorumResponse:
+    def describe_quorum(self, request: DescribeQuorumRequest, context: RequestContext, now: int) -> ItemByItem:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
-        return self._raft.describe_quorum(request, now)
+        return ItemByItem((request,), self._raft.describe_quorum, lambda found, _: Long(found[0]))
 
 
 HANDLERS: Handlers = {

@@ -1,0 +1,97 @@
+"""Which partitions each broker leads, or is in sync of: an index of the newest image.
+
+A broker that goes, comes back or sends a heartbeat concerns its own partitions, and a cluster has thousands of others.
+The index belongs to one image and follows it to the next by the delta between them. Asked about any other image it
+counts anew, so what it says depends on the image alone.
+
+Follows org.apache.kafka.controller.{BrokersToIsrs,BrokersToElrs}, and the ``imbalancedPartitions`` of
+ReplicationControlManager.
+"""
+
+from collections.abc import Iterator
+
+from pykraft.common.types import Uuid
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
+from pykraft.protocol.messages.records import NO_LEADER
+
+PartitionKey = tuple[Uuid, int]
+Found = tuple[Uuid, int, PartitionRegistration]
+
+
+class BrokersToIsrs:
+    """The index. What it finds is in an order that is the same on every controller."""
+
+    def __init__(self) -> None:
+        self._image = EMPTY_IMAGE
+        self._concerned: dict[int, set[PartitionKey]] = {}
+        """By broker: what it leads, is in the ISR of, or in the ELR; under `NO_LEADER` what has no leader."""
+        self._led: dict[int, int] = {}
+        """How many partitions each broker leads."""
+        self._imbalanced: set[PartitionKey] = set()
+        """Partitions that another replica leads than their first one, or none."""
+
+    # --- which image --------------------------------------------------------------------------------------------------
+
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """`delta` leads to this image."""
+        if delta.image is not self._image:
+            return  # it was not asked about that one; it counts anew when it is asked
+        for topic_id, topic in delta.removed_topics.items():
+            for number, partition in topic.partitions.items():
+                self._remove((topic_id, number), partition)
+        for topic_id in delta.touched_topics:
+            topic = image.topics[topic_id]
+            before = self._image.topics.get(topic_id)
+            for number in delta.touched_partitions(topic):
+                known = None if before is None else before.partitions.get(number)
+                if known is not None:
+                    self._remove((topic_id, number), known)
+                self._add((topic_id, number), topic.partitions[number])
+        self._image = image
+
+    def _turn_to(self, image: MetadataImage) -> None:
+        if image is self._image:
+            return
+        self._concerned, self._led, self._imbalanced = {}, {}, set()
+        for topic_id, topic in image.topics.items():
+            for number, partition in topic.partitions.items():
+                self._add((topic_id, number), partition)
+        self._image = image
+
+    def _add(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:
+            self._concerned.setdefault(broker_id, set()).add(key)
+        self._led[partition.leader] = self._led.get(partition.leader, 0) + 1
+        if not partition.has_preferred_leader:
+            self._imbalanced.add(key)
+
+    def _remove(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:
+            self._concerned[broker_id].discard(key)
+        self._led[partition.leader] -= 1
+        self._imbalanced.discard(key)
+
+    # --- what it finds ------------------------------------------------------------------------------------------------
+
+    def concerned(self, image: MetadataImage, broker_id: int) -> Iterator[Found]:
+        """What the broker leads, or is in the ISR or the ELR of."""
+        self._turn_to(image)
+        return self._found(image, self._concerned.get(broker_id, set()))
+
+    def without_leader(self, image: MetadataImage) -> Iterator[Found]:
+        return self.concerned(image, NO_LEADER)
+
+    def imbalanced(self, image: MetadataImage) -> Iterator[Found]:
+        """Partitions that are not led by the first replica of their assignment."""
+        self._turn_to(image)
+        return self._found(image, self._imbalanced)
+
+    def leads_any(self, image: MetadataImage, broker_id: int) -> bool:
+        self._turn_to(image)
+        return self._led.get(broker_id, 0) > 0
+
+    @staticmethod
+    def _found(image: MetadataImage, keys: set[PartitionKey]) -> Iterator[Found]:
+        for topic_id, number in sorted(keys):
+            yield topic_id, number, image.topics[topic_id].partitions[number]
