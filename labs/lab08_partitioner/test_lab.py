@@ -150,7 +150,7 @@ def test_when_a_batch_is_full_the_next_partition_is_drawn_from_all(impl, chance)
     counts = Counter(found)
     assert min(counts[p] for p in range(3)) >= 50, f"300 batches went to {dict(sorted(counts.items()))}: draw each time"
     assert any(one == two == three for one, two, three in zip(found, found[1:], found[2:], strict=False)), (
-        "in 300 batches no partition was drawn three times in a row: draw each time anew, and from all of them"
+        "in 300 batches no partition was drawn three times in a row: draw again each time, and from all of them"
     )
     alone = [partitioner.partition("alone", (4,), 500) for _ in range(2)]
     assert alone == [4, 4], f"there is only partition 4, and two batches went to {alone}"

@@ -160,7 +160,7 @@ def test_a_voter_that_is_not_free_refuses(impl):
 
 
 @pytest.mark.task("13.2", points=2)
-def test_a_pre_vote_binds_nobody(impl):
+def test_a_pre_vote_does_not_bind(impl):
     """Pre-votes for two nodes, and a vote for a third one afterwards; also from a voter that has voted."""
     known, said = voter(impl), []
     for candidate, pre_vote in ((OTHER, True), (THIRD, True), (THIRD, False), (OTHER, True)):
