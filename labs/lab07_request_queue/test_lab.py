@@ -62,7 +62,8 @@ def now(function, *arguments):
 def locked(queue):
     """The conditions of a queue, all of which belong to this thread for as long as a block lasts. Several may share one
     lock, and that is taken once."""
-    values = [getattr(queue, name, None) for name in (*getattr(queue, "__dict__", ()), *getattr(queue, "__slots__", ()))]
+    names = (*getattr(queue, "__dict__", ()), *getattr(queue, "__slots__", ()))
+    values = [getattr(queue, name, None) for name in names]
     conditions = [each for each in values if isinstance(each, threading.Condition)]
     with ExitStack() as stack:
         for condition in {id(each.acquire.__self__): each for each in conditions}.values():

@@ -68,8 +68,8 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(impl, chance):
     history = [*map(impl.Sent, places), *map(impl.Acknowledged, places, places), *map(impl.Read, range(3), range(3))]
     found = impl.lost([*history, impl.End(3)])
     assert found == [3, 4], (
-        f"0 to 4 were acknowledged at offsets 0 to 4, and the log ends at 3, where the reader is: 3 and 4 are lost, and "
-        f"you found {found}"
+        f"0 to 4 were acknowledged at offsets 0 to 4, and the log ends at 3, where the reader is: 3 and 4 are lost, "
+        f"and you found {found}"
     )
 
 

@@ -66,8 +66,8 @@ def test_an_epoch_is_entered_once(impl, chance):
     for entries, epoch, offset in (([(3, 0)], 3, 0), ([(0, 0), (2, 4)], 2, 4)):
         found = list(impl.assigned(entries, epoch, offset))
         assert found == entries, (
-            f"{entries} has epoch {epoch} already, from before its first record at offset {offset}: nothing changes, and "
-            f"you say {found}"
+            f"{entries} has epoch {epoch} already, from before its first record at offset {offset}: nothing changes, "
+            f"and you say {found}"
         )
 
 
@@ -164,8 +164,8 @@ def test_a_leader_without_that_epoch_or_an_older_one_shares_nothing(impl):
 
 @pytest.mark.task("12.3", points=2)
 def test_a_follower_truncates_to_where_that_epoch_ends_in_both_logs(impl):
-    """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, at 3 and at 4, before another epoch or with the
-    log."""
+    """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, at 3 and at 4, before another epoch or with
+    the log."""
     logs = (([(0, 0)], 6, 4), ([(0, 0), (3, 3)], 6, 3), ([(0, 0), (3, 4)], 6, 4), ([(0, 0)], 3, 3))
     for entries, log_end, wanted in logs:
         found = impl.truncation_offset(entries, log_end, (0, 4))

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from pykraft.course import Lab, LabError
 from pykraft.course.labs.check_terms import LIMIT
 from pykraft.course.labs.plug import Outcome, Plug, at_least, at_most, counted_calls, owner_and_name, plugged
+from pykraft.course.rigs.stages import Broker
 from pykraft.course.surroundings import HEADLESS, PROFILE
 from tests.labs.graders import PROGRAMS, mutant_file
 
@@ -257,6 +259,22 @@ def busy_core() -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+def test_new_connections_are_known_though_others_close_meanwhile() -> None:
+    """The connection of a client that is done may close at any time; for 20 s lab 07 waited for it to come back."""
+    broker = Broker()
+    try:
+        old = broker.call(20)
+        for wire in old:
+            wire.receive()
+            wire.close()
+        began = time.monotonic()
+        new = broker.call(2)
+        assert time.monotonic() - began < 10
+        assert all(wire.receive() for wire in new)
+    finally:
+        broker.close()
 
 
 def test_before_anything_is_written_there_is_nothing_to_show() -> None:
