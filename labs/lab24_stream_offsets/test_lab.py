@@ -229,7 +229,7 @@ def test_records_that_are_deleted_beyond_the_target_are_not_read(impl):
     planner.fix_target(look(impl, {A: 40, B: 70}))
     later, start = look(impl, {A: 100, B: 100}, {A: 60}), position(impl, {A: 5, B: 0})
     end = planner.latest(start, later)
-    what = "the position when all up to the target of a partition is deleted, which has nothing to read then: it"
+    what = "all up to a target is deleted, so nothing of that partition is left to read: the position"
     equal(end.offsets, {A: 40, B: 20}, what)
     equal(planner.ranges(start, end, later), {B: (0, 20)}, "what is read when the target of a partition was deleted")
 
