@@ -40,7 +40,7 @@ def run(work):
     with Cluster(nodes=3, timeouts="kafka") as cluster:
         with cluster.admin() as admin:
             settings = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
-            admin.create_topics([NewTopic("flights", 1, 3, topic_configs=settings)])
+            admin.create_topics([NewTopic("flights", 1, 1, topic_configs=settings)])
         write(cluster, events)
         folder = cluster.partition_directory(cluster.describe().leader("flights", 0), "flights", 0)
         segments = sorted(folder.glob("*.log"))

@@ -40,7 +40,7 @@ def run(work):
     with Cluster(nodes=3, timeouts="kafka") as cluster, plugged(places(encoder, decoder, sizes)):
         with cluster.admin() as admin:
             kept = {"retention.ms": "-1"}  # flights of 2013 are past every default
-            admin.create_topics([NewTopic(name, 1, 3, topic_configs=kept) for name in ("yours", "librdkafka")])
+            admin.create_topics([NewTopic(name, 1, 1, topic_configs=kept) for name in ("yours", "librdkafka")])
         refused = send(cluster, sent)
         send_with_librdkafka(cluster, sent)
         theirs = read_with_librdkafka(cluster, len(sent))
