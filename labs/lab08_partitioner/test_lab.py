@@ -123,11 +123,16 @@ def test_a_key_always_goes_to_the_same_partition(impl, chance):
 
 @pytest.mark.task("8.3", points=2)
 def test_records_stay_with_a_partition_until_a_batch_is_full(impl, chance):
-    """Batches of 1,000 bytes, from records of 100, and from one of 999 and one of a single byte: none is spread."""
-    partitioner = impl.StickyPartitioner(Random(chance.random()), 1000)
+    """Batches of 1,000 bytes, from records of 100, and from one of 999 and one of a single byte: none is spread. Nor do
+    twenty of them all go to the same partition."""
+    partitioner, went = impl.StickyPartitioner(Random(chance.random()), 1000), set()
     for sizes in [[100] * 10, [999, 1]] * 10:
         found = [partitioner.partition("flights", (0, 1, 2), size) for size in sizes]
         assert len(set(found)) == 1, f"records of {sizes} bytes make one batch of 1,000, and were spread: {found}"
+        went |= set(found)
+    assert len(went) > 1, (
+        f"20 batches of 1,000 bytes all went to partition {min(went)}: a batch is as large as all its records together"
+    )
 
 
 @pytest.mark.task("8.3", points=1)
