@@ -113,8 +113,8 @@ def test_each_kind_of_loss_has_its_name(impl):
 @pytest.mark.task("24.2", points=1)
 def test_a_topic_that_was_created_again_is_no_other_loss(impl):
     """The new topic is shorter, or its first records were deleted: still it is "recreated", once."""
-    for offset in (40, 4):
-        start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air="id-7")
+    for offset, other in ((40, "id-7"), (4, "id-0")):
+        start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air=other)
         equal(
             impl.losses(start, now), {A: "recreated"}, f"a topic with another id, read up to {offset}, now from 5 to 9"
         )
