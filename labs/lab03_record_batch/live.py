@@ -23,7 +23,9 @@ from pykraft.viz import bars
 
 PRODUCER = "pykraft.client.accumulator.RecordBatchBuilder"
 CONSUMER = "pykraft.client.fetcher.batches"
-EMPTY_POLLS, POLL_MS, FLUSH_S = 3, 1_000, 30
+EMPTY_POLLS, POLL_MS, FLUSH_S = 6, 1_000, 120
+DELIVERY_MS, REQUEST_MS = 120_000, 60_000
+"""A broker refuses a wrong batch at once; only a busy machine takes long."""
 NULL_EVERY = 50
 
 
@@ -38,7 +40,7 @@ def run(work):
     with Cluster(nodes=3, timeouts="kafka") as cluster, plugged(places(encoder, decoder, sizes)):
         with cluster.admin() as admin:
             kept = {"retention.ms": "-1"}  # flights of 2013 are past every default
-            admin.create_topics([NewTopic(name, 1, 3, topic_configs=kept) for name in ("yours", "librdkafka")])
+            admin.create_topics([NewTopic(name, 1, 1, topic_configs=kept) for name in ("yours", "librdkafka")])
         refused = send(cluster, sent)
         send_with_librdkafka(cluster, sent)
         theirs = read_with_librdkafka(cluster, len(sent))
@@ -106,7 +108,7 @@ def places(encoder, decoder, sizes):
 def send(cluster, sent):
     """By pykraft's producer; how many records the brokers did not take."""
     settings = {"bootstrap_servers": cluster.bootstrap_servers, "linger_ms": 5, "batch_size": 8_192}
-    with Producer(**settings, retries=0, delivery_timeout_ms=10_000, request_timeout_ms=5_000) as producer:
+    with Producer(**settings, retries=0, delivery_timeout_ms=DELIVERY_MS, request_timeout_ms=REQUEST_MS) as producer:
         futures = [producer.send("yours", value, key, timestamp_ms=time) for key, value, time in sent]
     return sum(future.exception() is not None for future in futures)
 

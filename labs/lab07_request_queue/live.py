@@ -2,7 +2,7 @@
 connections in order.
 
 A broker with two network threads, two handlers and a queue for four requests starts. Then your code takes over: its
-threads wait in your `put` and your `take`. Twelve clients send a request each while no handler may work: your queue
+threads wait in your `put` and your `take`. Fourteen clients send a request each while no handler may work: your queue
 decides how many are inside. Another client sends a request that waits for 0.2 s, and right after it one that does not:
 your channel decides which response comes first. A third client is over its quota, and is throttled for 0.4 s: your
 channel decides when its next request is taken. Your idle time says how much the broker's threads have waited, beside
@@ -23,7 +23,8 @@ from pykraft.transport.server_connection import Answer
 from pykraft.viz import broker_stages
 
 PLACES = 4
-FLOOD = 12
+FLOOD = 14
+"""Seven for each network thread: more than the handlers and the queue take, so that both of them wait in `put`."""
 INSIDE = 2 + PLACES + 2
 PATIENCE_S = 3
 ROUNDING = 0.01

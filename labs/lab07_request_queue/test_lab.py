@@ -60,10 +60,13 @@ def now(function, *arguments):
 
 @contextmanager
 def locked(queue):
-    """The conditions of a queue, all of which belong to this thread for as long as a block lasts."""
-    conditions = [each for each in vars(queue).values() if isinstance(each, threading.Condition)]
+    """The conditions of a queue, all of which belong to this thread for as long as a block lasts. Several may share one
+    lock, and that is taken once."""
+    names = (*getattr(queue, "__dict__", ()), *getattr(queue, "__slots__", ()))
+    values = [getattr(queue, name, None) for name in names]
+    conditions = [each for each in values if isinstance(each, threading.Condition)]
     with ExitStack() as stack:
-        for condition in conditions:
+        for condition in {id(each.acquire.__self__): each for each in conditions}.values():
             has_it = condition.acquire(timeout=PATIENCE_S)
             assert has_it, "a thread keeps the lock while it waits: wait() of the condition gives it up"
             stack.callback(condition.release)

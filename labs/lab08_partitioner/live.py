@@ -34,7 +34,7 @@ def run(work):
         with cluster.admin() as admin:
             kept = {"retention.ms": "-1"}  # flights of 2013 are past every default
             names = ("yours", "librdkafka", "keyless")
-            admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=kept) for name in names])
+            admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=kept) for name in names])
         send(cluster, events)
         send_with_librdkafka(cluster, events)
         yours, theirs = (routes(cluster, topic, count) for topic in ("yours", "librdkafka"))

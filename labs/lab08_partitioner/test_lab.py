@@ -123,11 +123,16 @@ def test_a_key_always_goes_to_the_same_partition(impl, chance):
 
 @pytest.mark.task("8.3", points=2)
 def test_records_stay_with_a_partition_until_a_batch_is_full(impl, chance):
-    """Batches of 1,000 bytes, from records of 100, and from one of 999 and one of a single byte: none is spread."""
-    partitioner = impl.StickyPartitioner(Random(chance.random()), 1000)
+    """Batches of 1,000 bytes, from records of 100, and from one of 999 and one of a single byte: none is spread. Nor do
+    twenty of them all go to the same partition."""
+    partitioner, went = impl.StickyPartitioner(Random(chance.random()), 1000), set()
     for sizes in [[100] * 10, [999, 1]] * 10:
         found = [partitioner.partition("flights", (0, 1, 2), size) for size in sizes]
         assert len(set(found)) == 1, f"records of {sizes} bytes make one batch of 1,000, and were spread: {found}"
+        went |= set(found)
+    assert len(went) > 1, (
+        f"20 batches of 1,000 bytes all went to partition {min(went)}: a batch is as large as all its records together"
+    )
 
 
 @pytest.mark.task("8.3", points=1)
@@ -150,7 +155,7 @@ def test_when_a_batch_is_full_the_next_partition_is_drawn_from_all(impl, chance)
     counts = Counter(found)
     assert min(counts[p] for p in range(3)) >= 50, f"300 batches went to {dict(sorted(counts.items()))}: draw each time"
     assert any(one == two == three for one, two, three in zip(found, found[1:], found[2:], strict=False)), (
-        "in 300 batches no partition was drawn three times in a row: draw each time anew, and from all of them"
+        "in 300 batches no partition was drawn three times in a row: draw again each time, and from all of them"
     )
     alone = [partitioner.partition("alone", (4,), 500) for _ in range(2)]
     assert alone == [4, 4], f"there is only partition 4, and two batches went to {alone}"

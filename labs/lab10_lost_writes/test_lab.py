@@ -53,8 +53,8 @@ def test_the_position_is_after_the_last_record_that_was_read(impl):
 
 @pytest.mark.task("10.2", points=3)
 def test_what_was_acknowledged_and_is_not_there_is_lost(impl, chance):
-    """Forty records of which none, one, or five are gone, never the last. The reader has reached the end. And the very
-    first offset, and a log in which nothing is left."""
+    """Forty records of which none, one, or five are gone, never the last. The reader has reached the end. Then the very
+    first offset, a log in which nothing is left, and a log whose end was truncated."""
     for count in (0, 1, 5):
         gone = sorted(chance.sample(range(39), count))  # without the last one the end would not be reached
         found = impl.lost(history_of(impl, chance, gone=gone))
@@ -64,6 +64,13 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(impl, chance):
     for offset in (0, -1):
         found = impl.lost([impl.Sent(0), impl.Acknowledged(0, offset), impl.End(0)])
         assert found == [0], f"the log ends at 0, so nothing is in it: record 0 is lost, and you found {found}"
+    places = range(5)
+    history = [*map(impl.Sent, places), *map(impl.Acknowledged, places, places), *map(impl.Read, range(3), range(3))]
+    found = impl.lost([*history, impl.End(3)])
+    assert found == [3, 4], (
+        f"0 to 4 were acknowledged at offsets 0 to 4, and the log ends at 3, where the reader is: 3 and 4 are lost, "
+        f"and you found {found}"
+    )
 
 
 @pytest.mark.task("10.2", points=1)
@@ -116,10 +123,14 @@ def test_an_end_that_is_not_reached_decides_nothing(impl):
 
 @pytest.mark.task("10.3", points=2)
 def test_a_record_that_was_read_twice_is_named_once(impl):
-    """Records that come once, twice and three times."""
-    history = [impl.Read(offset, number) for offset, number in enumerate([5, 3, 5, 4, 3, 3])]
-    found = impl.repeated(history)
-    assert found == [3, 5], f"3 and 5 were read more than once, and you say {found}"
+    """Records that come once, twice and three times, in a whole history."""
+    numbers = range(17)
+    history = [*map(impl.Sent, numbers), *map(impl.Acknowledged, numbers, numbers)]
+    read = [impl.Read(offset, number) for offset, number in enumerate([16, 9, 16, 4, 9, 9])]
+    found = impl.repeated([*history, *read, impl.End(6)])
+    assert found == [9, 16], (
+        f"9 and 16 were read more than once, and 4 once; all were acknowledged: [9, 16], in order, and you say {found}"
+    )
 
 
 @pytest.mark.task("10.3", points=3)

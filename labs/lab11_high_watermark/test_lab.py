@@ -44,11 +44,17 @@ def test_a_follower_outside_the_isr_does_not_hold_it_back(impl):
 
 @pytest.mark.task("11.1", points=2)
 def test_a_follower_that_is_about_to_join_is_waited_for(impl):
-    """The second follower is caught up, or the leader has asked for it: it might be in the ISR already."""
+    """The second follower is caught up, or the leader has asked for it: it might be in the ISR already. Then one whose
+    log ends below the high watermark: a new process of its broker has lost records."""
     isr, joining = {LEADER, FIRST}, {SECOND}
     found = impl.high_watermark(4, ends_of(9, 8, 5), isr, joining, FEW)
     assert found == 5, (
         f"broker 3, whose log ends at 5, is about to come into the ISR, or in it already: the high watermark is 5, and "
+        f"yours is {found}"
+    )
+    found = impl.high_watermark(6, ends_of(9, 8, 5), isr, joining, FEW)
+    assert found == 6, (
+        f"broker 3, which may be in the ISR already, ends at 5, below the high watermark of 6: it stays at 6, and "
         f"yours is {found}"
     )
     assert (isr, joining) == ({LEADER, FIRST}, {SECOND}), (
@@ -78,10 +84,13 @@ def test_with_too_few_in_sync_it_stands_still(impl):
 
 @pytest.mark.task("11.2", points=1)
 def test_who_has_everything_is_caught_up_now(impl):
-    """A fetch at the leader's log end, as the first one and as a later one."""
-    for before in (None, impl.Fetch(3, 9, 500)):
-        found = impl.caught_up_at(100, impl.Fetch(9, 9, 700), before)
-        assert found == 700, f"a fetch from 9 at 700 ms, where the log ends at 9, says {found} ms"
+    """A fetch at the leader's log end, as the first one and as a later one; and beyond it, at a new leader."""
+    for offset in (9, 11):
+        for before in (None, impl.Fetch(3, 9, 500)):
+            found = impl.caught_up_at(100, impl.Fetch(offset, 9, 700), before)
+            assert found == 700, (
+                f"a fetch from {offset} at 700 ms, where the log ends at 9, says {found} ms, and not 700"
+            )
 
 
 @pytest.mark.task("11.2", points=2)

@@ -31,12 +31,13 @@ def entries_of(log):
 
 
 def two_logs(chance):
-    """The epochs of each record of two logs, after some leaders: each leader appends what the other may not get."""
+    """The epochs of each record of two logs, after some leaders: of what a leader appends, the other may get all, the
+    first records, or nothing."""
     logs, epoch = ([], []), 0
     for _ in range(chance.randrange(1, 7)):
         leader, follower = chance.sample(logs, 2)
-        if chance.random() < 0.4:
-            follower[:] = leader
+        if chance.random() < 0.6:
+            follower[:] = leader[: chance.randint(common(leader, follower), len(leader))]
         leader += [epoch] * chance.randrange(0, 4)
         epoch += chance.randrange(1, 3)
     return logs
@@ -55,12 +56,19 @@ def common(one, other):
 
 @pytest.mark.task("12.1", points=2)
 def test_an_epoch_is_entered_once(impl, chance):
-    """A log appended record by record: epoch 3 three times, then 4, then 9."""
-    log = [3, 3, 3, 4, *[9] * chance.randrange(1, 5)]
+    """A log appended record by record: epoch 3 three times, then 4, then 9. And a first record of an epoch that its
+    leader has entered already."""
+    log = [3, 3, 3, 4, *[9] * chance.randrange(2, 6)]
     found = []
     for offset, epoch in enumerate(log):
         found = impl.assigned(found, epoch, offset)
     assert list(found) == entries_of(log), f"records of the epochs {log} give the entries {found}"
+    for entries, epoch, offset in (([(3, 0)], 3, 0), ([(0, 0), (2, 4)], 2, 4)):
+        found = list(impl.assigned(entries, epoch, offset))
+        assert found == entries, (
+            f"{entries} has epoch {epoch} already, from before its first record at offset {offset}: nothing changes, "
+            f"and you say {found}"
+        )
 
 
 @pytest.mark.task("12.1", points=2)
@@ -115,10 +123,14 @@ def test_a_log_that_is_a_part_of_the_leaders_is_fine(impl):
 
 @pytest.mark.task("12.2", points=2)
 def test_more_records_of_an_epoch_than_the_leader_has_diverge(impl):
-    """Epoch 0 ends at 4 here, and the follower has six records of it."""
+    """Epoch 0 ends at 4 here, and the follower has six records of it. Then the last epoch, which ends with the log."""
     found = impl.diverging([(0, 0), (2, 4)], 9, 6, 0)
     assert found == (0, 4), (
         f"epoch 0 ends at 4 on the leader and at 6 on the follower: the answer is (0, 4), and you say {found}"
+    )
+    found = impl.diverging([(0, 0), (2, 4)], 9, 11, 2)
+    assert found == (2, 9), (
+        f"epoch 2 ends with the leader's log at 9, and the follower is at 11: the answer is (2, 9), and you say {found}"
     )
 
 
@@ -152,8 +164,10 @@ def test_a_leader_without_that_epoch_or_an_older_one_shares_nothing(impl):
 
 @pytest.mark.task("12.3", points=2)
 def test_a_follower_truncates_to_where_that_epoch_ends_in_both_logs(impl):
-    """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, and at 3."""
-    for entries, log_end, wanted in (([(0, 0)], 6, 4), ([(0, 0), (3, 3)], 6, 3), ([(0, 0), (3, 4)], 6, 4)):
+    """The leader's epoch 0 ends at 4; in the follower's log it ends at 6, at 3 and at 4, before another epoch or with
+    the log."""
+    logs = (([(0, 0)], 6, 4), ([(0, 0), (3, 3)], 6, 3), ([(0, 0), (3, 4)], 6, 4), ([(0, 0)], 3, 3))
+    for entries, log_end, wanted in logs:
         found = impl.truncation_offset(entries, log_end, (0, 4))
         assert found == wanted, (
             f"{entries} with log end {log_end}, answer (0, 4): truncate to {wanted}, and you say {found}"
@@ -199,6 +213,8 @@ def test_logs_that_parted_twice_take_two_truncations(impl):
 
 @pytest.mark.task("12.3", points=1)
 def test_a_log_that_is_a_part_is_not_truncated(impl):
-    """A follower that is merely behind."""
+    """A follower that is merely behind; and one with two records too many of the leader's last epoch."""
     found = impl.agreed([(0, 0), (2, 2)], 6, [(0, 0), (2, 2)], 4)
     assert found == (4, 0), f"the follower lacks two records and has none too many: (4, 0), and you say {found}"
+    found = impl.agreed([(0, 0), (2, 2)], 6, [(0, 0), (2, 2)], 8)
+    assert found == (6, 1), f"the leader's log ends at 6, and the follower's at 8: (6, 1), and you say {found}"

@@ -239,7 +239,7 @@ def test_a_topic_that_the_winner_has_left_is_free(impl):
 
 @pytest.mark.task("17.3", points=1)
 def test_what_is_even_stays_as_it_is(impl, chance):
-    """Differences of one are no reason to move."""
+    """Differences of one are no reason to move. Then a group in which no member has a partition, and an empty one."""
     for _ in range(5):
         names = some_names(chance, 2)
         members = {name: member(impl) for name in names}
@@ -248,6 +248,13 @@ def test_what_is_even_stays_as_it_is(impl, chance):
             had[names[number % len(names)]].append(partition)
         found = impl.balance(had, members)
         assert found == had, f"no member has two more than another in {had}, and yet it became {found}"
+    for members in ({"ann": member(impl), "ben": member(impl)}, {}):
+        had = {name: [] for name in members}
+        try:
+            found = impl.balance(had, members)
+        except Exception as error:
+            raise AssertionError(f"in {had} there is nothing to move, and your code raises {error!r}") from None
+        assert found == had, f"in {had} there is nothing to move, and yet it became {found}"
 
 
 @pytest.mark.task("17.3", points=3)

@@ -223,12 +223,15 @@ def test_the_reader_never_shows_a_marker(impl, chance):
 
 @pytest.mark.task("19.3", points=2)
 def test_records_of_an_aborted_transaction_are_dropped(impl, chance):
-    """Two producers in turn: one aborts, one commits; then both abort, one later; and data without a transaction."""
+    """Two producers in turn: one aborts, one commits; then both abort, one later; and data without a transaction. Then
+    one aborts before the other begins, whichever has the lower id."""
     said = [("transactional", 1), ("transactional", 2), ("data", -1)] * 3
     equal_reading(impl, chance, log_of(*said, ("abort", 1), ("commit", 2)))
     for first, second in ((1, 2), (2, 1)):
         more = [("abort", first), *[("transactional", second)] * 2, ("abort", second)]
         equal_reading(impl, chance, log_of(*said, *more))
+        one_by_one = [each for one in (first, second) for each in (("transactional", one), ("abort", one))]
+        equal_reading(impl, chance, log_of(*one_by_one))
 
 
 @pytest.mark.task("19.3", points=2)

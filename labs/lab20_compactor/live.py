@@ -37,7 +37,7 @@ GROUPS = "pykraft.storage.cleaner.Cleaning._groups"
 WHOLE = "pykraft.storage.cleaner.Cleaning._make_map"
 ITERATOR = "pykraft.storage.cleaner.outlines"
 """A list here: where your code raises, pykraft's own has to see the same records once more."""
-SMALLER, LIMIT_S, EMPTY_POLLS, FLUSH_S = 0.8, 15, 3, 30
+SMALLER, EMPTY_POLLS, FLUSH_S = 0.8, 6, 120
 
 
 def run(work):
@@ -183,10 +183,22 @@ def write(cluster, sent):
     producer = OtherProducer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "log_level": 0})
     for key, value in sent:
         for topic in TOPICS:
-            producer.produce(topic, value, key, partition=0)
-        producer.poll(0)
+            produce(producer, topic, key, value)
     producer.flush(FLUSH_S)
     del producer
+
+
+def produce(producer, topic, key, value):
+    """Hand a record over, as soon as librdkafka's queue has room for it."""
+    producer.poll(0)
+    deadline = time.monotonic() + FLUSH_S
+    while True:
+        try:
+            return producer.produce(topic, value, key, partition=0)
+        except BufferError:
+            if time.monotonic() > deadline:
+                raise
+            producer.poll(0.1)
 
 
 def log_bytes(cluster, topic):
@@ -201,7 +213,8 @@ def log_bytes(cluster, topic):
 
 def settled(cluster, before):
     """The logs' bytes once the cleaner has made them smaller, and has nothing more to do; or when time is up."""
-    deadline, last, since = time.monotonic() + LIMIT_S, before, time.monotonic()
+    limit_s = pick(small=15, full=60)
+    deadline, last, since = time.monotonic() + limit_s, before, time.monotonic()
     while time.monotonic() < deadline:
         now = {topic: log_bytes(cluster, topic) for topic in TOPICS}
         if now != last:

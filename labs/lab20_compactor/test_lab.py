@@ -125,7 +125,7 @@ def test_a_record_without_a_key_goes(impl):
 
 
 @pytest.mark.task("20.2", points=2)
-def test_a_tombstone_stays_as_long_as_it_is_told(impl):
+def test_a_tombstone_goes_only_when_tombstones_may_go(impl):
     """The last record of a key is a tombstone, an earlier one too; an empty value is no tombstone."""
     records = [
         impl.Record(1, b"a", None),

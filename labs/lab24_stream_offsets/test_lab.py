@@ -113,8 +113,8 @@ def test_each_kind_of_loss_has_its_name(impl):
 @pytest.mark.task("24.2", points=1)
 def test_a_topic_that_was_created_again_is_no_other_loss(impl):
     """The new topic is shorter, or its first records were deleted: still it is "recreated", once."""
-    for offset in (40, 4):
-        start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air="id-7")
+    for offset, other in ((40, "id-7"), (4, "id-0")):
+        start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air=other)
         equal(
             impl.losses(start, now), {A: "recreated"}, f"a topic with another id, read up to {offset}, now from 5 to 9"
         )
@@ -229,7 +229,8 @@ def test_records_that_are_deleted_beyond_the_target_are_not_read(impl):
     planner.fix_target(look(impl, {A: 40, B: 70}))
     later, start = look(impl, {A: 100, B: 100}, {A: 60}), position(impl, {A: 5, B: 0})
     end = planner.latest(start, later)
-    equal(end.offsets, {A: 40, B: 20}, "the position when the target of a partition was deleted")
+    what = "all up to a target is deleted, so nothing of that partition is left to read: the position"
+    equal(end.offsets, {A: 40, B: 20}, what)
     equal(planner.ranges(start, end, later), {B: (0, 20)}, "what is read when the target of a partition was deleted")
 
 

@@ -16,12 +16,33 @@ The parts of a lab: a file of the learner's own, checks, hints, a live cluster t
     lab.start()
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pykraft.extras import require
+
+if TYPE_CHECKING:
+    from pykraft.course.labs.lab import Lab, LabError
+    from pykraft.course.lesson import Lesson, LessonError, notebook
+    from pykraft.course.sliders import sliders
 
 require("pykraft.course", "course", "psutil", "pytest", "nbclient", "nbformat", "ipywidgets")
 
-from pykraft.course.labs.lab import Lab, LabError  # noqa: E402 (it imports pytest)
-from pykraft.course.lesson import Lesson, LessonError, notebook  # noqa: E402
-from pykraft.course.sliders import sliders  # noqa: E402
-
 __all__ = ["Lab", "LabError", "Lesson", "LessonError", "notebook", "sliders"]
+
+_MODULES = {
+    "Lab": "labs.lab",
+    "LabError": "labs.lab",
+    "Lesson": "lesson",
+    "LessonError": "lesson",
+    "notebook": "lesson",
+    "sliders": "sliders",
+}
+"""Where each name is. A lab's checks run in a process of their own, which needs none of them: loaded with this package,
+they would take as long as the checks."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -13,6 +13,8 @@ import os
 
 _ON_BINDER = "BINDER_LAUNCH_HOST"
 """A variable that Binder sets."""
+_EARLIER = "-earlier"
+"""What follows the name of a file that an earlier machine has kept."""
 _BUTTON = (
     "display:inline-block;padding:2px 10px;border:1px solid currentColor;border-radius:4px;text-decoration:none;"
     "color:inherit"
@@ -34,24 +36,36 @@ def download_button(name: str, text: str) -> str:
     return f'<a style="{_BUTTON}" download="{name}" href="data:text/plain;base64,{data}">Download {name}</a>'
 
 
-def kept(number: str, text: str) -> str:
-    """A piece of a page that puts the file into the browser's storage."""
-    return f"<script>localStorage.setItem({_literal(storage_key(number))}, {_literal(text)});</script>"
+def kept(number: str, text: str, *, is_first: bool) -> str:
+    """A piece of a page that puts the file into the browser's storage. The machine's first one moves what an earlier
+    machine has left there aside: the learner may not have restored it yet."""
+    key = _literal(storage_key(number))
+    aside = f"""<script>
+(function () {{
+  const text = localStorage.getItem({key});
+  if (text !== null) localStorage.setItem({key} + "{_EARLIER}", text);
+}})();
+</script>"""
+    return f"{aside if is_first else ''}<script>localStorage.setItem({key}, {_literal(text)});</script>"
 
 
 def found_again(number: str, name: str) -> str:
-    """A piece of a page that offers the file in the browser's storage, if one is there."""
+    """A piece of a page that offers the files in the browser's storage, the newest first, if there are any."""
     return f"""<div id="{storage_key(number)}"></div><script>
 (function () {{
-  const text = localStorage.getItem({_literal(storage_key(number))});
-  const place = document.getElementById({_literal(storage_key(number))});
-  if (text === null || place === null) return;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], {{type: "text/plain"}}));
-  link.download = {_literal(name)};
-  link.textContent = "Download it";
-  place.append("Your browser has kept the file of an earlier visit. ", link,
-    ", and drag it into this lab's folder, in the place of the new one.");
+  const key = {_literal(storage_key(number))};
+  const place = document.getElementById(key);
+  const texts = ["", "{_EARLIER}"].map(which => localStorage.getItem(key + which)).filter(text => text !== null);
+  if (texts.length === 0 || place === null) return;
+  const links = texts.map((text, number) => {{
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], {{type: "text/plain"}}));
+    link.download = {_literal(name)};
+    link.textContent = number === 0 ? "Download it" : "download the one before it";
+    return link;
+  }});
+  place.append("Your browser has kept the file of an earlier visit. ", links[0], ...links.slice(1).flatMap(
+    link => [" or ", link]), ", and drag it into this lab's folder, in the place of the new one.");
 }})();
 </script>"""
 

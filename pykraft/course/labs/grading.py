@@ -43,6 +43,8 @@ PYTEST = (
     *("-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", "--import-mode=importlib"),
     # The lab alone decides: no settings of the folders above, and the plugin by its name.
     *("-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "pykraft.course.labs.checks"),
+    # What it loads for reports of its own takes a tenth of the run.
+    *("-p", "no:junitxml"),
 )
 CANARY_FILE = Path(__file__).with_name("canary.py")
 SIGNS = {PASSED: "✔", FAILED: "✘", NOT_YET: "–"}  # noqa: RUF001

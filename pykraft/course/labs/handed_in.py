@@ -1,4 +1,4 @@
-"""What a grader does with a file that somebody handed in: a run that is harder to fool, and a look at the text.
+"""What a grader does with a submitted file: a run that is harder to fool, and a look at the text.
 
 The run is in a copy of the lab without its solution, with a limit of memory, a signed report and a check that must fail
 (`canary`). What it reports must be the lab's own checks, with their names and points, as a run of the solution has

@@ -167,10 +167,11 @@ class Lab:
         come into a report this way."""
         task = self._task(name.strip())
         work = self._begun()
+        starter, before = self.starter.read_text(encoding="utf-8"), self._written()
         try:
             text, went_in = saved(
-                self._written(),
-                self.starter.read_text(encoding="utf-8"),
+                before,
+                starter,
                 task.name,
                 cell,
                 is_program=not is_report(self.folder),
@@ -186,7 +187,8 @@ class Lab:
         if not browser.is_on_binder():
             return Shown(said)
         button = browser.download_button(f"lab{self.number}{work.suffix}", text)
-        page = f"{html.escape(said)}. Your browser keeps a copy. {button}{browser.kept(self.number, text)}"
+        kept = browser.kept(self.number, text, is_first=before == starter)
+        page = f"{html.escape(said)}. Your browser keeps a copy. {button}{kept}"
         return Shown(said, page)
 
     def _cell(self, line: str, cell: str) -> Shown:

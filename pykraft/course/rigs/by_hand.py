@@ -38,6 +38,8 @@ class Wire:
         host, _, port = cluster.bootstrap_servers.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
         self._stream = self._socket.makefile("rb")
+        self.port: int = self._socket.getsockname()[1]
+        """Ours: by it the broker's end is known."""
 
     def send(self, octets: bytes) -> None:
         """Write bytes, whatever they are."""

@@ -38,6 +38,8 @@ from pykraft.viz.stage_drawing import StageCounts
 _HELLO = ApiVersionsRequest(client_software_name="lesson", client_software_version="1")
 _LIMIT_S = 20.0
 _STILL_S = 0.03
+_TURNS_S = 2.0
+"""How long the network threads get for their turns, if they do not read what they could."""
 _KIND = "broker"
 
 
@@ -67,15 +69,18 @@ class Broker:
         self._wires: list[Wire] = []
 
     def call(self, connections: int, octets: bytes | None = None) -> list[Wire]:
-        """So many new connections, each with this request or a small one."""
-        known = self._connections() + connections
+        """So many new connections, each with this request or a small one. The broker reads what it can of each before
+        the next one is sent: its network threads come to their turn on a busy machine, too."""
         wires = [Wire(self.cluster) for _ in range(connections)]
         self._wires += wires
         deadline = time.monotonic() + _LIMIT_S
-        while self._connections() < known and time.monotonic() < deadline:
+        while not self._callers() >= {wire.port for wire in wires} and time.monotonic() < deadline:
             time.sleep(0.001)
+        deadline = time.monotonic() + _TURNS_S
         for wire in wires:
             wire.send(small_request() if octets is None else octets)
+            while self._can_go_on() and time.monotonic() < deadline:
+                time.sleep(0.001)
         return wires
 
     def park(self, topic: str, count: int) -> list[Wire]:
@@ -152,8 +157,10 @@ class Broker:
         waited = {name: sum(each.total(ended) for each in waits) - before[name] for name, waits in pools.items()}
         return {name: round(waited[name] / (ended - began) / len(pools[name]), 2) for name in pools}
 
-    def _connections(self) -> int:
-        return sum(len(thread.processor) for listener, thread in self._stages._processors if listener == "PLAINTEXT")
+    def _callers(self) -> set[int]:
+        """The ports from which the connections come that network threads have."""
+        threads = [thread for listener, thread in self._stages._processors if listener == "PLAINTEXT"]
+        return {_port_of_caller(stream.sock) for thread in threads for stream in list(thread.processor._sockets)}
 
     def _parked(self) -> int:
         broker = self._thread.node.broker
@@ -172,6 +179,14 @@ def _has_unread(sock: socket.socket) -> bool:
         return bool(struct.unpack("i", fcntl.ioctl(sock, termios.FIONREAD, b"\0\0\0\0"))[0])
     except OSError:
         return False  # it was closed meanwhile
+
+
+def _port_of_caller(sock: socket.socket) -> int:
+    """From which port a connection comes; -1 if it was closed meanwhile."""
+    try:
+        return int(sock.getpeername()[1])
+    except OSError:
+        return -1
 
 
 class Advice(NamedTuple):
