@@ -39,9 +39,9 @@ KEYS = {
 
 
 def missing_browser() -> str:
-    """What keeps a test from a browser; "" if nothing does."""
+    """What keeps a test from a browser, in a sentence; "" if nothing does."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return f"there is no {missing[0]}" if missing else ""
+    return f"No page is clicked: there is no {missing[0]} (Debian: chromium, chromium-driver)." if missing else ""
 
 
 class Browser:

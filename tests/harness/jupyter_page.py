@@ -23,6 +23,11 @@ from tests.harness.waiting import wait_until
 SETTINGS = ("jupyter_server_config.py",)
 CELLS = "const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];"
 CELL = f"{CELLS} const cell = cells.find(c => c.textContent.includes(arguments[0]));"
+DRAWN = (
+    f"{CELLS} const code = cells.filter(c => c.classList.contains('jp-CodeCell'));"
+    "return cells.length > 3 && code.every(c => c.querySelector('.jp-InputArea .cm-content')?.textContent.trim())"
+)
+"""All cells are there, those below the window as well: they are drawn one after the other, when the page has time."""
 CENTRE = "const r = place.getBoundingClientRect(); return [r.x + r.width / 2, r.y + Math.min(10, r.height / 2)];"
 
 
@@ -88,7 +93,7 @@ class Page:
     def __init__(self, window: Browser, server: dict[str, Any], path: str) -> None:
         self.window = window
         window.open(f"{server['url']}doc/tree/{path}?token={server['token']}&reset")
-        window.until("return document.querySelectorAll('.jp-Notebook .jp-Cell').length > 3", timeout_s=120)
+        window.until(DRAWN, timeout_s=120)
         self.until_idle()
 
     def until_idle(self, timeout_s: float = 120) -> None:
