@@ -25,9 +25,10 @@ CELLS = "const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];"
 CELL = f"{CELLS} const cell = cells.find(c => c.textContent.includes(arguments[0]));"
 DRAWN = (
     f"{CELLS} const code = cells.filter(c => c.classList.contains('jp-CodeCell'));"
-    "return cells.length > 3 && code.every(c => c.querySelector('.jp-InputArea .cm-content')?.textContent.trim())"
+    "return cells.length === arguments[0]"
+    " && code.every(c => c.querySelector('.jp-InputArea .cm-content')?.textContent.trim())"
 )
-"""All cells are there, those below the window as well: they are drawn one after the other, when the page has time."""
+"""All cells of the file are there, those below the window as well: JupyterLab adds them when it has time."""
 CENTRE = "const r = place.getBoundingClientRect(); return [r.x + r.width / 2, r.y + Math.min(10, r.height / 2)];"
 
 
@@ -93,7 +94,10 @@ class Page:
     def __init__(self, window: Browser, server: dict[str, Any], path: str) -> None:
         self.window = window
         window.open(f"{server['url']}doc/tree/{path}?token={server['token']}&reset")
-        window.until(DRAWN, timeout_s=120)
+        asked = f"{server['url']}api/contents/{path}?token={server['token']}"
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            count = len(json.load(answer)["content"]["cells"])
+        window.until(DRAWN, count, timeout_s=120)
         self.until_idle()
 
     def until_idle(self, timeout_s: float = 120) -> None:
