@@ -82,9 +82,10 @@ def asked_after(cells: list[Any], number: str) -> Iterator[tuple[int, Fact]]:
 
 
 def with_facts(notebook: Any, number: str) -> None:
-    """Put a cell for each fact into a notebook."""
+    """Put a cell for each fact into a notebook. One that is not so is named by the last cell, beside the claims."""
     after: dict[int, list[Any]] = {}
     for place, one in asked_after(notebook.cells, number):
-        cell = nbformat.v4.new_code_cell(one.code)  # type: ignore[no-untyped-call]
+        source = f"try:\n{textwrap.indent(one.code, '    ')}\nexcept AssertionError:\n    nb.claim({one.text!r}, False)"
+        cell = nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
         after.setdefault(place, []).append(cell)
     notebook.cells = [cell for place, own in enumerate(notebook.cells) for cell in (own, *after.get(place, ()))]

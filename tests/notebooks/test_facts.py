@@ -27,7 +27,7 @@ def test_each_fact_is_asked_after_one_cell_that_is_no_claim_of_it(path: Path) ->
     for place, one in asked:
         own = notebook.cells.index(cells[place])
         later = [cell.source for cell in notebook.cells[own + 1 : own + 1 + len(asked)]]
-        assert one.code in later, one.text
+        assert any(repr(one.text) in source for source in later), one.text
 
 
 def test_every_file_of_facts_is_that_of_a_notebook() -> None:
