@@ -10,8 +10,10 @@ everything can be known equally well:
 * an *invariant* is a law: an order, a hash, a high watermark. It HOLDS or DOES NOT HOLD, everywhere and always;
 * a *statistical* claim compares two measurements by their ratio. The ratio must reach a margin, 1.5 if nothing else is
   said, in the best of three attempts: what is closer than that, this machine cannot tell from chance;
-* a *hardware* claim is about this machine, and often about folklore. Both verdicts are results. Where the kernel's
-  counters show that it cannot be measured, it is NOT MEASURABLE HERE, with the reason.
+* a *hardware* claim is about this machine, and often about folklore. Both verdicts are results. It says on which
+  machines it fails, and why. A notebook has one at most.
+
+Where the kernel's counters show that a claim cannot be measured, it is NOT MEASURABLE HERE, with the reason.
 
 An error in a background thread does not fail the cell that runs meanwhile. So the last cell is `finish`: it closes what
 the lesson has to `watch`, and raises if a claim of the first two kinds did not hold, if a node or a thread has died, or
@@ -249,15 +251,17 @@ class Lesson:
         *,
         kind: str = INVARIANT,
         margin: float = MARGIN,
+        fails_on: str = "",
         unless: Obstacle | None = None,
     ) -> None:
         """State something, and whether it is so. `detail` shows the numbers behind it.
 
         The condition is True or False, or a function that returns one of the two. For a statistical claim it is a
-        function that measures a ratio, which must reach `margin`. For a claim about hardware, `unless` is what keeps it
-        from being measured, with the kernel's counters; a function is not called then.
+        function that measures a ratio, which must reach `margin`. A claim about hardware says in `fails_on` on which
+        machines it fails, and why: "flash memory: no arm has to move". `unless` is what keeps a claim from being
+        measured, with the kernel's counters; a function is not called then.
         """
-        _check_claim(kind, condition, unless)
+        _check_claim(kind, condition, fails_on, unless)
         if unless is not None:
             verdict, detail = UNKNOWN, unless
         elif kind == STATISTICAL:
@@ -270,7 +274,8 @@ class Lesson:
         else:
             verdict = HOLDS if _truth(condition) else FAILS
         self._run().claims.append(Claim(text, kind, verdict))
-        beside = f"<br><small>{html.escape(str(detail))}</small>" if detail != "" else ""
+        said = [str(detail)] * (detail != "") + [f"It fails on {fails_on}."] * (fails_on != "")
+        beside = f"<br><small>{html.escape(' '.join(said))}</small>" if said else ""
         is_told = detail != "" and (verdict == UNKNOWN or (verdict == FAILS and kind != HARDWARE))
         plain = f"{verdict}  {text}" + (f" ({detail})" if is_told else "")
         show(Shown(plain, f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
@@ -456,14 +461,14 @@ def _closer(thing: Any) -> Callable[[], object]:
     raise TypeError(f"a {type(thing).__name__} cannot be watched: it has neither close() nor stop()")
 
 
-def _check_claim(kind: str, condition: object, unless: object) -> None:
+def _check_claim(kind: str, condition: object, fails_on: str, unless: object) -> None:
     """ValueError or TypeError, in one sentence, for a claim that cannot be judged."""
     if kind not in (INVARIANT, STATISTICAL, HARDWARE):
         raise ValueError(f"kind={kind!r}: a claim is {INVARIANT}, {STATISTICAL} or about {HARDWARE}")
     if kind == STATISTICAL and not callable(condition):
         raise TypeError("a statistical claim needs a function that measures a ratio, since it may be called again")
-    if unless is not None and kind != HARDWARE:
-        raise ValueError("only a claim about hardware may be not measurable: give it kind='hardware'")
+    if (kind == HARDWARE) != bool(fails_on):
+        raise ValueError("a claim about hardware, and no other, says where and why it fails: fails_on='flash: no arm'")
     if unless is not None and not isinstance(unless, Obstacle):
         raise TypeError("unless= takes an Obstacle, a reason with the kernel's counters: see pykraft.course.kernel")
 

@@ -14,6 +14,7 @@ the marker begins. Like any other guess this one is kept until the reader change
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pykraft.course.lead_on import runs_on_shift_enter
 from pykraft.course.question_file import Scale
 from pykraft.course.surroundings import is_headless, is_notebook, show
 from pykraft.viz.charts import WIDTH
@@ -134,4 +135,5 @@ class _Page:
         handlers = "" if is_over else " ".join(f"on{name}='{' '.join(script.split())}'" for name in events)
         data = f"data-low='{scale.low:g}' data-high='{scale.high:g}' data-step='{scale.step:g}'"
         style = "touch-action: none" if is_over else "touch-action: none; cursor: ew-resize"
-        self._picture.value = f"<div {data} style='{style}' {handlers}>{self._question.figure.svg}</div>"
+        picture = f"<div {data} style='{style}' {handlers}>{self._question.figure.svg}</div>"
+        self._picture.value = picture + runs_on_shift_enter()

@@ -6,6 +6,7 @@ without a kernel.
 
 from collections.abc import Callable
 
+from pykraft.course.lead_on import runs_on_shift_enter
 from pykraft.course.surroundings import is_headless, is_notebook
 from pykraft.viz.figure import Figure
 
@@ -24,7 +25,7 @@ def sliders(draw: Callable[..., Figure], **ranges: Range) -> object:
         return start
     import ipywidgets
 
-    picture = ipywidgets.HTML(start.svg)
+    picture = ipywidgets.HTML(start.svg + runs_on_shift_enter())
     handles = {
         name: ipywidgets.IntSlider(value=first, min=smallest, max=largest, description=name, continuous_update=False)
         for name, (smallest, largest, first) in ranges.items()

@@ -202,7 +202,7 @@ class LiveBoard:
             switch.value = self._clicks.is_on(name)
             switch.description = f"■ stop {name}" if switch.value else f"▶ start {name}"
         self._is_drawing = False
-        self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
+        self._script_button.description = f"next: {self._script[0]} ▶" if self._script else "that was the last one"
         self._script_button.disabled = not self._script
         self._script_button.button_style = "primary" if self._script else ""
 

@@ -5,7 +5,7 @@
     start producer        start producer acks=1   stop producer   start consumer   stop consumer
     kill leader of t-0    kill 2             restart 2           restart dead
     cut leader of t-0     cut 1 2            heal 1              heal
-    wait 20 records       wait leader of t-0   wait torn         wait in sync
+    wait 20 records       wait leader of t-0  wait diverging     wait in sync
 
 `leader` is the active controller. `cut` and `heal` with one node mean all its links. One step of a script may be
 several clicks, with semicolons between them. A `wait` lasts until the cluster is so; after `WAIT_S` it is a
@@ -253,13 +253,13 @@ class LiveClicks:
             before = self._epochs.get(key, -1)
             view = self._until(lambda v: _newest_epoch(v, key) > before and _is_led(v, key), words)
             return f"node {view.leader(key.topic, key.partition)} leads {key}"
-        if words == "torn":
+        if words == "diverging":
             self._until(lambda view: any(_torn(view)), words)
             return "a log has records that its leader has not"
         if words == "in sync":
             self._until(lambda view: not view.cut_links and all(_in_sync(view)), words)
             return "all replicas are in sync"
-        raise ValueError(f"wait {words!r}: say 20 records, leader of t-0, torn, or in sync")
+        raise ValueError(f"wait {words!r}: say 20 records, leader of t-0, diverging, or in sync")
 
     def _until(self, condition: Callable[[ClusterView], bool], what: str) -> ClusterView:
         deadline = time.monotonic() + WAIT_S

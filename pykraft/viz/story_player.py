@@ -244,7 +244,7 @@ class StoryPlayer:
             button.description = f"✕ kill node {node_id}" if is_alive else f"● restart node {node_id}"
             is_off = all(story.view.is_cut(node_id, other) for other in story.view.nodes if other != node_id)
             self._offs[node_id].description = "● join it again" if is_off else "✕ cut it off"
-        self._script_button.description = f"script: {self._script[0]} ▶" if self._script else "the script is over"
+        self._script_button.description = f"next: {self._script[0]} ▶" if self._script else "that was the last one"
         self._script_button.disabled = not self._script
         self._script_button.button_style = "primary" if self._script else ""
         self._names.options = list(story.branches)

@@ -14,6 +14,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ from typing import Any
 from tests.harness.waiting import wait_until
 
 POLL_S = 0.1
+START_S = 60.0
+SOCKET_NAME_BYTES = 107
+"""Linux's limit for the name of a Unix socket."""
+LONGEST_SOCKET = "org.chromium.Chromium.XXXXXX/SingletonSocket"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {
     "Shift": "\ue008",
@@ -34,9 +39,9 @@ KEYS = {
 
 
 def missing_browser() -> str:
-    """What keeps a test from a browser; "" if nothing does."""
+    """What keeps a test from a browser, in a sentence; "" if nothing does."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return f"there is no {missing[0]}" if missing else ""
+    return f"No page is clicked: there is no {missing[0]} (Debian: chromium, chromium-driver)." if missing else ""
 
 
 class Browser:
@@ -118,20 +123,27 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(folder: pathlib.Path) -> Iterator[Browser]:
-    """A window of a browser of its own; all that it keeps is in the folder."""
-    environment = {**os.environ, "HOME": str(folder), "TMPDIR": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    log = folder / "chromedriver.log"
-    with log.open("w") as said:
-        driver = subprocess.Popen(["chromedriver", "--port=0"], env=environment, stdout=said, stderr=said)
-    try:
-        wait_until(lambda: "started successfully on port " in log.read_text(), "the driver listens", 60)
-        port = log.read_text().partition("started successfully on port ")[2].partition(".")[0]
-        window = Browser(f"http://127.0.0.1:{port}")
+def browser(parent: pathlib.Path | None = None) -> Iterator[Browser]:
+    """A window of a browser of its own. All that it keeps is in a new folder in `parent`, which is removed at the end.
+
+    Chromium puts a Unix socket there, and exits at once if the socket's name is too long for the kernel: the driver
+    says "Chrome instance exited". pytest's folders are too deep for it, so without `parent` it is the system's."""
+    with tempfile.TemporaryDirectory(prefix="window-", dir=parent, ignore_cleanup_errors=True) as name:
+        if len(f"{name}/{LONGEST_SOCKET}") > SOCKET_NAME_BYTES:
+            raise ValueError(f"{name} is too long a name for Chromium's socket: give browser() a folder higher up")
+        folder = pathlib.Path(name)
+        environment = {**os.environ, "HOME": name, "TMPDIR": name, "XDG_CONFIG_HOME": name}
+        log = folder / "chromedriver.log"
+        with log.open("w") as said:
+            driver = subprocess.Popen(["chromedriver", "--port=0"], env=environment, stdout=said, stderr=said)
         try:
-            yield window
+            wait_until(lambda: "started successfully on port " in log.read_text(), "the driver listens", START_S)
+            port = log.read_text().partition("started successfully on port ")[2].partition(".")[0]
+            window = Browser(f"http://127.0.0.1:{port}")
+            try:
+                yield window
+            finally:
+                window.close()
         finally:
-            window.close()
-    finally:
-        driver.terminate()
-        driver.wait(30)
+            driver.terminate()
+            driver.wait(30)

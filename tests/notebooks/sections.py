@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 
 from pykraft.course.authoring.execute import execute, read
+from tests.harness.notebook_facts import with_facts
 from tests.harness.tree import ROOT
 
 NOTEBOOK = ROOT / "notebooks" / "00_sixty_seconds.ipynb"
@@ -36,8 +37,10 @@ def run(
 ) -> None:
     """Run the cells that stand before a heading, and then the last cell; `before` is run first of all, `after` right
     before the last cell. `since` leaves out the sections from the second one up to this heading. `changed` is a text
-    that stands in one of the cells, and what is to stand there instead. NotebookFailed at the first cell that fails."""
+    that stands in one of the cells, and what is to stand there instead. The notebook's facts are asked as well.
+    NotebookFailed at the first cell that fails."""
     notebook = read(path)
+    with_facts(notebook, path.name[:2])
     last = notebook.cells[-1]
     assert last.source.startswith("nb.finish(")
     start, *rest = cells_up_to(notebook, heading)

@@ -20,7 +20,7 @@ TEMPLATE = NOTEBOOK.parent / "templates" / "claim.ipynb"
 A_FETCH_SLEEPS = """
 from pykraft.server.delayed import DelayedFetch
 
-DelayedFetch.has_enough = lambda fetch: False
+DelayedFetch.has_enough = lambda fetch, key=None: False
 """
 
 A_FETCH_IS_HURRIED = """
@@ -28,9 +28,9 @@ from pykraft.server.delayed import DelayedFetch
 
 patient = DelayedFetch.has_enough
 
-def has_enough(fetch):
-    fetch.min_bytes = min(1, fetch.min_bytes)
-    return patient(fetch)
+def has_enough(fetch, key=None):
+    fetch.params = fetch.params._replace(min_bytes=min(1, fetch.params.min_bytes))
+    return patient(fetch, key)
 
 DelayedFetch.has_enough = has_enough
 """

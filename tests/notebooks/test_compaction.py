@@ -62,5 +62,5 @@ def test_a_cleaner_that_drops_tombstones_at_another_time_turns_the_notebook_red(
 
 @pytest.mark.long
 def test_a_retention_that_counts_from_the_append_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match=r"this does not hold: .*drops all of these at once, unread"):
+    with pytest.raises(NotebookFailed, match=r"this does not hold: .*drops all of these records"):
         run("Where this differs", path=PATH, before=A_RETENTION_THAT_COUNTS_FROM_THE_APPEND)

@@ -125,6 +125,14 @@ def words(text: str) -> Any:
     return nbformat.v4.new_markdown_cell(text)  # type: ignore[no-untyped-call]
 
 
+def here() -> Any:
+    return words("Why?\n\n### Checked here")
+
+
+def then() -> Any:
+    return words("## 2. What then?")
+
+
 def shown(**data: Any) -> Any:
     return nbformat.v4.new_output("display_data", data={k.replace("_", "/"): v for k, v in data.items()})  # type: ignore[no-untyped-call]
 
@@ -140,7 +148,7 @@ LOST = [
     ("text_html", "<div><script>run()</script></div>", "<script"),
     ("text_html", "<b onclick='run()'>x</b>", " onclick="),
 ]
-HARDWARE = 'nb.claim("x", True, kind="hardware")'
+HARDWARE = 'nb.claim("x", True, kind="hardware", fails_on="a Mac: it copies")'
 
 
 @pytest.mark.parametrize(
@@ -161,7 +169,15 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("no '**Lab:**'", [words("## Exercises\n\nLab: none")]),
         ("no '## References, in points'", [words("## References\n\nA KIP.")]),
         ("fewer than 2 predictions", [code()]),
-        ("fewer than 2 claims", [code()]),
+        ("0 claims: a notebook has 2 to 4", [code()]),
+        ("5 claims: a notebook has 2 to 4", [code('nb.claim("x", True)\n' * 5)]),
+        ("a claim that is not under '### Checked here'", [words("So it is."), code('nb.claim("x", True)'), then()]),
+        ("a claim that is not under '### Checked here'", [here(), code("y = 1"), code('nb.claim("x", True)'), then()]),
+        ("a claim that is not at the end of its section", [here(), code('nb.claim("x", True)'), words("So it is.")]),
+        ("a claim that is not at the end of its section", [here(), code('nb.claim("x", True)'), code("y = 1")]),
+        ("a question or an answer between claims", [here(), code('nb.answer("p")\nnb.claim("x", True)'), then()]),
+        ("more than one claim about hardware", [here(), code(HARDWARE), then(), here(), code(HARDWARE)]),
+        ("does not say on which machines it fails", [here(), code(HARDWARE.replace(": it copies", "")), then()]),
         ("2 exercises, fewer than 3", [words("## Exercises\n\n1. One\n2. Two\n\n## References\n\n3. Three")]),
         ("a <details> without a <summary>", [words("1. Why? <details>Because.</details>")]),
         ("a prediction without an answer", [code('nb.predict("p", "skip", a="b")')]),
@@ -172,6 +188,8 @@ HARDWARE = 'nb.claim("x", True, kind="hardware")'
         ("a claim whose verdict is not compared", [code('nb.claim("x", True)')]),
         ("a claim about hardware is compared", [code(HARDWARE, (form.CHECKED,))]),
         ("in one cell with another claim", [code(HARDWARE + '\nnb.claim("x", True)')]),
+        ("in one cell with another claim", [code('nb.claim("x", y, unless=z)\nnb.claim("x", True)')]),
+        ("a claim about hardware is compared", [code('nb.claim("x", y, unless=z)', (form.CHECKED,))]),
         ("it was not run from top to bottom", [code()]),
         ("a cell to be compared has no output", [code(tags=(form.CHECKED,))]),
         ("an error", [code(outputs=[nbformat.v4.new_output("error", ename="E", evalue="e", traceback=[])])]),  # type: ignore[no-untyped-call]
@@ -213,3 +231,9 @@ def test_a_wrong_form_of_a_lab_that_ends_in_a_report_is_seen() -> None:
 def test_folklore_may_turn_out_to_be_wrong() -> None:
     fails = shown(text_plain="DOES NOT HOLD  x")
     assert list(form.output_problems(bad(code(HARDWARE, outputs=[fails], execution_count=1)))) == []
+
+
+def test_claims_in_their_place_are_no_problem() -> None:
+    checked = code('is_so = y > 1\nnb.claim("x", is_so)\nnb.claim("y", y > 2)', (form.CHECKED,))
+    found = "; ".join(form.problems(bad(here(), checked, then(), here(), code(HARDWARE))))
+    assert found and "claim" not in found

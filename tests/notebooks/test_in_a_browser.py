@@ -1,14 +1,16 @@
 """A reader's clicks and keys in JupyterLab: a guess stays, a click leads on, and nothing is given away.
 
-One notebook here; with ``--long`` each one runs as a whole. The browser is the system's Chromium, without a window.
+One notebook runs as a whole here, the one that takes the fewest seconds, and cells of two others; with ``--long`` each
+one runs. The browser is the system's Chromium, without a window.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,25 +21,41 @@ from tests.harness.browser import Browser, browser, missing_browser
 from tests.harness.jupyter_page import CELL, Page, copy_course, jupyterlab
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+SHORT = next(path for path in PATHS if path.name.startswith("06"))
 FIRST_SCREEN_PIXELS = 700
 
 pytestmark = [
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser"),
     pytest.mark.limit(900),
-    pytest.mark.long,
 ]
 Opens = tuple[Browser, dict[str, Any]]
 
 
+class Change(NamedTuple):
+    """A text of a file of the course, and what is to be there instead."""
+
+    path: str
+    old: str
+    new: str
+
+
+@contextlib.contextmanager
+def a_reader(scratch: Path, change: Change | None = None) -> Iterator[Opens]:
+    """A window, and a server on a copy of the course, with one text of it changed; nothing is guessed yet."""
+    (scratch / "course").mkdir()
+    course = copy_course(scratch / "course")
+    if change is not None:
+        changed = course / change.path
+        assert changed.read_text().count(change.old) == 1
+        changed.write_text(changed.read_text().replace(change.old, change.new))
+    with jupyterlab(course, scratch) as server, browser() as window:
+        yield window, server
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opens]:
-    """A window, and a server on a copy of the course; nothing is guessed yet."""
-    scratch = tmp_path_factory.mktemp("jupyter")
-    for name in ("course", "browser"):
-        (scratch / name).mkdir()
-    course = copy_course(scratch / "course")
-    with jupyterlab(course, scratch) as server, browser(scratch / "browser") as window:
-        yield window, server
+    with a_reader(tmp_path_factory.mktemp("jupyter")) as opens:
+        yield opens
 
 
 def questions_of(path: Path) -> list[str]:
@@ -58,9 +76,31 @@ def outputs_below(page: Page, text: str) -> list[str]:
     return list(found)
 
 
+def nothing_is_given_away(page: Page, question: str) -> None:
+    """Below an open question there is no output, and no cell has the letter of an answer."""
+    assert outputs_below(page, question) == []
+    sources = page.window.ask(
+        "return [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputArea')].map(c => c.textContent)"
+    )
+    assert sum("nb.answer(" in source for source in sources) > 2
+    assert [source for source in sources if re.search(r"nb\.answer\([^)]*\"[a-h]\"", source)] == []
+
+
+def a_guess_stays_when_its_cell_runs_again(page: Page, question: str) -> None:
+    page.run("nb = notebook(")
+    page.run(question)
+    page.choose(question, 1)
+    page.until_active_is_not(question)  # the click has led on
+    after = page.active
+    page.go_on()
+    assert page.active != after and page.buttons(question)[1] == "→ b", "Shift+Enter ran the cell below"
+    page.run(question)
+    assert page.buttons(question)[1] == "→ b"
+
+
 def test_in_notebook_00_a_control_is_on_the_first_screen_and_no_output_is_below_its_question(reader: Opens) -> None:
     page = Page(*reader, "notebooks/00_sixty_seconds.ipynb")
-    assert outputs_below(page, 'nb.predict("place")') == []
+    nothing_is_given_away(page, 'nb.predict("place")')
     page.run("nb = notebook(")
     page.go_on()
     top = (
@@ -71,19 +111,13 @@ def test_in_notebook_00_a_control_is_on_the_first_screen_and_no_output_is_below_
 
 
 def test_a_guess_stays_through_shift_enter_run_all_and_a_restart(reader: Opens) -> None:
-    page = Page(*reader, "notebooks/02_segments_and_indexes.ipynb")
-    first, *_ = questions_of(next(path for path in PATHS if path.name.startswith("02")))
-    page.run("nb = notebook(")
-    page.run(first)
-    page.choose(first, 1)
-    page.until_active_is_not(first)  # the click has led on
-    after = page.active
-    page.go_on()
-    assert page.active != after and page.buttons(first)[1] == "→ b", "Shift+Enter ran the cell below"
-    page.run(first)
-    assert page.buttons(first)[1] == "→ b"
-    for _ in range(2):
-        page.restart()
+    page = Page(*reader, f"notebooks/{SHORT.name}")
+    first, *_ = questions_of(SHORT)
+    nothing_is_given_away(page, first)
+    a_guess_stays_when_its_cell_runs_again(page, first)
+    for is_new in (False, True):
+        if is_new:
+            page.restart()
         page.menu("Run", "Run All Cells")
         page.until_idle()
         assert page.buttons(first)[1] == "→ b"
@@ -100,9 +134,19 @@ def bar_end(page: Page, text: str) -> tuple[float, float]:
     return right, middle
 
 
+def a_typed_number_stays_when_its_cell_runs_again(page: Page, text: str, before: float) -> None:
+    """The field has the keyboard, and Shift+Enter runs its cell all the same."""
+    page.window.ask(f"{CELL} {NUMBER} field.focus()", text)
+    page.window.press("Up")
+    kept = f"{CELL} {NUMBER} return field && Number(field.value) === arguments[1]"
+    page.window.until(kept, text, before + 1)
+    page.go_on()
+    page.window.until(kept, text, before + 1)
+
+
 def test_a_drag_moves_the_marker_and_the_real_value_is_drawn_beside_it(reader: Opens) -> None:
     page = Page(*reader, "notebooks/12_failover.ipynb")
-    asks = 'nb.mark("part"'
+    asks = 'nb.mark("part"'  # begins at 4
     page.run("nb = notebook(")
     page.run(asks)
     page.window.until(f"{CELL} {NUMBER} return field && field.value === '4'", asks)
@@ -112,13 +156,7 @@ def test_a_drag_moves_the_marker_and_the_real_value_is_drawn_beside_it(reader: O
     page.window.until(f"{CELL} {NUMBER} return Number(field.value) < 4", asks)
     dragged = page.window.ask(f"{CELL} {NUMBER} return field.value", asks)
     assert bar_end(page, asks)[0] < right - 60, "the bar is where it was let go"
-    page.window.ask(f"{CELL} {NUMBER} field.focus()", asks)
-    page.window.press("Up")
-    page.window.until(f"{CELL} {NUMBER} return field.value === String(Number(arguments[1]) + 1)", asks, dragged)
-    page.select("nb = notebook(")  # as long as a field has the focus, Shift+Enter is the field's
-    page.run(asks)
-    kept = f"{CELL} {NUMBER} return field && field.value === String(Number(arguments[1]) + 1)"
-    page.window.until(kept, asks, dragged)
+    a_typed_number_stays_when_its_cell_runs_again(page, asks, float(dragged))
     page.run("from pykraft.course.rigs.failover import rounds")
     drawn = "[...cell.querySelectorAll('img')].map(image => decodeURIComponent(image.src)).join('')"
     answer = page.window.until(f"{CELL} return {drawn}", 'nb.answer("part"')
@@ -130,7 +168,7 @@ def test_a_drag_moves_the_marker_and_the_real_value_is_drawn_beside_it(reader: O
 def test_in_every_notebook_each_guess_stays_through_a_restart_and_is_answered(path: Path, reader: Opens) -> None:
     page = Page(*reader, f"notebooks/{path.name}")
     asking = questions_of(path)
-    assert outputs_below(page, asking[0]) == []
+    nothing_is_given_away(page, asking[0])
     page.run("nb = notebook(")
     for text in asking:
         page.run(text)
@@ -143,3 +181,42 @@ def test_in_every_notebook_each_guess_stays_through_a_restart_and_is_answered(pa
             assert page.buttons(text)[0] == "→ a", text
             assert re.search("✔ a|✘ You said a", page.text_of(text.replace("predict", "answer"))), text
     assert "checked" in page.text_of("nb.finish(")
+
+
+# --- the same with a bug ----------------------------------------------------------------------------------------------
+
+A_GUESS_IS_LOST = Change(
+    "pykraft/course/lesson.py", 'guess="" if is_headless() else guesses(self.number).get(name, "")', 'guess=""'
+)
+AN_ANSWER_HAS_ITS_LETTER = Change(
+    f"notebooks/{SHORT.name}", 'nb.answer(\\"order\\")', 'nb.answer(\\"order\\", \\"b\\")'
+)
+OUTPUTS_STAY = Change("pykraft/course/open_questions.py", 'cell["outputs"], cell["execution_count"] = [], None', "pass")
+A_FIELD_KEEPS_THE_KEY = Change("pykraft/course/picture_guess.py", "picture + runs_on_shift_enter()", "picture")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("change", "scene", "words"),
+    [
+        (A_GUESS_IS_LOST, a_guess_stays_when_its_cell_runs_again, "'b' == '→ b'"),
+        (AN_ANSWER_HAS_ITS_LETTER, nothing_is_given_away, r'nb\.answer\("order", "b"\)'),
+        (OUTPUTS_STAY, nothing_is_given_away, r"assert \[.+\] == \[\]"),
+    ],
+    ids=["a guess is lost", "an answer has its letter", "outputs stay"],
+)
+def test_a_planted_bug_is_seen(change: Change, scene: Callable[[Page, str], None], words: str, tmp_path: Path) -> None:
+    with a_reader(tmp_path, change) as opens:
+        page = Page(*opens, f"notebooks/{SHORT.name}")
+        with pytest.raises(AssertionError, match=words):
+            scene(page, questions_of(SHORT)[0])
+
+
+@pytest.mark.long
+def test_a_field_that_keeps_the_key_is_seen(tmp_path: Path) -> None:
+    with a_reader(tmp_path, A_FIELD_KEEPS_THE_KEY) as opens:
+        page = Page(*opens, "notebooks/12_failover.ipynb")
+        page.run("nb = notebook(")
+        page.run('nb.mark("part"')
+        with pytest.raises(AssertionError, match="the page does not say yes"):
+            a_typed_number_stays_when_its_cell_runs_again(page, 'nb.mark("part"', 4)

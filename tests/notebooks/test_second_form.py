@@ -54,11 +54,10 @@ def test_a_good_notebook_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("problem", "cells"),
     [
-        ("23 code cells, more than 22", [drawn() for _ in range(23)]),
+        ("23 code cells, more than 22", [*(drawn() for _ in range(23)), code("nb.claim('x', y)")]),
         ("the median is 6", [drawn("x = 1\n" * 6)]),
         ("more than one code cell in ten has over 12 lines", [*GOOD, code("x = 1\n" * 13), code("y = 1\n" * 14)]),
         ("3 of 7 code lines draw, claim or ask", [code("x = 1\ny = 1"), drawn("bars(\n    x,\n)"), code("z = 1\nz")]),
-        ("7 claims, more than 6", [*GOOD, code("\n".join(["nb.claim('x', y)"] * 7))]),
         ("the first picture comes after 5", [words("word " * 800), drawn()]),
         ("the first picture comes after 4", [code("x = 1\n" * 44), drawn()]),
         ("there is no picture", [code("x")]),

@@ -71,7 +71,7 @@ def test_workers_handle_one_record_a_turn_so_a_backlog_makes_records_late() -> N
     assert topic.handled(b"k") == [3, 1, 4, 2]
     assert topic.handled(b"k", b"x") == [9, 3, 1, 4, 2]
     assert topic.counts == [3, 2]
-    assert (topic.places, topic.torn) == ({b"x": [0], b"k": [0, 1]}, [b"k"])
+    assert (topic.places, topic.divided) == ({b"x": [0], b"k": [0, 1]}, [b"k"])
     assert topic.strips(b"k") == {"partition 0": [None, 1, 2], "partition 1": [3, 4]}
 
 

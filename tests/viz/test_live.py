@@ -19,7 +19,7 @@ from tests.viz.reading import complaints
 from tests.viz.views import healthy
 
 SCRIPT = ["start producer acks=1; start consumer; wait 10 records", "cut leader of orders-0; wait 10 records"]
-SCRIPT += ["wait leader of orders-0; wait torn", "stop producer; heal; wait in sync"]
+SCRIPT += ["wait leader of orders-0; wait diverging", "stop producer; heal; wait in sync"]
 
 
 class Cluster:
@@ -176,7 +176,7 @@ NO_CLICKS = {
     "start fire": "'fire' is no client; there are producer, consumer",
     "start producer acks=2": "start producer acks=2: the only setting is the producer's acks=all or 1 or 0",
     "wait 5 records": "no record comes: start producer first",
-    "wait long": "wait 'long': say 20 records, leader of t-0, torn, or in sync",
+    "wait long": "wait 'long': say 20 records, leader of t-0, diverging, or in sync",
 }
 
 
@@ -189,8 +189,8 @@ def test_a_click_that_there_is_not_says_what_there_is(click: str, cluster: Clust
 
 def test_what_never_comes_is_waited_for_up_to_a_deadline(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_clicks, "WAIT_S", 0.1)
-    with pytest.raises(TimeoutError, match="still no: wait torn"):
-        LiveClicks(cluster).click("wait torn")
+    with pytest.raises(TimeoutError, match="still no: wait diverging"):
+        LiveClicks(cluster).click("wait diverging")
 
 
 def test_what_is_kept_of_it_where_there_is_no_page_is_its_text(cluster: Cluster) -> None:
@@ -243,7 +243,7 @@ def test_a_second_board_of_a_cluster_ends_the_clients_of_the_first(real: pykraft
 
 def test_the_script_is_also_a_button(cluster: Cluster) -> None:
     live = LiveBoard(cluster, ["kill 1", "restart 1"])
-    assert live._script_button.description == "script: kill 1 ▶"
+    assert live._script_button.description == "next: kill 1 ▶"
     assert live._script_button.button_style == "primary"
     live._script_button.click()
     live._script_button.click()

@@ -199,8 +199,8 @@ def test_the_button_of_a_node_kills_it_and_starts_it_again(player: StoryPlayer) 
 
 
 def test_the_scripts_clicks_wait_behind_a_button(player: StoryPlayer) -> None:
-    press(player, "script: kill leader ▶")
-    press(player, "script: next election ▶")
+    press(player, "next: kill leader ▶")
+    press(player, "next: next election ▶")
     assert "is elected active controller" in player.said
     assert player._script_button.disabled
 

@@ -4,7 +4,7 @@ Good notebooks are alike in their measure: small cells, one idea in each, a word
 are the hard ones, beyond which a test fails; a good notebook stays well within them. What is checked:
 
 * what the author wrote: lengths of cells, sentences and paragraphs, the parts that each notebook has, predictions with
-  their answers, claims whose verdicts are compared between runs;
+  their answers, a few claims at the end of their sections, whose verdicts are compared between runs;
 * what the committed run left: every cell run once and in order, no error, no live widget, no figure without its text,
   nothing that GitHub's page of a notebook removes, no folder of the author's machine, and nothing large.
 
@@ -28,9 +28,12 @@ PARAGRAPH_WORDS = 120
 BYTES = 300_000
 OUTPUT_BYTES = 100_000
 PREDICTIONS = 2
-CLAIMS = 2
+FEWEST_CLAIMS, MOST_CLAIMS = 2, 4
+CHECKED_HERE = "### Checked here"
+"""The heading of a section's claims, at its end."""
 EXERCISES = 3
 CHECKED = "nbval-check-output"
+HARDWARE = 'kind="hardware"'
 LAST_CELL = "nb.finish()"
 LAST_CELL_OF_A_LIVE_BOARD = "nb.finish(keep=cluster)"
 
@@ -159,8 +162,7 @@ def part_problems(notebook: Any) -> Iterator[str]:
     sources = "\n".join(cell.source for cell in cells)
     if sources.count("nb.predict(") < PREDICTIONS:
         yield f"fewer than {PREDICTIONS} predictions"
-    if sources.count("nb.claim(") < CLAIMS:
-        yield f"fewer than {CLAIMS} claims"
+    yield from _claim_problems(notebook)
     predicted = re.findall(r'nb\.(?:predict|mark)\(\s*"(\w+)"', sources)
     if sorted(predicted) != sorted(re.findall(r'nb\.answer\(\s*"(\w+)"', sources)):
         yield "a prediction without an answer, or an answer without a prediction"
@@ -174,22 +176,40 @@ def part_problems(notebook: Any) -> Iterator[str]:
     exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))
     if exercises < EXERCISES:
         yield f"{exercises} exercises, fewer than {EXERCISES}"
-    for cell in cells:
-        yield from _claim_problems(cell)
     if not notebook.cells or notebook.cells[-1].source not in (LAST_CELL, LAST_CELL_OF_A_LIVE_BOARD):
         yield f"the last cell is not {LAST_CELL}"
 
 
-def _claim_problems(cell: Any) -> Iterator[str]:
-    """A verdict is compared with the committed one, unless it is about hardware: there both verdicts are results."""
-    if "nb.claim(" not in cell.source:
-        return
+def _claim_problems(notebook: Any) -> Iterator[str]:
+    """A few claims, at the end of their section, so that the word HOLDS says something. Other facts are plain tests."""
+    cells = [cell for cell in code_cells(notebook) if "nb.claim(" in cell.source]
+    count = sum(cell.source.count("nb.claim(") for cell in cells)
+    if not FEWEST_CLAIMS <= count <= MOST_CLAIMS:
+        yield f"{count} claims: a notebook has {FEWEST_CLAIMS} to {MOST_CLAIMS}"
+    if sum(cell.source.count(HARDWARE) for cell in cells) > 1:
+        yield "more than one claim about hardware, which may fail"
+    for index, cell in enumerate(notebook.cells):
+        if "nb.claim(" in cell.source and cell.cell_type == "code":
+            before, after = notebook.cells[max(0, index - 1)], notebook.cells[index + 1 : index + 2]
+            if before.cell_type != "markdown" or not re.search(rf"^{CHECKED_HERE}$", before.source, re.MULTILINE):
+                yield f"a claim that is not under '{CHECKED_HERE}': {cell.source[:40]!r}"
+            if not all(next_one.cell_type == "markdown" and next_one.source.startswith("## ") for next_one in after):
+                yield f"a claim that is not at the end of its section: {cell.source[:40]!r}"
+            yield from _problems_of_claims(cell)
+
+
+def _problems_of_claims(cell: Any) -> Iterator[str]:
+    """A verdict is compared with the committed one, unless it is about hardware or may be not measurable."""
+    if re.search(r"\bnb\.(?:answer|predict|mark)\(", cell.source):
+        yield f"a question or an answer between claims: {cell.source[:40]!r}"
     is_compared = CHECKED in cell.metadata.get("tags", ())
-    is_hardware = 'kind="hardware"' in cell.source
-    if is_hardware and cell.source.count("nb.claim(") != cell.source.count('kind="hardware"'):
-        yield "a claim about hardware in one cell with another claim"
-    if is_hardware == is_compared:
-        yield "a claim about hardware is compared" if is_hardware else "a claim whose verdict is not compared"
+    may_differ = HARDWARE in cell.source or "unless=" in cell.source
+    if may_differ and cell.source.count("nb.claim(") > 1:
+        yield "a claim that may differ from machine to machine in one cell with another claim"
+    if may_differ == is_compared:
+        yield "a claim about hardware is compared" if may_differ else "a claim whose verdict is not compared"
+    if HARDWARE in cell.source and not re.search(r'fails_on="[^":]+: [^"]+"', cell.source):
+        yield "a claim about hardware that does not say on which machines it fails, and why"
 
 
 def lab_problems(notebook: Any) -> Iterator[str]:
@@ -233,7 +253,7 @@ def output_problems(notebook: Any) -> Iterator[str]:
         if CHECKED in cell.metadata.get("tags", ()) and not cell.outputs:
             yield "a cell to be compared has no output"
         for output in cell.outputs:
-            yield from _problems_of_output(output, 'kind="hardware"' in cell.source)
+            yield from _problems_of_output(output, HARDWARE in cell.source)
 
 
 def _problems_of_output(output: Any, is_hardware: bool) -> Iterator[str]:

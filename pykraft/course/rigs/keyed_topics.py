@@ -6,7 +6,7 @@
     topic = read_topic(cluster, "routes")
     topic.counts                      the records of each partition
     topic.places[b"JFK-LAX"]          the partitions that hold records of the key
-    topic.torn                        the keys that are in more than one partition
+    topic.divided                     the keys that are in more than one partition
     topic.paths(keys)                 their ways, as `pykraft.viz.key_paths` draws them
     topic.strips(b"JFK-LAX")          the partitions that hold the key, as `pykraft.viz.key_order` draws them
     topic.handled(b"JFK-LAX")         the key's numbers in the order in which workers handle them
@@ -80,7 +80,7 @@ class KeyedTopic:
         return found
 
     @property
-    def torn(self) -> list[bytes]:
+    def divided(self) -> list[bytes]:
         return [key for key, places in self.places.items() if len(places) > 1]
 
     def paths(self, keys: Sequence[bytes]) -> list[KeyPath]:
